@@ -1,0 +1,42 @@
+# Every target sets up what it needs: a virtual environment with pinned versions and an editable install.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_WAIT_POLICY := PASSIVE
+
+.PHONY: setup demo test verify lint types imports model clean
+
+$(VENV)/stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+setup: $(VENV)/stamp  ## editable install for contributors
+
+demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
+	$(BIN)/cupel assay examples/claims/keys-median.yaml -o demo
+
+test: $(VENV)/stamp  ## the test-suite, at most 12 minutes on 2 cores
+	$(BIN)/pytest -q -n 2 -m "not slow"
+
+verify: $(VENV)/stamp  ## everything that is too slow for `make test`
+	$(BIN)/pytest -q -n 2
+	$(BIN)/python benchmarks/embedded_model.py
+
+lint: $(VENV)/stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are those of users
+	rm -rf build
+	$(BIN)/pip install --quiet --no-deps --target build/installed .
+	cd build/installed && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml --package cupel
+
+imports: $(VENV)/stamp  ## imports go down the floors, never up
+	$(BIN)/pytest -q tests/test_import_direction.py
+
+model: $(VENV)/stamp  ## trains the embedded language model anew (about 15 minutes on 2 cores)
+	$(BIN)/python -m cupel.mechanisms.embedded_model.train -o mechanisms/embedded_model/weights
+
+clean:
+	rm -rf $(VENV) build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

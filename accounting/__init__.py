@@ -1,0 +1,1 @@
+"""Upper bounds: guarantees, events, the ledger, accountants."""

@@ -1,0 +1,133 @@
+"""A number together with what it means: direction, method, rigor, adjacency, assumptions, ceiling."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+
+
+class Direction(StrEnum):
+    """Which side of the exact value a bound lies on."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+class Rigor(StrEnum):
+    """What stands behind a bound, strongest first. Only `CERTIFIED` may support a claim."""
+
+    CERTIFIED = "certified"
+    """Holds by proof, numerical error included."""
+    FINITE_SAMPLE = "finite_sample"
+    """Holds with the stated confidence for any mechanism."""
+    ASYMPTOTIC = "asymptotic"
+    CREDIBLE = "credible"
+    MODEL_CONDITIONAL = "model_conditional"
+    """Assumes that the mechanism belongs to a family, such as μ-GDP."""
+    ESTIMATE = "estimate"
+
+    @property
+    def may_support(self) -> bool:
+        return self is Rigor.CERTIFIED
+
+    @property
+    def may_refute(self) -> bool:
+        return self in (Rigor.CERTIFIED, Rigor.FINITE_SAMPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The closed interval [lower, upper] that contains the exact value."""
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not self.lower <= self.upper:
+            raise ValueError(f"an interval needs lower ≤ upper, not [{self.lower}, {self.upper}]")
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One number with its meaning.
+
+    Attributes:
+        direction: whether the exact value is at most (upper) or at least (lower) `value`.
+        value: the bound, in the units of `quantity`; `inf` says that the method knows no finite bound.
+        quantity: what is bounded: ``epsilon``, ``delta``, ``rho`` (zCDP), ``mu`` (GDP), ``ex_post_epsilon``
+            or ``r`` (secret protection).
+        method: the accountant or statistic, by its registry name.
+        rigor: what stands behind the number.
+        adjacency: the neighbouring relation it holds for.
+        unit: the privacy unit it holds for.
+        delta: the δ at which an ε holds; None where it has no meaning (pure, zCDP, GDP).
+        confidence: the coverage of a finite-sample bound, in (0, 1); None otherwise.
+        interval: a two-sided enclosure of the exact value, where one is known.
+        ceiling: for an audit, the largest value that the same test could have certified.
+        assumptions: what must hold besides the description of the mechanism, one sentence each.
+        private: the number depends on the private data and may not be released.
+    """
+
+    direction: Direction
+    value: float
+    method: str
+    rigor: Rigor
+    adjacency: Adjacency
+    quantity: str = "epsilon"
+    unit: Unit = dataclasses.field(default_factory=Unit)
+    delta: float | None = None
+    confidence: float | None = None
+    interval: Interval | None = None
+    ceiling: float | None = None
+    assumptions: tuple[str, ...] = ()
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.value):
+            raise ValueError("a bound must have a value, not NaN")
+        if self.rigor is Rigor.FINITE_SAMPLE and self.confidence is None:
+            raise ValueError("a finite-sample bound must state its confidence")
+        if self.confidence is not None:
+            validate.open_probability(confidence=self.confidence)
+        if self.interval is not None and self.value not in (self.interval.lower, self.interval.upper):
+            raise ValueError("the value of a bound must be an end of its interval")
+
+    def comparable(self, other: Bound) -> bool:
+        """Whether the two bound the same quantity at the same unit, adjacency and δ."""
+        return (self.quantity, self.unit, self.adjacency, self.delta) == (
+            other.quantity,
+            other.unit,
+            other.adjacency,
+            other.delta,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The bound as plain JSON types; an infinite number becomes the string ``"inf"``."""
+        out = dataclasses.asdict(self)
+        out["unit"] = str(self.unit)
+        out["assumptions"] = list(self.assumptions)
+        for key in ("value", "ceiling", "delta"):
+            out[key] = json_number(out[key])
+        if self.interval is not None:
+            out["interval"] = [json_number(self.interval.lower), json_number(self.interval.upper)]
+        return out
+
+
+def json_number(value: float | None) -> float | str | None:
+    """A number that every JSON reader accepts: infinities as ``"inf"`` and ``"-inf"``."""
+    if value is not None and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value

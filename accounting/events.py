@@ -1,0 +1,190 @@
+"""Privacy events: what ran, apart from how it is counted.
+
+`dp_accounting.DpEvent` and its subclasses are used wherever one fits; here are the few that it lacks, and the one codec
+between events and JSON. The rules: an event documents the mechanism completely; a field is never removed and never
+changes its meaning; an accountant refuses what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+from cupel.accounting import validate
+from dp_accounting import DpEvent, dp_event
+
+
+def _positive(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    validate.positive(**{attribute.name: value})
+
+
+def _non_negative(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    validate.non_negative(**{attribute.name: value})
+
+
+@attrs.frozen
+class BoundedRangeSelectionDpEvent(DpEvent):
+    """One selection from a finite set that is `eta`-bounded-range (Durfee and Rogers 2019).
+
+    For every pair of neighbours there is a t with log P(y)/Q(y) in [t − eta, t] for every outcome y, at the adjacency
+    of the ledger that holds the event. Softmax of scores at temperature τ qualifies with eta = range/τ, where range is
+    the largest max_y Δ_y − min_y Δ_y of the scores between neighbours. `rounding` bounds |log p̃(y)/p(y)| between the
+    law that was sampled and the exact softmax; the sampled law is (eta + 2·rounding)-bounded-range.
+    """
+
+    eta: float = attrs.field(validator=_positive)
+    rounding: float = attrs.field(default=0.0, validator=_non_negative)
+
+    @property
+    def range(self) -> float:
+        """The bounded range of the law that was sampled, rounding included."""
+        return self.eta + 2 * self.rounding
+
+
+@attrs.frozen
+class ExPostSelectionDpEvent(DpEvent):
+    """A bounded-range selection whose realised, ex-post cost is recorded beside it in the ledger.
+
+    A priori it is an `eta`-bounded-range selection, as above. The realised cost (u⁻, u⁺) is an annotation of the
+    ledger's entry and never part of the event.
+    """
+
+    eta: float = attrs.field(validator=_positive)
+    rounding: float = attrs.field(default=0.0, validator=_non_negative)
+
+    @property
+    def range(self) -> float:
+        """The bounded range of the law that was sampled, rounding included."""
+        return self.eta + 2 * self.rounding
+
+
+@attrs.frozen
+class ParallelDpEvent(DpEvent):
+    """Mechanisms that run on disjoint parts of the data, one event a part.
+
+    Under add_remove one part changes, so the cost is the largest of the parts. Under replace_one the new unit may fall
+    into another part, so the two worst parts compose, unless `partition_is_public`: the part of each unit is public
+    and does not change with its value. Each unit is in one part throughout.
+    """
+
+    events: tuple[DpEvent, ...] = attrs.field(converter=tuple)
+    partition_is_public: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not self.events:
+            raise ValueError("a parallel composition needs at least one part")
+
+
+_EVENTS: dict[str, type[DpEvent]] = {
+    cls.__name__: cls
+    for cls in (
+        BoundedRangeSelectionDpEvent,
+        ExPostSelectionDpEvent,
+        ParallelDpEvent,
+        dp_event.NoOpDpEvent,
+        dp_event.NonPrivateDpEvent,
+        dp_event.RandomizedResponseDpEvent,
+        dp_event.GaussianDpEvent,
+        dp_event.LaplaceDpEvent,
+        dp_event.DiscreteLaplaceDpEvent,
+        dp_event.SelfComposedDpEvent,
+        dp_event.ComposedDpEvent,
+        dp_event.PoissonSampledDpEvent,
+        dp_event.SampledWithReplacementDpEvent,
+        dp_event.SampledWithoutReplacementDpEvent,
+        dp_event.MixtureOfGaussiansDpEvent,
+        dp_event.ZCDpEvent,
+    )
+}
+
+
+def is_native(event: DpEvent) -> bool:
+    """Whether `event` and all it contains are dp_accounting's own classes, so that its accountants can read it."""
+    if not type(event).__module__.startswith("dp_accounting"):
+        return False
+    return all(is_native(child) for child in children(event))
+
+
+def children(event: DpEvent) -> tuple[DpEvent, ...]:
+    """The events directly inside `event`."""
+    if isinstance(event, dp_event.ComposedDpEvent | ParallelDpEvent):
+        return tuple(event.events)
+    inner = getattr(event, "event", None)
+    return (inner,) if isinstance(inner, DpEvent) else ()
+
+
+def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:
+    """The adaptive composition of events with counts, in a canonical form: flat, equal events merged, no-ops dropped.
+
+    Two runs that charged the same mechanisms the same number of times have equal compositions.
+    """
+    counts: dict[str, tuple[DpEvent, int]] = {}
+    for event, count in parts:
+        _collect(event, validate.integer(count=count), counts)
+    merged = [
+        event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
+        for _, (event, count) in sorted(counts.items())
+    ]
+    if not merged:
+        return dp_event.NoOpDpEvent()
+    return merged[0] if len(merged) == 1 else dp_event.ComposedDpEvent(merged)
+
+
+def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]]) -> None:
+    """Adds `count` copies of `event` to `counts`, keyed by `repr` because dp_accounting's lists do not hash."""
+    if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
+        return
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        _collect(event.event, count * event.count, counts)
+    elif isinstance(event, dp_event.ComposedDpEvent):
+        for part in event.events:
+            _collect(part, count, counts)
+    else:
+        if isinstance(event, ParallelDpEvent):
+            event = attrs.evolve(event, events=sorted((compose([(part, 1)]) for part in event.events), key=repr))
+        key = repr(event)
+        counts[key] = (event, counts.get(key, (event, 0))[1] + count)
+
+
+def to_json(event: DpEvent) -> dict[str, Any]:
+    """`event` as plain JSON types, ``{"type": class name, field: value, …}``.
+
+    Raises:
+        ValueError: for an event that the ledger cannot hold.
+    """
+    name = type(event).__name__
+    if _EVENTS.get(name) is not type(event):
+        raise ValueError(f"the ledger cannot hold a {name}; it knows {', '.join(sorted(_EVENTS))}")
+    return {"type": name, **{field.name: _encode(getattr(event, field.name)) for field in attrs.fields(type(event))}}
+
+
+def from_json(data: Mapping[str, Any]) -> DpEvent:
+    """The inverse of `to_json`.
+
+    Raises:
+        ValueError: for an unknown type or impossible parameters.
+    """
+    cls = _EVENTS.get(str(data.get("type")))
+    if cls is None:
+        raise ValueError(f"unknown event type {data.get('type')!r}; known are {', '.join(sorted(_EVENTS))}")
+    try:
+        return cls(**{key: _decode(value) for key, value in data.items() if key != "type"})
+    except TypeError as error:
+        raise ValueError(f"event {data.get('type')} has the wrong fields: {error}") from None
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, DpEvent):
+        return to_json(value)
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return from_json(value)
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    return value

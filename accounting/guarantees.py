@@ -1,0 +1,117 @@
+"""The guarantees a mechanism may claim, each with its parameters validated.
+
+A guarantee says nothing of unit or adjacency: those stand beside it in a claim and in every bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cupel.accounting import validate
+
+
+@dataclass(frozen=True, slots=True)
+class PureDP:
+    """ε-differential privacy: P(E) ≤ e^ε Q(E) for every event E and every pair of neighbours."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        validate.non_negative(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxDP:
+    """(ε, δ)-differential privacy: P(E) ≤ e^ε Q(E) + δ."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        validate.non_negative(epsilon=self.epsilon)
+        validate.open_probability(delta=self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class ZCDP:
+    """ρ-zero-concentrated DP: Rényi divergence of order α at most ρα for every α > 1 (Bun and Steinke 2016)."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        validate.non_negative(rho=self.rho)
+
+
+@dataclass(frozen=True, slots=True)
+class GDP:
+    """μ-Gaussian DP: the trade-off curve lies above that of N(0, 1) against N(μ, 1) (Dong, Roth and Su 2022)."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        validate.non_negative(mu=self.mu)
+
+
+@dataclass(frozen=True, slots=True)
+class RDP:
+    """Rényi DP: divergence of order `alpha` at most `epsilon` (Mironov 2017)."""
+
+    alpha: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        validate.finite(alpha=self.alpha)
+        validate.non_negative(epsilon=self.epsilon)
+        if self.alpha <= 1:
+            raise ValueError(f"alpha must be above 1, not {self.alpha!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyProfile:
+    """A whole curve: (`epsilons[i]`, `deltas[i]`)-DP for every i, ε increasing and δ not increasing."""
+
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.epsilons or len(self.epsilons) != len(self.deltas):
+            raise ValueError("a privacy profile needs as many deltas as epsilons, and at least one")
+        for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
+            validate.finite(epsilon=epsilon)
+            validate.probability(delta=delta)
+        if any(a >= b for a, b in zip(self.epsilons, self.epsilons[1:], strict=False)):
+            raise ValueError("the epsilons of a privacy profile must increase")
+        if any(a < b for a, b in zip(self.deltas, self.deltas[1:], strict=False)):
+            raise ValueError("the deltas of a privacy profile must not increase")
+
+
+@dataclass(frozen=True, slots=True)
+class ExPostDP:
+    """Data-dependent ex-post DP: |log P(x)/Q(x)| ≤ ε(D, x) for the data set and the output that occurred.
+
+    Its own currency (Ligett et al. 2017): it holds for one input and one output, it composes with pure ε₀ as ε₀ + ε,
+    it does not add to an (ε, δ) guarantee, it never converts between adjacencies or to groups, and the number is
+    itself a function of the private data.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        validate.non_negative(epsilon=self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class SecretProtection:
+    """(p, r)-secret protection: a secret guessed with probability at most p before is guessed with at most r after."""
+
+    p: float
+    r: float
+
+    def __post_init__(self) -> None:
+        validate.open_probability(p=self.p)
+        validate.probability(r=self.r)
+        if self.p > self.r:
+            raise ValueError(f"r must be at least p: nobody guesses worse than before (p={self.p}, r={self.r})")
+
+
+Guarantee = PureDP | ApproxDP | ZCDP | GDP | RDP | PrivacyProfile | ExPostDP | SecretProtection

@@ -1,0 +1,88 @@
+"""Validators whose messages name the argument: ``positive(noise_multiplier=x)``.
+
+Each takes exactly one keyword argument, returns its value, and raises `ValueError` with one line that says what was
+given, what is allowed and, by the argument's name, where to change it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+S = TypeVar("S")
+
+
+def _single(named: dict[str, S]) -> tuple[str, S]:
+    if len(named) != 1:
+        raise TypeError(f"give exactly one keyword argument, not {len(named)}")
+    return next(iter(named.items()))
+
+
+def _number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+
+
+def finite(**named: T) -> T:
+    """A finite number."""
+    name, value = _single(named)
+    _number(name, value)
+    if math.isinf(value):
+        raise ValueError(f"{name} must be finite, not {value!r}")
+    return value
+
+
+def positive(**named: T) -> T:
+    """A finite number above 0."""
+    name, value = _single(named)
+    finite(**named)
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0, not {value!r}")
+    return value
+
+
+def non_negative(**named: T) -> T:
+    """A finite number of at least 0."""
+    name, value = _single(named)
+    finite(**named)
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0, not {value!r}")
+    return value
+
+
+def probability(**named: T) -> T:
+    """A number in [0, 1]."""
+    name, value = _single(named)
+    _number(name, value)
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must be between 0 and 1, not {value!r}")
+    return value
+
+
+def open_probability(**named: T) -> T:
+    """A number in (0, 1)."""
+    name, value = _single(named)
+    _number(name, value)
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be strictly between 0 and 1, not {value!r}")
+    return value
+
+
+def integer(minimum: int = 0, **named: int) -> int:
+    """A whole number of at least `minimum`."""
+    name, value = _single(named)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, not {value}")
+    return value
+
+
+def one_of(allowed: Collection[S], **named: S) -> S:
+    """A member of `allowed`."""
+    name, value = _single(named)
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value!r}")
+    return value

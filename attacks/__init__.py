@@ -1,0 +1,1 @@
+"""Adversaries: they see released artefacts and give scores or guesses."""

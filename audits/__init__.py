@@ -1,0 +1,1 @@
+"""Lower bounds: privacy games, statistics, verdicts."""

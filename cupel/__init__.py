@@ -1,0 +1,3 @@
+"""cupel verifies privacy claims about synthetic text and tables."""
+
+__version__ = "0.1.0"

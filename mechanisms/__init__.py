@@ -1,0 +1,1 @@
+"""Generators and the privacy primitives they are built from; they write a ledger."""

@@ -1,0 +1,1 @@
+"""A finished assay as JSON and HTML."""

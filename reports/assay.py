@@ -1,0 +1,141 @@
+"""The assay document: everything a report draws, as one versioned JSON file. Nothing else needs to be kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Number = Annotated[float | Literal["inf", "-inf"], Field(description="a finite number, or an infinity as a string")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class BoundRow(_Part):
+    """One bound, as `cupel.accounting.bounds.Bound.to_json` writes it."""
+
+    direction: Literal["upper", "lower"]
+    value: Number
+    quantity: str = "epsilon"
+    method: str
+    rigor: Literal["certified", "finite_sample", "asymptotic", "credible", "model_conditional", "estimate"]
+    adjacency: str
+    unit: str
+    delta: Number | None = None
+    confidence: float | None = None
+    interval: tuple[Number, Number] | None = None
+    ceiling: Number | None = None
+    assumptions: list[str] = []
+    private: bool = False
+
+
+class Rate(_Part):
+    """A count of hits with an exact Clopper–Pearson interval."""
+
+    name: str
+    hits: int
+    trials: int
+    rate: float
+    interval: tuple[float, float]
+    confidence: float
+
+
+class Audit(_Part):
+    """One audit: game × attack × statistic → bounds, with its controls and everything that was tried."""
+
+    name: str
+    game: str
+    attack: str
+    statistics: list[str]
+    conclusion: str = Field(description="one sentence for a reader; says so when a control failed")
+    trials: int
+    bounds: list[BoundRow] = []
+    rates: list[Rate] = []
+    controls: list[Rate] = []
+    controls_passed: bool | None = None
+    difference: tuple[float, float] | None = Field(None, description="interval of source minus holdout hit rate")
+    control_difference: tuple[float, float] | None = Field(None, description="the same for the positive control")
+    p_value: float | None = None
+    multiplicity: list[str] = Field([], description="every statistic, score, threshold and canary kind that was tried")
+    details: dict[str, Any] = {}
+
+
+class BatchCost(_Part):
+    """What one batch (slot) cost, and what one record of it could be shown to have leaked."""
+
+    slot: int
+    label: str | None = None
+    size: int
+    documents: int
+    tokens: int
+    epsilon: float = Field(description="exact ex-post cost ε* of the tokens")
+    epsilon_published: float = Field(description="the published per-token cost γ, summed")
+    leave_one_out: float = Field(description="largest |log-ratio| over the records of the batch")
+
+
+class TokenCost(_Part):
+    """Mean and largest cost by position in the document."""
+
+    position: int
+    count: int
+    mean: float
+    largest: float
+    mean_published: float
+
+
+class LedgerSummary(_Part):
+    head: str
+    events: int
+    entries: int
+    composition: dict[str, Any] = Field(description="the composed event as the ledger's JSON")
+    planned: bool = Field(description="whether the charged events equal the plan")
+
+
+class Missing(_Part):
+    """What an UNPROVEN claim lacks."""
+
+    statement: str
+    best_upper: Number | None = None
+    claimed: Number | None = None
+
+
+class Difference(_Part):
+    """Where published accounting and this tool's differ, and why."""
+
+    statement: str
+    published: Number | None = None
+    recomputed: Number | None = None
+    why: str
+
+
+class Assay(_Part):
+    """A finished assay (`assay.json`)."""
+
+    schema_: Literal[1] = Field(SCHEMA_VERSION, alias="schema")
+    name: str
+    created: str = Field(description="ISO 8601, UTC")
+    claim: dict[str, Any]
+    guarantee: str = Field(description="the claimed guarantee in words, parameters filled in")
+    verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
+    verdict_is_private: bool = Field(description="true for ex-post claims: the verdict itself depends on the data")
+    sentence: str = Field(description="the verdict in one sentence")
+    reasons: list[str] = []
+    missing: Missing | None = None
+    bounds: list[BoundRow] = Field(description="every bound, accountants first")
+    audits: list[Audit] = []
+    batches: list[BatchCost] = []
+    tokens: list[TokenCost] = []
+    spent: dict[str, float] = Field({}, description="where the budget went: stage → ε")
+    differences: list[Difference] = []
+    ledger: LedgerSummary
+    not_protected: list[str] = []
+    limitations: list[str] = []
+    threat_model: list[str] = []
+    implementation: dict[str, str] = Field({}, description="hashes, seeds of public choices, source of noise")
+    versions: dict[str, str]
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
