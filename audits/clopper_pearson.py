@@ -1,0 +1,156 @@
+"""Exact binomial intervals, and the ε that error rates of a distinguishing test can show.
+
+Everything here knows counts only: where they come from is the business of an attack.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+
+_INDEPENDENT = "each run of the mechanism is independent of the others, with the data set chosen before its test"
+
+
+def clopper_pearson(hits: int, trials: int, *, confidence: float) -> Interval:
+    """The two-sided Clopper–Pearson interval of a probability.
+
+    Args:
+        hits: number of successes, 0 to `trials`.
+        trials: number of independent trials; 0 gives [0, 1].
+        confidence: coverage in (0, 1); each end is missed with probability at most (1 − confidence)/2.
+
+    Raises:
+        ValueError: for counts that are no counts.
+
+    Source: Clopper and Pearson 1934.
+    """
+    lower, upper = clopper_pearson_limits(hits, trials, confidence=confidence)
+    return Interval(float(lower), float(upper))
+
+
+def clopper_pearson_limits(hits: ArrayLike, trials: ArrayLike, *, confidence: float) -> tuple[Floats, Floats]:
+    """`clopper_pearson` for arrays of counts that broadcast together: the lower and the upper ends."""
+    validate.open_probability(confidence=confidence)
+    tail = (1 - confidence) / 2
+    hits, trials = _counts(hits, trials)
+    # P[Bin(n, x) ≥ k] = 1 − P[Bin(n, 1 − x) ≥ n − k + 1], so the lower end mirrors the upper one.
+    return 1 - upper_limit(trials - hits, trials, tail), upper_limit(hits, trials, tail)
+
+
+def upper_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
+    """The one-sided upper limit: the x at which P[Bin(trials, x) ≤ hits] = `tail`; 1 where every trial is a hit.
+
+    Args:
+        hits: successes, integers of shape (…).
+        trials: trials, integers of shape (…).
+        tail: probability in (0, 1) with which the limit may lie below the truth.
+
+    Returns:
+        Float array, U(k, n, a) = Beta⁻¹(1 − a; k + 1, n − k).
+    """
+    validate.open_probability(tail=tail)
+    hits, trials = _counts(hits, trials)
+    misses = np.maximum(trials - hits, 1)  # the quantile needs a positive parameter; replaced below
+    limit = special.betainccinv(hits + 1.0, misses, tail)
+    return np.where(hits == trials, 1.0, limit)
+
+
+def epsilon_clopper_pearson(
+    tp: int,
+    fn: int,
+    fp: int,
+    tn: int,
+    *,
+    delta: float,
+    confidence: float,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    unit: Unit | None = None,
+) -> Bound:
+    """A lower bound on ε from the errors of one fixed test between a data set D′ (positive) and its neighbour D.
+
+    With FP̄ and FN̄ the one-sided upper limits of the two error rates at (1 − confidence)/2 each, (ε, δ)-DP needs
+    1 − FN̄ ≤ e^ε FP̄ + δ and 1 − FP̄ ≤ e^ε FN̄ + δ.
+
+    Args:
+        tp, fn: runs on D′ that the test called positive and negative.
+        fp, tn: runs on D that the test called positive and negative.
+        delta: δ in [0, 1) at which ε is bounded.
+        confidence: joint coverage of both error rates.
+        adjacency: the relation of D and D′.
+        unit: the unit in which they differ; a record by default.
+
+    Returns:
+        A finite-sample lower bound; its ceiling is the value of a test without an error in as many runs.
+
+    Raises:
+        ValueError: for counts or probabilities out of range.
+
+    Source: Jagielski, Ullman and Oprea 2020, section 3; Zanella-Béguelin et al. 2023.
+    """
+    value = epsilons_clopper_pearson(tp, fn, fp, tn, delta=delta, confidence=confidence)
+    ceiling = epsilons_clopper_pearson(tp + fn, 0, 0, fp + tn, delta=delta, confidence=confidence)
+    return Bound(
+        direction=Direction.LOWER,
+        value=float(value),
+        method="clopper_pearson",
+        rigor=Rigor.FINITE_SAMPLE,
+        adjacency=Adjacency(adjacency),
+        unit=unit or Unit(),
+        delta=delta or None,
+        confidence=confidence,
+        ceiling=float(ceiling),
+        assumptions=(_INDEPENDENT, "the test was fixed before these runs"),
+    )
+
+
+def epsilons_clopper_pearson(
+    tp: ArrayLike, fn: ArrayLike, fp: ArrayLike, tn: ArrayLike, *, delta: float, confidence: float
+) -> Floats:
+    """The values of `epsilon_clopper_pearson` for arrays of counts that broadcast together."""
+    validate.open_probability(confidence=confidence)
+    if not 0 <= validate.probability(delta=delta) < 1:
+        raise ValueError(f"delta must be below 1, not {delta!r}")
+    tail = (1 - confidence) / 2
+    false_positive = upper_limit(fp, np.add(fp, tn), tail)
+    false_negative = upper_limit(fn, np.add(fn, tp), tail)
+    with np.errstate(divide="ignore"):  # a rate beyond 1 − δ shows nothing: ln 0 = −∞
+        first = np.log(np.maximum(1 - false_negative - delta, 0.0)) - np.log(false_positive)
+        second = np.log(np.maximum(1 - false_positive - delta, 0.0)) - np.log(false_negative)
+    return np.asarray(np.maximum(0.0, np.maximum(first, second)))
+
+
+def difference_interval(hits_a: int, trials_a: int, hits_b: int, trials_b: int, *, confidence: float) -> Interval:
+    """An interval for the difference a − b of two probabilities, with at least the stated coverage in any sample size.
+
+    The two Clopper–Pearson intervals, each at 1 − (1 − confidence)/2, hold together with the stated confidence, and
+    so does [lower_a − upper_b, upper_a − lower_b]. It is conservative: it needs no independence between the two
+    samples and is wider than intervals that assume it.
+
+    Args:
+        hits_a, trials_a: counts of the first sample.
+        hits_b, trials_b: counts of the second.
+        confidence: coverage in (0, 1).
+
+    Raises:
+        ValueError: for counts that are no counts.
+    """
+    each = 1 - (1 - validate.open_probability(confidence=confidence)) / 2
+    a = clopper_pearson(hits_a, trials_a, confidence=each)
+    b = clopper_pearson(hits_b, trials_b, confidence=each)
+    return Interval(a.lower - b.upper, a.upper - b.lower)
+
+
+def _counts(hits: ArrayLike, trials: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    arrays = [np.asarray(hits), np.asarray(trials)]
+    if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
+        raise ValueError("hits and trials must be whole numbers")
+    k, n = arrays[0].astype(np.int64), arrays[1].astype(np.int64)
+    if np.any(k < 0) or np.any(k > n):
+        raise ValueError("hits must lie between 0 and trials")
+    return k, n
