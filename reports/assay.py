@@ -11,11 +11,36 @@ SCHEMA_VERSION = 1
 Number = Annotated[float | Literal["inf", "-inf"], Field(description="a finite number, or an infinity as a string")]
 
 
-class _Part(BaseModel):
+PUBLIC_FACTS = (
+    "aggregation",
+    "context length",
+    "device",
+    "embedded model hash",
+    "key",
+    "key of the slots",
+    "model",
+    "model fingerprint",
+    "precision",
+    "public seed",
+    "randomness",
+    "row independence tolerance",
+    "rows independent within",
+    "seed",
+    "source of noise",
+    "tokenizer",
+    "vocabulary size",
+)
+"""Keys of `Assay.implementation` that may stand on the releasable page. A key that is not listed stays private:
+the hash of an input file, for one, tells whoever can guess the file that the guess is right."""
+
+
+class Part(BaseModel):
+    """A piece of the document; unknown keys are an error."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class BoundRow(_Part):
+class BoundRow(Part):
     """One bound, as `cupel.accounting.bounds.Bound.to_json` writes it."""
 
     direction: Literal["upper", "lower"]
@@ -33,7 +58,7 @@ class BoundRow(_Part):
     private: bool = False
 
 
-class Rate(_Part):
+class Rate(Part):
     """A count of hits with an exact Clopper–Pearson interval."""
 
     name: str
@@ -44,7 +69,7 @@ class Rate(_Part):
     confidence: float
 
 
-class Audit(_Part):
+class Audit(Part):
     """One audit: game × attack × statistic → bounds, with its controls and everything that was tried."""
 
     name: str
@@ -64,7 +89,7 @@ class Audit(_Part):
     details: dict[str, Any] = {}
 
 
-class BatchCost(_Part):
+class BatchCost(Part):
     """What one batch (slot) cost, and what one record of it could be shown to have leaked."""
 
     slot: int
@@ -77,7 +102,7 @@ class BatchCost(_Part):
     leave_one_out: float = Field(description="largest |log-ratio| over the records of the batch")
 
 
-class TokenCost(_Part):
+class TokenCost(Part):
     """Mean and largest cost by position in the document."""
 
     position: int
@@ -87,7 +112,7 @@ class TokenCost(_Part):
     mean_published: float
 
 
-class LedgerSummary(_Part):
+class LedgerSummary(Part):
     head: str
     events: int
     entries: int
@@ -95,7 +120,7 @@ class LedgerSummary(_Part):
     planned: bool = Field(description="whether the charged events equal the plan")
 
 
-class Missing(_Part):
+class Missing(Part):
     """What an UNPROVEN claim lacks."""
 
     statement: str
@@ -103,16 +128,17 @@ class Missing(_Part):
     claimed: Number | None = None
 
 
-class Difference(_Part):
+class Difference(Part):
     """Where published accounting and this tool's differ, and why."""
 
     statement: str
     published: Number | None = None
     recomputed: Number | None = None
     why: str
+    private: bool = Field(True, description="a number or a sentence of it depends on the private data")
 
 
-class Assay(_Part):
+class Assay(Part):
     """A finished assay (`assay.json`)."""
 
     schema_: Literal[1] = Field(SCHEMA_VERSION, alias="schema")
@@ -122,20 +148,23 @@ class Assay(_Part):
     guarantee: str = Field(description="the claimed guarantee in words, parameters filled in")
     verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
     verdict_is_private: bool = Field(description="true for ex-post claims: the verdict itself depends on the data")
-    sentence: str = Field(description="the verdict in one sentence")
+    sentence: str = Field(description="the verdict in one sentence; private, the releasable page writes its own")
     reasons: list[str] = []
     missing: Missing | None = None
     bounds: list[BoundRow] = Field(description="every bound, accountants first")
     audits: list[Audit] = []
     batches: list[BatchCost] = []
     tokens: list[TokenCost] = []
-    spent: dict[str, float] = Field({}, description="where the budget went: stage → ε")
+    spent: dict[str, float] = Field({}, description="where the budget went: stage → ε; private")
     differences: list[Difference] = []
     ledger: LedgerSummary
-    not_protected: list[str] = []
-    limitations: list[str] = []
-    threat_model: list[str] = []
-    implementation: dict[str, str] = Field({}, description="hashes, seeds of public choices, source of noise")
+    not_protected: list[str] = Field([], description="printed on both pages: nothing here depends on private data")
+    limitations: list[str] = Field([], description="printed on both pages: nothing here depends on private data")
+    threat_model: list[str] = Field([], description="printed on both pages: nothing here depends on private data")
+    side_channels: list[str] = Field([], description="floating point, timing; printed on both pages")
+    implementation: dict[str, str] = Field(
+        {}, description="hashes, seeds of public choices, source of noise; only PUBLIC_FACTS leave the private page"
+    )
     versions: dict[str, str]
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)

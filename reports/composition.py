@@ -1,0 +1,100 @@
+"""A composed privacy event in words: a tree for a reader, from the JSON that the ledger writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cupel.reports import text
+
+_DEEPEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of the tree and the lines below it."""
+
+    words: str
+    below: tuple[Step, ...] = ()
+
+
+def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
+    """`event`, as `cupel.accounting.events.to_json` writes it, in words. Equal parts are told once, with their number.
+
+    An event of a type that has no words here is shown by its name and fields.
+    """
+    kind = str(event.get("type", "unknown event"))
+    if depth > _DEEPEST:
+        return Step("… (deeper levels are in assay.json)")
+    number = text.number
+    match kind:
+        case "NoOpDpEvent":
+            return Step("nothing that reads the data")
+        case "NonPrivateDpEvent":
+            return Step("a release without any protection: no finite ε")
+        case "SelfComposedDpEvent":
+            count = text.plain(event.get("count"))
+            return Step(f"{count} times, each adaptively after the last:", (_inner(event, depth),))
+        case "ComposedDpEvent":
+            return Step("all of these, one after the other:", _grouped(event, depth, "time", "times"))
+        case "ParallelDpEvent":
+            parts = event.get("events", ())
+            public = " that are public," if event.get("partition_is_public") else ","
+            below = _grouped(event, depth, "part", "parts")
+            words = f"in parallel on {text.plain(len(parts))} disjoint parts of the data{public} "
+            return (
+                Step(words + "in each of them:", below[0].below) if len(below) == 1 else Step(words + "that is:", below)
+            )
+        case "BoundedRangeSelectionDpEvent" | "ExPostSelectionDpEvent":
+            words = (
+                f"one selection from a finite set, such as a token: bounded range η = {number(event.get('eta'), 'up')}"
+            )
+            if event.get("rounding"):
+                words += f", sampler’s rounding {number(event.get('rounding'), 'up', 2)}"
+            if kind == "ExPostSelectionDpEvent":
+                words += "; what it really cost is recorded beside it"
+            return Step(words)
+        case "DiscreteLaplaceDpEvent":
+            sensitivity, a = event.get("sensitivity"), event.get("noise_parameter")
+            return Step(
+                f"a count with discrete Laplace noise: sensitivity {number(sensitivity)}, parameter {number(a)}"
+            )
+        case "LaplaceDpEvent" | "GaussianDpEvent":
+            name = kind.removesuffix("DpEvent")
+            return Step(f"{name} noise, {number(event.get('noise_multiplier'))} times the sensitivity")
+        case "RandomizedResponseDpEvent":
+            buckets = text.plain(event.get("num_buckets"))
+            return Step(f"randomised response over {buckets} answers, parameter {number(event.get('noise_parameter'))}")
+        case "ZCDpEvent":
+            return Step(f"a mechanism known to be zero-concentrated with ρ = {number(event.get('rho'), 'up')}")
+        case "PoissonSampledDpEvent":
+            q = number(event.get("sampling_probability"))
+            return Step(f"on a Poisson sample, each unit in it with probability {q}:", (_inner(event, depth),))
+        case _:
+            return _by_fields(kind, event, depth)
+
+
+def _inner(event: Mapping[str, Any], depth: int) -> Step:
+    inner = event.get("event")
+    return describe(inner, depth + 1) if isinstance(inner, Mapping) else Step("an unknown event")
+
+
+def _grouped(event: Mapping[str, Any], depth: int, one: str, many: str) -> tuple[Step, ...]:
+    """The events inside, equal ones once."""
+    inside = event.get("events", ())
+    counts: dict[Step, int] = {}
+    for item in inside if isinstance(inside, Sequence) else ():
+        if isinstance(item, Mapping):
+            step = describe(item, depth + 1)
+            counts[step] = counts.get(step, 0) + 1
+    if one == "time":
+        return tuple(step if n == 1 else Step(f"{text.plain(n)} {many}:", (step,)) for step, n in counts.items())
+    return tuple(Step(f"{text.plain(n)} {one if n == 1 else many}:", (step,)) for step, n in counts.items())
+
+
+def _by_fields(kind: str, event: Mapping[str, Any], depth: int) -> Step:
+    fields = {key: value for key, value in event.items() if key not in ("type", "event", "events")}
+    words = kind.removesuffix("DpEvent") + (f": {text.plain(fields)}" if fields else "")
+    below = (_inner(event, depth),) if isinstance(event.get("event"), Mapping) else ()
+    return Step(words, (*below, *_grouped(event, depth, "time", "times")))

@@ -1,0 +1,279 @@
+"""An assay as one self-contained HTML page: no script, no network, readable on a phone, in the dark and in print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import jinja2
+from markupsafe import Markup
+
+from cupel.reports import composition, figures, scale, text
+from cupel.reports.assay import Assay, Audit, BoundRow
+from cupel.reports.release import Release, ReleasedAudit, releasable
+from cupel.reports.svg import Figure
+
+Side = Literal["private", "release"]
+
+_MOST_TABLE_ROWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A bound as a line of a table."""
+
+    bound: BoundRow
+    best: bool
+    compared: bool
+    width: str
+    assumptions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An audit as the page shows it."""
+
+    audit: Audit | ReleasedAudit
+    how: tuple[tuple[str, str], ...]
+    rows: tuple[Row, ...]
+    figure: Figure | None
+
+
+@dataclass(slots=True)
+class Page:
+    """Everything the template prints. On the releasable side it is made from a `Release`, which holds nothing else."""
+
+    side: Side
+    assay: Assay | Release
+    verdict: str | None
+    withheld: str | None
+    sentence: str
+    created: str
+    claim: text.Claimed | None
+    claim_rows: list[tuple[str, str]]
+    facts: list[tuple[str, str, str]]
+    rows: list[Row] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    evidence: list[Evidence] = field(default_factory=list)
+    composition: composition.Step | None = None
+    scale: Figure | None = None
+    tokens: Figure | None = None
+    batches: Figure | None = None
+    spent: list[tuple[str, str, float]] = field(default_factory=list)
+
+
+def render(assay: Assay, *, side: Side) -> str:
+    """The report as one HTML page.
+
+    Args:
+        assay: the finished assay.
+        side: ``private`` for everything; ``release`` for what does not depend on the private data.
+
+    Raises:
+        ValueError: for another side.
+    """
+    match side:
+        case "private":
+            page = _page(assay, side)
+            page.tokens = figures.tokens(assay.tokens)
+            page.batches = figures.batches(assay.batches, page.claim)
+            page.spent = _shares(assay.spent)
+        case "release":
+            page = _page(releasable(assay), side)
+        case _:
+            raise ValueError(f"side must be private or release, not {side!r}")
+    return _environment().get_template("report.html.j2").render(page=page)
+
+
+def _page(assay: Assay | Release, side: Side) -> Page:
+    claim = text.claimed(assay.claim)
+    every = _distinct([*assay.bounds, *(row for audit in assay.audits for row in audit.bounds)])
+    assumptions: dict[str, int] = {}
+    best = {id(row) for row in _best_rows(every, claim)}
+
+    def row_of(bound: BoundRow) -> Row:
+        numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
+        known = next(row for row in every if row == bound)
+        compared = claim is None or claim.on_scale(bound)
+        return Row(bound, id(known) in best, compared, _width(bound), numbers)
+
+    of_audits = [row for audit in assay.audits for row in audit.bounds]
+    page = Page(
+        side=side,
+        assay=assay,
+        verdict=assay.verdict,
+        withheld=assay.withheld if isinstance(assay, Release) else None,
+        sentence=text.without_verdict(assay.sentence, assay.verdict),
+        created=_date(assay.created),
+        claim=claim,
+        claim_rows=_claim_rows(assay),
+        facts=_facts(assay, claim, every),
+        rows=[row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits],
+        evidence=[
+            Evidence(
+                audit,
+                tuple(_how(audit)),
+                tuple(row_of(bound) for bound in audit.bounds),
+                figures.rates(audit, f"rates-{index}") if isinstance(audit, Audit) else None,
+            )
+            for index, audit in enumerate(assay.audits)
+        ],
+    )
+    page.assumptions = list(assumptions)
+    if assay.ledger.composition:
+        page.composition = composition.describe(assay.ledger.composition)
+    if claim is not None and any(claim.on_scale(row) for row in every):
+        page.scale = scale.scale(every, claim)
+    return page
+
+
+def _distinct(rows: Iterable[BoundRow]) -> list[BoundRow]:
+    out: list[BoundRow] = []
+    for row in rows:
+        if row not in out:
+            out.append(row)
+    return out
+
+
+def _best_rows(rows: Sequence[BoundRow], claim: text.Claimed | None) -> list[BoundRow]:
+    if claim is None:
+        return []
+    return [row for row in (text.best(rows, claim, "upper"), text.best(rows, claim, "lower")) if row is not None]
+
+
+def _width(row: BoundRow) -> str:
+    """The width of the enclosure, rounded up; a dash where none is known."""
+    if row.interval is None:
+        return "–"
+    low, high = float(row.interval[0]), float(row.interval[1])
+    return text.number(math.inf if math.isinf(high - low) or high == low == math.inf else high - low, "up", 2)
+
+
+def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[tuple[str, str, str]]:
+    """The three numbers of the first screen: claimed, proven, shown. Each with a note."""
+    if claim is None:
+        return []
+    at = f"at δ = {text.number(claim.delta)}, " if claim.delta is not None else ""
+    facts = [
+        ("Claimed", f"{claim.symbol} ≤ {text.number(claim.value)}", at + text.neighbours(claim.adjacency, claim.unit))
+    ]
+    upper, lower = text.best(rows, claim, "upper"), text.best(rows, claim, "lower")
+    a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
+    label = "Proven a priori" if a_priori else "Proven"
+    if upper is None or float(upper.value) == math.inf:
+        facts.append((label, "no finite bound", "no accountant supports the claim"))
+    else:
+        facts.append((label, text.bound(upper), f"{text.method(upper.method)}, certified"))
+    if isinstance(assay, Assay) or lower is not None:
+        nothing = "no audit bound in the claim’s currency"
+        note = f"{text.method(lower.method)}, {text.rigor(lower)}" if lower is not None else nothing
+        facts.append(("Shown by audits", text.bound(lower) if lower is not None else "nothing", note))
+    else:
+        facts.append(("Shown by audits", "withheld", "audit results depend on the private data"))
+    return facts
+
+
+def _claim_rows(assay: Assay | Release) -> list[tuple[str, str]]:
+    claim = assay.claim
+    unit, name = str(claim.get("unit", "record")), str(claim.get("mechanism", ""))
+    data = claim.get("data")
+    rows = [
+        ("Guarantee", assay.guarantee),
+        ("What that says", text.guarantee_means(claim)),
+        ("Unit", unit),
+        ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
+        ("Mechanism", text.MECHANISMS.get(name, name.replace("_", " "))),
+        ("Variant", text.VARIANTS.get(str(claim.get("variant", "")), str(claim.get("variant", "")))),
+        ("Parameters", _given(claim.get("parameters"))),
+        ("Language model", str(claim.get("model", ""))),
+        ("Data", _given(data)),
+        ("Public by assumption", _given(claim.get("public"))),
+    ]
+    audits = claim.get("audits")
+    if isinstance(audits, list):
+        rows.append(("Audits asked for", ", ".join(text.AUDITS.get(str(a), str(a)) for a in audits) or "none"))
+    return [(label, value) for label, value in rows if value]
+
+
+def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
+    """How an audit was made, and on the private side what its controls and its p-value say."""
+    rows = [("Game", audit.game), ("Attack", audit.attack), ("Statistic", "; ".join(audit.statistics))]
+    if isinstance(audit, ReleasedAudit):
+        results = (
+            "below, as far as they may be released" if audit.bounds else "withheld: they depend on the private data"
+        )
+        return [*rows, ("Results", results)]
+    rows.append(("Trials", text.plain(audit.trials)))
+    if audit.controls_passed is not None:
+        failed = "FAILED: no conclusion may be drawn from this audit"
+        rows.append(("Controls", "behaved as they should" if audit.controls_passed else failed))
+    if audit.difference is not None:
+        rows.append(("Source minus holdout", _difference(audit.difference)))
+    if audit.control_difference is not None:
+        rows.append(("The same, unprotected control", _difference(audit.control_difference)))
+    if audit.p_value is not None:
+        rows.append(("p-value", f"{text.number(audit.p_value, 'up', 3)} (no ε follows from it)"))
+    scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
+    return [*rows, *((key.replace("_", " ").capitalize(), text.plain(value)) for key, value in scalars.items())]
+
+
+def _difference(interval: tuple[float, float]) -> str:
+    """The interval of a difference of two rates, and whether it contains 0."""
+    low, high = interval
+    zero = "contains" if low <= 0 <= high else "excludes"
+    ends = f"between {text.signed_percent(low, 'down')} and {text.signed_percent(high, 'up')}"
+    return f"{ends} percentage points, which {zero} 0"
+
+
+def _given(value: Any) -> str:
+    """The entries of a mapping that are set, in words."""
+    if isinstance(value, dict):
+        value = {key: item for key, item in value.items() if item not in (None, "", [])}
+    return text.plain(value) if value else ""
+
+
+def _shares(spent: dict[str, float]) -> list[tuple[str, str, float]]:
+    """Stage, ε in words, share of the largest in percent."""
+    largest = max((value for value in spent.values() if math.isfinite(value)), default=0.0)
+    return [
+        (stage, text.number(value, "up"), 100.0 * min(value / largest, 1.0) if largest > 0 else 0.0)
+        for stage, value in sorted(spent.items(), key=lambda item: -item[1])
+    ]
+
+
+def _date(created: str) -> str:
+    try:
+        moment = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    if moment.tzinfo is None:
+        return f"{moment.day} {moment:%B %Y, %H:%M}"
+    moment = moment.astimezone(UTC)
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cupel.reports", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: text.clean(value) if type(value) is str else value,
+    )
+    environment.filters |= {
+        "number": text.number,
+        "percent": text.percent,
+        "signed_percent": text.signed_percent,
+        "plain": text.plain,
+        "bound": text.bound,
+        "method": text.method,
+        "rigor": text.rigor,
+        "neighbours": text.neighbours,
+        "svg": Markup,
+    }
+    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS}
+    return environment

@@ -1,0 +1,184 @@
+"""The picture of a verdict: the claim, what is proven and what audits show, on one scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.ticker import MaxNLocator
+
+from cupel.reports import svg, text
+from cupel.reports.assay import BoundRow
+from cupel.reports.svg import Figure
+
+_MOST_ROWS = 6
+"""Bars of each direction; the others are in the tables."""
+_LOG_FROM = 30.0
+_DECADES = 7.0
+"""A logarithmic scale shows this many decades below its largest number; what is smaller is drawn at its left end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Numbers in [0, ∞] to pixels in [left, right], with room for 0 and ∞ at the ends of a logarithmic scale."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+    log: bool
+    infinite: bool
+
+    @classmethod
+    def of(cls, values: Sequence[float], left: float, right: float) -> _Scale:
+        finite = [value for value in values if 0 < value < math.inf] or [1.0]
+        infinite = any(value == math.inf for value in values)
+        high = max(finite)
+        log = high / min(finite) > _LOG_FROM
+        low = max(min(finite) / 2, high / 10**_DECADES) if log else 0.0
+        return cls(left, right, low, high * (2 if log else 1.12), log, infinite)
+
+    def __call__(self, value: float) -> float:
+        start = self.left + (24 if self.log else 0)
+        end = self.right - (30 if self.infinite else 0)
+        if value == math.inf:
+            return self.right
+        if value <= 0 or (self.log and value < self.low):
+            return self.left if value <= 0 else start
+        share = math.log(value / self.low) / math.log(self.high / self.low) if self.log else value / self.high
+        return start + (end - start) * min(share, 1.0)
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Places and labels of round numbers."""
+        if self.log:
+            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+            step = max(1, math.ceil((last - first + 1) / most))
+            values = [0.0, *(10.0**k for k in range(first, last + 1, step))]
+        else:
+            values = [float(v) for v in MaxNLocator(most).tick_values(0, self.high) if 0 <= v <= self.high]
+        if self.infinite:
+            values.append(math.inf)
+        return [(self(value), text.number(value, digits=3)) for value in values]
+
+
+def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:
+    """Claim, upper bounds and audit bounds in the currency of the claim, with confidence and ceilings.
+
+    Args:
+        rows: every bound that may be shown; those of another unit, adjacency or currency are left out.
+        claim: what is claimed.
+    """
+    shown = [row for row in rows if claim.on_scale(row)]
+    upper = sorted((r for r in shown if r.direction == "upper"), key=lambda r: (not claim.counts(r), float(r.value)))
+    lower = sorted((r for r in shown if r.direction == "lower"), key=lambda r: (not claim.counts(r), -float(r.value)))
+    left_out = max(0, len(upper) - _MOST_ROWS) + max(0, len(lower) - _MOST_ROWS)
+    upper, lower = upper[:_MOST_ROWS], lower[:_MOST_ROWS]
+
+    def draw(width: int) -> MatplotlibFigure:
+        return _draw(width, upper, lower, claim)
+
+    drawn = [*upper, *lower]
+    description = f"Claimed: {claim.symbol} at most {text.number(claim.value)}. " + " ".join(
+        f"{text.method(row.method)}: {text.bound(row)} ({text.rigor(row)}{_ceiling_in_words(row)})." for row in drawn
+    )
+    caption = (
+        "Dashed line: the claim. Pale bar: proven, the leak is at most this. "
+        + (
+            "Solid bar: an audit shows that the leak is at least this; the diamond is the test’s ceiling. "
+            if lower
+            else ""
+        )
+        + ("An outline without fill neither supports nor refutes." if any(not claim.counts(r) for r in drawn) else "")
+        + (f" {left_out} more bounds are in the tables." if left_out else "")
+    )
+    return svg.both(
+        "scale",
+        draw,
+        title=f"Claim, proof and evidence on one scale of {claim.symbol}",
+        description=description,
+        caption=caption.strip(),
+        header=("Bound", "Method", "Rigor", "Ceiling"),
+        table=[
+            (f"{claim.symbol} ≤ {text.number(claim.value)}", "the claim", "claimed", "–"),
+            *((text.bound(row), text.method(row.method), text.rigor(row), _ceiling(row)) for row in drawn),
+        ],
+    )
+
+
+def _draw(width: int, upper: Sequence[BoundRow], lower: Sequence[BoundRow], claim: text.Claimed) -> MatplotlibFigure:
+    narrow = width == svg.NARROW
+    row_height = 66 if narrow else 44
+    groups = [("Proven: at most", upper), ("Shown by audits: at least", lower)]
+    groups = [(name, rows) for name, rows in groups if rows]
+    height = 36 + 32 * len(groups) + row_height * (len(upper) + len(lower)) + 34
+    figure, axes = svg.canvas(width, height)
+    values = [claim.value, *(float(v) for r in (*upper, *lower) for v in (r.value, r.ceiling) if v is not None)]
+    x = _Scale.of(values, 4 if narrow else 236, width - 12 if narrow else width - 118)
+    for place, label in x.ticks(5 if narrow else 8):
+        axes.plot([place] * 2, [32, height - 30], color=svg.RULE, lw=0.6, alpha=0.5)
+        anchor = "left" if place < 12 else "center"
+        axes.text(place, height - 16, label, ha=anchor, va="center", size=svg.SMALL, color=svg.MUTED)
+    claim_x = x(claim.value)
+    axes.plot([claim_x] * 2, [26, height - 30], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
+    label = f"claim: {claim.symbol} ≤ {text.number(claim.value)}"
+    half = len(label) * 4.4
+    axes.text(min(max(claim_x, half), width - half), 13, label, ha="center", va="center", weight="bold")
+    y = 36.0
+    for name, rows in groups:
+        axes.text(0, y + 15, name, weight="bold", va="center", bbox=svg.HALO)
+        y += 32
+        for row in rows:
+            _name(axes, row, y, claim, width)
+            _bar(axes, x, row, y + (50 if narrow else 17), claim)
+            y += row_height
+    return figure
+
+
+def _name(axes: Axes, row: BoundRow, y: float, claim: text.Claimed, width: int) -> None:
+    """The method, its rigor, its value and its ceiling, in words beside the bar or above it."""
+    top, below = (y + 10, y + 28) if width == svg.NARROW else (y + 9, y + 26)
+    note = text.rigor(row) + (", a priori" if _a_priori(row, claim) else "")
+    value = "none finite" if float(row.value) == math.inf else text.bound(row).removeprefix(f"{text.symbol(row)} ")
+    axes.text(0, top, text.clean(text.method(row.method))[:30], va="center", bbox=svg.HALO)
+    axes.text(0, below, note, va="center", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
+    axes.text(width, top, value, va="center", ha="right", weight="bold", bbox=svg.HALO)
+    if row.ceiling is not None:
+        ceiling = f"ceiling {_ceiling(row)}"
+        axes.text(width, below, ceiling, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
+
+
+def _bar(axes: Axes, x: _Scale, row: BoundRow, y: float, claim: text.Claimed) -> None:
+    """The bar from 0 to the bound, and for an audit the whisker from there to its ceiling."""
+    value, colour = float(row.value), svg.UPPER if row.direction == "upper" else svg.LOWER
+    left, end = x(0), x(value)
+    counts = claim.counts(row)
+    fill = 0.0 if not counts else 0.22 if row.direction == "upper" else 1.0
+    if fill:
+        axes.fill_between([left, end], y - 8, y + 8, color=colour, alpha=fill, lw=0)
+    style = "-" if counts else (0, (2, 2))
+    axes.plot([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, lw=1.4, ls=style)
+    axes.plot([end] * 2, [y - 11, y + 11], color=colour, lw=3.2)
+    if value == math.inf:
+        axes.plot([end], [y], ">", color=colour, ms=9)
+    if row.interval is not None and x(float(row.interval[1])) - x(float(row.interval[0])) > 3:
+        other = x(float(row.interval[0] if row.direction == "upper" else row.interval[1]))
+        axes.plot([other] * 2, [y - 11, y + 11], color=colour, lw=1.4)
+    if row.ceiling is not None and row.direction == "lower" and float(row.ceiling) >= value:
+        last = x(float(row.ceiling))
+        axes.plot([end, last], [y] * 2, color=svg.CEILING, lw=1.8, ls=(0, (1.5, 2)))
+        axes.plot([last], [y], "D", color=svg.CEILING, ms=8, mec=svg.PAGE, mew=1)
+
+
+def _a_priori(row: BoundRow, claim: text.Claimed) -> bool:
+    return claim.kind == "ex_post" and row.direction == "upper" and row.quantity == "epsilon"
+
+
+def _ceiling(row: BoundRow) -> str:
+    return "–" if row.ceiling is None else text.number(row.ceiling, "down")
+
+
+def _ceiling_in_words(row: BoundRow) -> str:
+    return "" if row.ceiling is None else f", ceiling {text.number(row.ceiling, 'down')}"

@@ -1,0 +1,323 @@
+"""Numbers and words of a report: outward rounding, names of methods, guarantees and units in plain English."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from typing import Any, Literal
+
+from cupel.reports.assay import BoundRow
+
+Rounding = Literal["nearest", "up", "down"]
+_ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+SYMBOLS = {"epsilon": "ε", "ex_post_epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ", "r": "r"}
+
+SHORT_ADJACENCY = {
+    "add_remove": "one {unit} added or removed",
+    "replace_one": "one {unit} exchanged",
+    "zero_out": "one {unit} made null",
+    "secret": "one secret changed",
+}
+
+METHODS = {
+    "rdp": "Rényi DP",
+    "pld": "Privacy-loss distribution",
+    "prv": "Privacy random variable",
+    "zcdp": "Zero-concentrated DP",
+    "basic": "Basic composition",
+    "advanced": "Advanced composition",
+    "gdp": "Gaussian DP, central limit",
+    "ex_post": "Ex-post accounting",
+    "lattice": "Certified lattice",
+    "secret_protection": "Secret protection",
+    "leave_one_out": "Leave-one-out loss",
+    "reconstruction": "Canary reconstruction",
+    "one_run": "One-run statistic",
+    "clopper_pearson": "Clopper–Pearson",
+}
+
+RIGOR = {
+    "certified": "certified",
+    "finite_sample": "finite sample",
+    "asymptotic": "asymptotic",
+    "credible": "credible",
+    "model_conditional": "model-conditional",
+    "estimate": "estimate",
+}
+
+RIGOR_MEANS = {
+    "certified": "holds by proof, numerical error included",
+    "finite_sample": "holds with the stated confidence for any mechanism",
+    "asymptotic": "holds in the limit only; neither supports nor refutes",
+    "credible": "Bayesian; neither supports nor refutes",
+    "model_conditional": "assumes a family of mechanisms; neither supports nor refutes",
+    "estimate": "a calculation whose error is not bounded; neither supports nor refutes",
+}
+
+ADJACENCY = {
+    "add_remove": "one {unit} is added or removed",
+    "replace_one": "one {unit} is exchanged for another",
+    "zero_out": "one {unit} is exchanged for a public null record",
+    "secret": "the value of one secret changes wherever it occurs; where it occurs is public",
+}
+
+MECHANISMS = {
+    "private_inference": "Private inference: each token of a synthetic document is drawn from an aggregate over a batch "
+    "of records, each of which is shown to the language model on its own",
+    "secret_evolution": "Secret-protected evolution of synthetic documents by noisy votes",
+    "aug_pe": "Private evolution of synthetic documents by noisy votes",
+    "dataset_vectors": "Noisy dataset vectors that steer a language model",
+    "two_stage": "Two-stage differentially private fine-tuning",
+}
+
+VARIANTS = {
+    "sound": "sound",
+    "as_published": "as published: the paper's steps to the letter, accounted as they are",
+}
+
+AUDITS = {"leave_one_out": "leave-one-out loss", "reconstruction": "canary reconstruction"}
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+
+
+def clean(text: str) -> str:
+    """`text` with control and text-direction characters shown as U+FFFD, so that no name can disguise itself."""
+    return _CONTROL.sub("�", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def number(value: float | str | None, rounding: Rounding = "nearest", digits: int = 4) -> str:
+    """A number for a reader, to `digits` significant digits; an infinity as ∞, None as a dash.
+
+    An upper bound is rounded up and a lower bound down, so that what is printed is still a bound.
+    """
+    if value is None:
+        return "–"
+    value = float(value)
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    exact = Decimal(repr(value))
+    places = max(digits - 1 - exact.adjusted(), 0) if abs(exact) < 10**digits else 0
+    rounded = exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[rounding])
+    if abs(exact) >= 10**7 or abs(exact) < Decimal("0.001"):
+        scaled = exact.scaleb(-exact.adjusted()).quantize(Decimal(1).scaleb(1 - digits), rounding=_ROUNDING[rounding])
+        power = str(exact.adjusted()).translate(_SUPERSCRIPTS)
+        return f"{_plain_decimal(scaled)} × 10{power}"
+    return _plain_decimal(rounded)
+
+
+def _plain_decimal(value: Decimal) -> str:
+    text = f"{value:,f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.replace("-", "−").replace(",", "\u202f")
+
+
+def percent(value: float, rounding: Rounding = "nearest") -> str:
+    """A rate in [0, 1] as a percentage with three significant digits; never 100 % or 0 % by rounding."""
+    return f"{number(min(max(value, 0.0), 1.0) * 100, rounding if 0 < value < 1 else 'nearest', 3)} %"
+
+
+def signed_percent(value: float, rounding: Rounding = "nearest") -> str:
+    """A difference of two rates in percentage points, with its sign."""
+    return ("+" if value > 0 else "") + number(value * 100, rounding, 3)
+
+
+def rounding_of(row: BoundRow) -> Rounding:
+    """Outward: an upper bound up, a lower bound down."""
+    return "up" if row.direction == "upper" else "down"
+
+
+def bound(row: BoundRow) -> str:
+    """``ε ≤ 1.282`` or ``ε ≥ 0.41``, rounded outward."""
+    sign = "≤" if row.direction == "upper" else "≥"
+    if row.direction == "upper" and float(row.value) == math.inf:
+        return "no finite bound"
+    return f"{symbol(row)} {sign} {number(row.value, rounding_of(row))}"
+
+
+def symbol(row: BoundRow) -> str:
+    """The letter of what a row bounds."""
+    return SYMBOLS.get(row.quantity, row.quantity.replace("_", " "))
+
+
+def method(name: str) -> str:
+    """The method's name in words; an unknown one as it is, without underscores."""
+    return METHODS.get(name, name.replace("_", " ") if " " not in name else name)
+
+
+def rigor(row: BoundRow) -> str:
+    """The rigor in words, the confidence included."""
+    if row.confidence is not None:
+        return f"{RIGOR[row.rigor]}, {percent(row.confidence)} confidence"
+    return RIGOR[row.rigor]
+
+
+def adjacency(name: str, unit: str) -> str:
+    """The neighbouring relation in words."""
+    return ADJACENCY.get(name, name.replace("_", " ")).format(unit=unit)
+
+
+def neighbours(name: str, unit: str) -> str:
+    """The neighbouring relation in a few words, for a cell of a table."""
+    return SHORT_ADJACENCY.get(name, name.replace("_", " ") + ", {unit}").format(unit=unit)
+
+
+def without_verdict(sentence: str, verdict: str | None) -> str:
+    """A sentence that starts with its own verdict, without it: the verdict stands above it in large letters."""
+    start = f"{verdict}: "
+    rest = sentence.removeprefix(start)
+    return rest[:1].upper() + rest[1:] if verdict and sentence.startswith(start) and rest else sentence
+
+
+def plain(value: Any) -> str:
+    """Any JSON value as words: a mapping as ``a = 1, b = 2``, a list with commas."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{str(key).replace('_', ' ')} = {plain(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(item) for item in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", "\u202f")
+    if isinstance(value, float):
+        return number(value, digits=6)
+    return "none" if value in (None, "") else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The number a claim stands or falls with.
+
+    Attributes:
+        kind: the guarantee's type in the claim file, such as ``ex_post``.
+        quantity: what is bounded, as in `BoundRow.quantity`.
+        value: the claimed bound.
+        delta: the δ at which an ε is claimed; None where it has none.
+        unit: the privacy unit.
+        adjacency: the neighbouring relation.
+    """
+
+    kind: str
+    quantity: str
+    value: float
+    delta: float | None
+    unit: str
+    adjacency: str
+
+    @property
+    def symbol(self) -> str:
+        return SYMBOLS.get(self.quantity, self.quantity)
+
+    def on_scale(self, row: BoundRow) -> bool:
+        """Whether `row` can be drawn on the scale of the claim: same unit, adjacency and currency.
+
+        A pure ε also bounds an ε at any δ and an ex-post ε from above; an ex-post ε bounds nothing else from above.
+        """
+        if (row.unit, row.adjacency) != (self.unit, self.adjacency):
+            return False
+        if self.quantity not in ("epsilon", "ex_post_epsilon"):
+            return row.quantity == self.quantity and (row.delta is None or row.delta == self.delta)
+        if row.quantity == "ex_post_epsilon":
+            return self.quantity == "ex_post_epsilon" or (row.direction == "lower" and self.delta is None)
+        if row.quantity != "epsilon":
+            return False
+        if row.direction == "lower":  # an ε lower bound at a smaller δ says nothing of one at a larger δ
+            return (row.delta or 0) == (self.delta or 0)
+        return not row.delta or row.delta == self.delta
+
+    def counts(self, row: BoundRow) -> bool:
+        """Whether `row` may support (upper) or refute (lower) the claim."""
+        if not self.on_scale(row):
+            return False
+        if row.direction == "upper":
+            return row.rigor == "certified"
+        # A lower bound on the ε of the mechanism says nothing of the ex-post ε of one output.
+        return row.rigor in ("certified", "finite_sample") and (self.kind != "ex_post" or row.quantity == self.quantity)
+
+
+def best(rows: Iterable[BoundRow], what: Claimed, direction: Literal["upper", "lower"]) -> BoundRow | None:
+    """The smallest upper or the largest lower bound among the rows that count for the claim."""
+    rows = [row for row in rows if row.direction == direction and what.counts(row)]
+    if not rows:
+        return None
+    return (min if direction == "upper" else max)(rows, key=lambda row: float(row.value))
+
+
+_CLAIMED = {
+    "pure_dp": ("epsilon", "epsilon"),
+    "approx_dp": ("epsilon", "epsilon"),
+    "rdp": ("epsilon", "epsilon"),
+    "ex_post": ("epsilon", "ex_post_epsilon"),
+    "zcdp": ("rho", "rho"),
+    "gdp": ("mu", "mu"),
+    "secret_protection": ("r", "r"),
+}
+
+
+def claimed(claim: Mapping[str, Any]) -> Claimed | None:
+    """The claimed number of a claim as its file writes it; None for a guarantee that is not one number."""
+    guarantee = claim.get("guarantee")
+    kind = str(guarantee.get("type")) if isinstance(guarantee, Mapping) else ""
+    if kind not in _CLAIMED or not isinstance(guarantee, Mapping):
+        return None
+    field, quantity = _CLAIMED[kind]
+    try:
+        value = float(guarantee[field])
+        delta = _delta(guarantee.get("delta"), claim)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Claimed(
+        kind, quantity, value, delta, str(claim.get("unit", "record")), str(claim.get("adjacency", "add_remove"))
+    )
+
+
+def _delta(delta: Any, claim: Mapping[str, Any]) -> float | None:
+    """δ as a number; ``n^-1.1`` is worked out from the public number of records."""
+    if isinstance(delta, str) and delta.startswith("n^"):
+        return float(float(claim["public"]["records"]) ** float(delta[2:]))
+    return None if delta is None else float(delta)
+
+
+def guarantee_means(claim: Mapping[str, Any]) -> str:
+    """What the claimed guarantee says, for a reader who has not met it; empty where there is nothing to add."""
+    what = claimed(claim)
+    if what is None:
+        return ""
+    times = number(math.exp(what.value), "up", 3) if what.value < 700 else "∞"
+    change = {
+        "add_remove": f"had one {what.unit} been added or removed",
+        "replace_one": f"had one {what.unit} been exchanged for another",
+    }.get(what.adjacency, "for neighbouring data")
+    match what.kind:
+        case "pure_dp":
+            return f"Whatever is released, it would have been at most {times} times more or less likely {change}."
+        case "approx_dp":
+            return (
+                f"Any statement about the release would be at most {times} times more or less likely {change}, "
+                f"apart from a probability of δ = {number(what.delta)}."
+            )
+        case "ex_post":
+            return (
+                f"For the data and the output that occurred, and for these only: the output would have been at most "
+                f"{times} times more or less likely {change}. The ε is itself a function of the private data."
+            )
+        case "secret_protection":
+            p = number(claim["guarantee"].get("p"))
+            return (
+                f"Who guesses a secret with probability at most {p} before the release guesses it with at most r after."
+            )
+        case "zcdp":
+            return f"The Rényi divergence of every order α > 1 between the release and what it {change} is at most ρα."
+        case "gdp":
+            return "Telling neighbouring data apart is at least as hard as telling N(0, 1) from N(μ, 1) by one draw."
+        case _:
+            return ""
