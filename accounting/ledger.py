@@ -1,0 +1,301 @@
+"""The ledger: what a run did, as an append-only, hash-chained record of privacy events.
+
+A step has two phases. Its event is charged at its a-priori worst case *before* anything is sampled; the sampled value
+and its realised cost are committed together, and only a committed value may leave the process. The commit of one step
+and the charge of the next are one transaction. A run that was killed goes on from its ledger: committed values are
+replayed, and a step that was charged and never committed is sampled anew under the same charge, because nothing of it
+left. So the ledger may count a step that never ran, and never misses one whose value was released.
+
+``docs/ledger.md`` says what an entry holds, what the hash chain shows and what it cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cupel.accounting import events
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.ledger_chain import Tally, check_chain, verify_export
+from cupel.accounting.ledger_entries import (
+    WHOLE,
+    AlreadyCommitted,
+    Charge,
+    Commit,
+    Json,
+    LedgerError,
+    LedgerEvent,
+    Outcome,
+    PartCost,
+    canonical,
+    check_name,
+)
+from cupel.accounting.ledger_run import Run, relation_in, tallies
+from cupel.accounting.ledger_store import Row, Store
+from dp_accounting import DpEvent, dp_event
+
+__all__ = [
+    "WHOLE",
+    "AlreadyCommitted",
+    "Charge",
+    "Commit",
+    "Json",
+    "Ledger",
+    "LedgerError",
+    "LedgerEvent",
+    "Outcome",
+    "PartCost",
+    "Run",
+    "compose_ledgers",
+    "relation_of",
+    "verify_export",
+]
+
+
+class Ledger:
+    """The record of one or several runs over one data set, in one file. Several processes may write it at once.
+
+    Open it with `Ledger.open`, as a context manager.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, timeout: float = 30.0
+    ) -> Ledger:
+        """Opens a ledger, or makes one that only its owner may read.
+
+        Args:
+            path: the file, in an existing folder of a local disk.
+            create: make it where there is none.
+            read_only: never write; for a ledger that must exist.
+            timeout: seconds to wait while another process writes.
+
+        Raises:
+            LedgerError: where the file is missing, no ledger, of a newer format, locked or out of reach.
+        """
+        return cls(Store.open(Path(path), create=create, read_only=read_only, timeout=timeout))
+
+    def close(self) -> None:
+        """Closes the file. A second time does nothing."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def head(self) -> str:
+        """The hash of the last entry, 64 hexadecimal digits. It may be printed: a secret salt went into it."""
+        return self._store.tip()[1]
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+        return self._store.tip()[0]
+
+    @property
+    def identity(self) -> str:
+        """The hash of the first entry: copies of one ledger share it, other ledgers do not."""
+        return next(self._store.rows()).hash
+
+    def begin(self, run: str, *, plan: DpEvent, adjacency: Adjacency, unit: Unit, about: Mapping[str, Json]) -> Run:
+        """Begins a run, or resumes the run of that name.
+
+        Args:
+            run: its name.
+            plan: the event that it will charge in all.
+            adjacency: the neighbouring relation of all of its events.
+            unit: their privacy unit.
+            about: public metadata, in JSON types. Nothing that depends on the private data belongs here.
+
+        Raises:
+            LedgerError: where the run exists with another plan, adjacency, unit or `about`.
+        """
+        check_name(run, "the name of a run")
+        body = {
+            "about": dict(about),
+            "adjacency": Adjacency(adjacency).value,
+            "plan": events.to_json(events.compose([(plan, 1)])),
+            "unit": str(unit),
+        }
+        text = canonical(body)
+        with self._store.transaction():
+            known = self._store.find(run, "begin")
+            if known is None:
+                self._store.append(run, "begin", body)
+        if known is not None and canonical(known) != text:
+            raise LedgerError(f"{self.path}: run {run!r} began with another {_difference(known, json.loads(text))}")
+        return Run(self._store, run, known or json.loads(text))
+
+    def run(self, name: str) -> Run:
+        """The run of that name.
+
+        Raises:
+            LedgerError: where there is none.
+        """
+        body = self._store.find(name, "begin")
+        if body is None:
+            raise LedgerError(f"{self.path}: no run {name!r}; it holds {', '.join(map(repr, self.runs())) or 'none'}")
+        return Run(self._store, name, body)
+
+    def runs(self) -> list[str]:
+        """The names of all runs, in the order in which they began."""
+        return [run for run, _ in self._store.bodies("begin")]
+
+    def relation(self) -> tuple[Adjacency, Unit]:
+        """The adjacency and the unit that all runs share.
+
+        Raises:
+            LedgerError: where they differ, or there is no run.
+        """
+        return _common((f"run {run!r}", relation_in(body)) for run, body in self._store.bodies("begin"))
+
+    def events(self) -> list[LedgerEvent]:
+        """What was charged, equal charges taken together, in the order of their first. No private number is in it."""
+        return [event for tally in tallies(self._store).values() for event in tally.events()]
+
+    def event(self, run: str | None = None) -> DpEvent:
+        """The composition of all charges of one run, or of all runs.
+
+        The charges of each partition of a run become one `ParallelDpEvent` over the compositions of its parts; a part
+        that was never charged does not appear. The form is canonical: a run that charged what its mechanism planned
+        compares equal with ``events.compose`` of the plan.
+
+        Raises:
+            LedgerError: for an unknown run, and where runs differ in adjacency or unit.
+        """
+        if run is not None:
+            self.run(run)
+            return tallies(self._store, run).get(run, Tally(run)).event()
+        if not self.runs():
+            return dp_event.NoOpDpEvent()
+        self.relation()
+        return events.compose([(tally.event(), 1) for tally in tallies(self._store).values()])
+
+    def verify(self, *, expected_head: str | None = None) -> str:
+        """Recomputes the chain and checks what each entry says against those before it.
+
+        It finds every change of an entry, every entry taken out of the middle or put in, charges outside a run,
+        commits without a charge and finished runs off their plan. Entries taken off the *end* leave a shorter chain
+        that is whole, and so does a chain written anew: only a head that was printed before shows that.
+
+        Args:
+            expected_head: a head that was printed; it must be the hash of one of the entries.
+
+        Returns:
+            The head.
+
+        Raises:
+            LedgerError: naming the first bad entry.
+        """
+        try:
+            head = check_chain(self._store.rows(), expected_head)
+        except LedgerError as error:
+            raise LedgerError(f"{self.path}: {error}") from None
+        self._store.check_file()
+        return head
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes all entries as JSON Lines, for `verify_export`; only the owner may read the file. It is private.
+
+        Raises:
+            LedgerError: where the ledger does not verify or the file cannot be written; nothing is left of it then.
+        """
+        target = Path(path)
+        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+        if target.exists() and target.samefile(self.path):
+            raise LedgerError(f"{target}: this is the ledger itself; export it to another file")
+        try:
+            descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                check_chain(_copied(self._store.rows(), file.write))
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(partial, target)
+        except OSError as error:
+            raise LedgerError(f"{target}: {(error.strerror or str(error)).lower()}") from None
+        except LedgerError as error:
+            raise LedgerError(f"{self.path}: {error}") from None
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def compose_ledgers(paths: Iterable[str | os.PathLike[str]]) -> DpEvent:
+    """What several ledgers over one data set charged together.
+
+    Whether the data sets are one is for the caller to know; the composition of ledgers over different ones is an upper
+    bound still.
+
+    Raises:
+        ValueError: where two are the same ledger or a copy of it, where adjacencies or units differ, and for a file
+            that is no ledger.
+    """
+    known: dict[str, str] = {}
+    composed: list[tuple[DpEvent, int]] = []
+    chosen = list(paths)
+    relation_of(chosen)
+    for path in chosen:
+        with Ledger.open(path, read_only=True) as ledger:
+            other = known.setdefault(ledger.identity, str(path))
+            if len(known) <= len(composed):
+                raise LedgerError(f"{path}: a copy of {other}; give each ledger once")
+            composed.append((ledger.event(), 1))
+    return events.compose(composed)
+
+
+def relation_of(paths: Iterable[str | os.PathLike[str]]) -> tuple[Adjacency, Unit]:
+    """The adjacency and the unit that all runs of several ledgers share.
+
+    Raises:
+        ValueError: where they differ, a ledger holds no run, or a file is no ledger.
+    """
+    found = []
+    for path in paths:
+        with Ledger.open(path, read_only=True) as ledger:
+            found.append((str(path), ledger.relation()))
+    return _common(found)
+
+
+def _common(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
+    first: tuple[str, tuple[Adjacency, Unit]] | None = None
+    for where, relation in found:
+        if first is None:
+            first = (where, relation)
+        elif relation != first[1]:
+            texts = [f"{name} has {adjacency.value}, {unit}" for name, (adjacency, unit) in (first, (where, relation))]
+            raise LedgerError(f"costs at different adjacencies or units do not compose: {'; '.join(texts)}")
+    if first is None:
+        raise LedgerError("the ledger holds no run, so there is nothing to account for")
+    return first[1]
+
+
+def _copied(rows: Iterable[Row], write: Any) -> Iterable[Row]:
+    for row in rows:
+        write(json.dumps(row._asdict(), ensure_ascii=True, separators=(",", ":")) + "\n")
+        yield row
+
+
+def _difference(known: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Which public field of two beginnings differs."""
+    for name in ("plan", "adjacency", "unit"):
+        if known[name] != given[name]:
+            return f"{name}; give it another name or a new ledger"
+    old, new = known["about"], given["about"]
+    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return f"{', '.join(map(repr, keys))}; give it another name or a new ledger"

@@ -1,0 +1,332 @@
+"""What a ledger holds: the types of its entries, their one canonical text, and the hash that chains them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cupel.accounting import events
+from dp_accounting import DpEvent
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+GENESIS = "0" * 64
+"""What the first entry names as the hash before it."""
+
+WHOLE = ""
+"""The part name under which the realised cost of a charge on the whole data is kept."""
+
+_LONGEST_NAME = 200
+_COSTS = 3  # u⁻, u⁺, γ
+_ROOM = 2.0**-29  # the float error that a realised cost is rounded up by: 2^-52·(3V + …) < 2^-30 for V ≤ 2^20 tokens
+
+
+class LedgerError(ValueError):
+    """The ledger is not one, was changed, is out of reach, or was asked for what it must not hold. One line."""
+
+
+class AlreadyCommitted(LedgerError):
+    """A second value was offered for a key. The first one stands: take `outcome`, and forget the one in hand.
+
+    Attributes:
+        outcome: what was committed first, by this process before it was killed or by another one.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.key!r} is committed already; take the committed value and forget the new one")
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """An event at its a-priori worst case, paid before anything is sampled.
+
+    Attributes:
+        key: names the step within its run: the stage itself, or ``stage/…`` (``tokens/17``).
+        event: charged once to the whole data, or once to *each* of `parts`.
+        stage: the part of the mechanism that spends, such as ``counts`` or ``tokens``.
+        partition: names a partition of the units into disjoint parts that stays the same for the run; None charges the
+            whole data.
+        parts: the parts of it that are charged; a part name belongs to one partition of its run.
+        partition_is_public: the part of each unit is public and does not change with its value.
+        counts: how often the event runs, one number of at least 1 for each part (one in all for the whole data);
+            None is once.
+    """
+
+    key: str
+    event: DpEvent
+    stage: str
+    partition: str | None = None
+    parts: tuple[str, ...] = ()
+    partition_is_public: bool = False
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.stage, "a stage")
+        check_name(self.key, "a key")
+        if self.key != self.stage and not self.key.startswith(f"{self.stage}/"):
+            raise LedgerError(f"key {self.key!r} is of no known stage: it must be {self.stage!r} or '{self.stage}/…'")
+        if not isinstance(self.event, DpEvent):
+            raise LedgerError(f"a charge needs a DpEvent, not a {type(self.event).__name__}")
+        if self.partition is None:
+            if self.parts or self.partition_is_public:
+                raise LedgerError("a charge with parts must name its partition")
+        else:
+            check_name(self.partition, "a partition")
+            for part in self.parts:
+                check_name(part, "a part")
+            if not self.parts or len(set(self.parts)) != len(self.parts):
+                raise LedgerError("a charge with a partition must list its parts, each once")
+        if self.counts is not None:
+            if len(self.counts) != max(1, len(self.parts)):
+                raise LedgerError(f"a charge needs one count a part, not {len(self.counts)} for {len(self.parts)}")
+            if not all(type(count) is int and count >= 1 for count in self.counts):
+                raise LedgerError("the counts of a charge must be whole numbers of at least 1")
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the entry, in JSON types."""
+        return {
+            "counts": None if self.counts is None else list(self.counts),
+            "event": events.to_json(self.event),
+            "key": self.key,
+            "partition": self.partition,
+            "partition_is_public": self.partition_is_public,
+            "parts": list(self.parts),
+            "stage": self.stage,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Charge:
+        """The inverse of `to_json`.
+
+        Raises:
+            LedgerError: for a body that is no charge.
+        """
+        fields = dict(body)
+        try:
+            fields["event"] = events.from_json(fields["event"])
+            fields["parts"] = tuple(fields["parts"])
+            fields["counts"] = None if fields["counts"] is None else tuple(fields["counts"])
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerError(f"not a charge: {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The sampled value of a step that was charged, with what it really cost, in one.
+
+    Attributes:
+        key: the key of its charge.
+        value: JSON without infinities or NaN; what a resumed run replays.
+        realised: part → [u⁻, u⁺, γ], three finite numbers of at least 0: upper bounds on the signed log-ratios of
+            this outcome, and the cost as the paper counts it. Parts are those of the charge; the whole data is
+            `WHOLE`. None where the mechanism has no ex-post cost.
+    """
+
+    key: str
+    value: Json
+    realised: Mapping[str, Sequence[float]] | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.key, "a key")
+        for part, costs in (self.realised or {}).items():
+            if len(costs) != _COSTS:
+                raise LedgerError(
+                    f"the realised cost of a part is [u_minus, u_plus, published], not {len(costs)} numbers"
+                )
+            for cost in costs:
+                if isinstance(cost, bool) or not isinstance(cost, int | float):
+                    raise LedgerError(f"a realised cost must be a float, not a {type(cost).__name__}")
+                if not (math.isfinite(cost) and cost >= 0):
+                    raise LedgerError(f"a realised cost (part {part!r}) must be finite and at least 0")
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the entry, in JSON types."""
+        realised = None if self.realised is None else {part: list(costs) for part, costs in self.realised.items()}
+        return {"key": self.key, "realised": realised, "value": self.value}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Commit:
+        """The inverse of `to_json`.
+
+        Raises:
+            LedgerError: for a body that is no commit.
+        """
+        try:
+            return cls(**body)
+        except LedgerError:
+            raise
+        except (AttributeError, TypeError) as error:
+            raise LedgerError(f"not a commit: {error}") from None
+
+    def check_against(self, charge: Charge) -> None:
+        """That the realised cost is of parts that were charged, and within the a-priori range of a selection.
+
+        Raises:
+            LedgerError: where it is not.
+        """
+        if not self.realised:
+            return
+        allowed = dict(zip(charge.parts or (WHOLE,), charge.counts or (1,) * max(1, len(charge.parts)), strict=True))
+        limit = getattr(charge.event, "range", None)
+        for part, costs in self.realised.items():
+            if part not in allowed:
+                raise LedgerError(f"commit {self.key!r} has a realised cost for part {part!r}, which was not charged")
+            if limit is not None and max(costs) > (limit + _ROOM) * allowed[part]:
+                raise LedgerError(f"commit {self.key!r} has a realised cost above the range that was charged")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A committed value.
+
+    Attributes:
+        key: the step that it belongs to.
+        value: what was sampled, in JSON types: a tuple comes back as a list.
+        realised: part → (u⁻, u⁺, γ), or None.
+    """
+
+    key: str
+    value: Any
+    realised: dict[str, tuple[float, float, float]] | None
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Outcome:
+        """Reads the body of a commit."""
+        realised = body["realised"]
+        if realised is not None:
+            realised = {part: (costs[0], costs[1], costs[2]) for part, costs in realised.items()}
+        return cls(body["key"], body["value"], realised)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEvent:
+    """Equal charges, taken together.
+
+    Attributes:
+        event: what was charged.
+        count: how often, in each of `parts`.
+        native: dp_accounting's own accountants can read the event.
+        run: the run that charged it.
+        stage: the stage that charged it.
+        partition: the partition that `parts` belong to; None for the whole data.
+        parts: the parts that were charged; empty for the whole data.
+    """
+
+    event: DpEvent
+    count: int
+    native: bool
+    run: str
+    stage: str
+    partition: str | None
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartCost:
+    """What the committed outcomes of one part cost together. Private: it depends on the data.
+
+    Attributes:
+        u_minus: Σ u⁻, rounded up.
+        u_plus: Σ u⁺, rounded up.
+        published: Σ γ, rounded up.
+        count: the number of commits that cost this part something.
+    """
+
+    u_minus: float
+    u_plus: float
+    published: float
+    count: int
+
+    @property
+    def epsilon(self) -> float:
+        """ε* of the part: the larger of the two signed sums."""
+        return max(self.u_minus, self.u_plus)
+
+
+class UpwardSum:
+    """A sum of floats that holds a few of them at a time and is rounded up at the end, never down.
+
+    `math.fsum` is the correctly rounded sum. Adding its negative to what was summed and summing again gives what the
+    rounding left out, and so on until nothing is left: a handful of floats whose exact sum is that of all so far.
+    """
+
+    _HELD = 64
+
+    def __init__(self) -> None:
+        self._terms: list[float] = []
+
+    def add(self, value: float) -> None:
+        """Adds one finite number."""
+        self._terms.append(value)
+        if len(self._terms) > self._HELD:
+            self._terms = _exact_parts(self._terms)
+
+    def value(self) -> float:
+        """The smallest float that is at least the exact sum."""
+        parts = _exact_parts(self._terms)
+        if not parts:
+            return 0.0
+        return math.nextafter(parts[0], math.inf) if len(parts) > 1 and parts[1] > 0 else parts[0]
+
+
+def _exact_parts(terms: list[float]) -> list[float]:
+    """Floats with the exact sum of `terms`, largest first, each the rounded sum of what those before it leave."""
+    parts: list[float] = []
+    remainder = list(terms)
+    while (rounded := math.fsum(remainder)) != 0:
+        parts.append(rounded)
+        remainder.append(-rounded)
+    return parts
+
+
+def check_name(name: object, what: str) -> None:
+    """That a name of a run, key, stage, partition or part is a short, printable, non-empty text.
+
+    Raises:
+        LedgerError: otherwise.
+    """
+    if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise LedgerError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters")
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: ASCII, sorted keys, no spaces, floats by `repr`.
+
+    Raises:
+        LedgerError: for infinities, NaN, keys that are no text, and everything that JSON lacks (NumPy numbers too).
+    """
+    _check_json(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _check_json(value: object) -> None:
+    if value is None or isinstance(value, str | bool | int):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise LedgerError("the ledger holds finite numbers only, no infinity and no NaN")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_json(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise LedgerError(f"the ledger holds objects with text keys only, not {type(key).__name__}")
+            _check_json(item)
+    else:
+        raise LedgerError(f"the ledger holds JSON types only, not {type(value).__name__}; convert it first")
+
+
+def entry_hash(seq: int, run: str, kind: str, previous: str, body: str) -> str:
+    """The hash of an entry: SHA-256 of five lines, UTF-8: seq, run, kind, previous hash, body.
+
+    The first four hold no line break, so that no two entries have the same text.
+    """
+    text = f"{seq}\n{run}\n{kind}\n{previous}\n{body}"
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

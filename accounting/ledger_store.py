@@ -1,0 +1,303 @@
+"""The file of a ledger: one append-only SQLite table, safe against a kill and against a second writer."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from cupel.accounting.ledger_entries import GENESIS, LedgerError, canonical, entry_hash
+
+FORMAT = 1
+_APPLICATION = int.from_bytes(b"cupl", "big")
+
+# Triggers keep the table append-only for everyone who comes through SQLite, `INSERT OR REPLACE` included: a replacement
+# needs a seq that exists. The index finds the charge and the commit of a key.
+_SCHEMA = """
+CREATE TABLE entries(
+    seq INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL
+);
+CREATE UNIQUE INDEX entries_by_key ON entries(run, kind, json_extract(body, '$.key'));
+CREATE TRIGGER entries_never_change BEFORE UPDATE ON entries
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER entries_never_go BEFORE DELETE ON entries
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER entries_follow_the_last BEFORE INSERT ON entries
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+"""
+
+
+class Row(NamedTuple):
+    """One row of the table, as it is in the file."""
+
+    seq: int
+    run: str
+    kind: str
+    body: str
+    previous: str
+    hash: str
+
+
+class Store:
+    """An open ledger file. `Store.open` makes one; every read and every append of a ledger goes through here."""
+
+    def __init__(self, path: Path, database: sqlite3.Connection, *, read_only: bool, timeout: float) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._database: sqlite3.Connection | None = database
+        self._timeout = timeout
+        self._process = os.getpid()
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool, read_only: bool, timeout: float) -> Store:
+        """Opens the file, or makes it.
+
+        Args:
+            path: the file.
+            create: make it where there is none.
+            read_only: never write.
+            timeout: seconds to wait for another process that is writing.
+
+        Raises:
+            LedgerError: where there is none, it is no ledger, of a newer version, locked or out of reach.
+        """
+        with _plain_errors(path, timeout):
+            if not path.exists():
+                if read_only or not create:
+                    raise LedgerError(f"{path}: there is no ledger here")
+                _create_file(path)
+            if not path.is_file():
+                raise LedgerError(f"{path}: a ledger is a file")
+            database = _connect(path, read_only=read_only, timeout=timeout)
+            store = cls(path, database, read_only=read_only, timeout=timeout)
+            try:
+                store._prepare(may_create=create and not read_only)
+            except BaseException:
+                database.close()
+                raise
+            return store
+
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The connection, for the process that opened it only: SQLite connections do not survive a fork."""
+        if self._database is None:
+            raise LedgerError(f"{self.path}: the ledger is closed")
+        if os.getpid() != self._process:
+            raise LedgerError(f"{self.path}: each process must open the ledger for itself")
+        return self._database
+
+    def close(self) -> None:
+        """Closes the file. A second time does nothing."""
+        if self._database is not None and os.getpid() == self._process:
+            self._database.close()
+        self._database = None
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything appended inside becomes durable together, or not at all. No other process writes meanwhile."""
+        if self.read_only:
+            raise LedgerError(f"{self.path}: the ledger is open for reading only")
+        database = self.database
+        with self.plain_errors():
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        database.execute("ROLLBACK")
+                raise
+
+    def append(self, run: str, kind: str, body: dict[str, Any]) -> None:
+        """Appends one entry, inside a `transaction`."""
+        last, previous = self.tip()
+        seq, text = last + 1, canonical(body)
+        row = (seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
+        self.database.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def tip(self) -> tuple[int, str]:
+        """The seq and the hash of the last entry."""
+        with self.plain_errors():
+            row = self.database.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+        return (row[0], row[1]) if row else (0, GENESIS)
+
+    def find(self, run: str, kind: str, key: str | None = None) -> dict[str, Any] | None:
+        """The body of the entry of a run with this kind and key; no key for the kinds that have none."""
+        query = "SELECT body FROM entries WHERE run = ? AND kind = ? AND json_extract(body, '$.key') IS ?"
+        with self.plain_errors():
+            row = self.database.execute(query, (run, kind, key)).fetchone()
+            return None if row is None else json.loads(row[0])
+
+    def bodies(self, kind: str, run: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(run, body) of all entries of a kind, in order, a row at a time; of one run, or of all."""
+        query = "SELECT run, body FROM entries WHERE kind = ?" + (" AND run = ?" if run is not None else "")
+        arguments = (kind,) if run is None else (kind, run)
+        with self.plain_errors():
+            for name, body in self.database.execute(query + " ORDER BY seq", arguments):
+                yield name, json.loads(body)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order, a row at a time, whatever was done to them: text that is none is kept byte by byte."""
+        columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
+        with self.plain_errors():
+            for seq, *texts in self.database.execute(f"SELECT seq, {columns} FROM entries ORDER BY seq"):
+                run, kind, body, previous, digest = (
+                    bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts
+                )
+                yield Row(seq, run, kind, body, previous, digest)
+
+    def check_file(self) -> None:
+        """SQLite's own check of pages and index.
+
+        Raises:
+            LedgerError: where the file is damaged.
+        """
+        with self.plain_errors():
+            (answer,) = self.database.execute("PRAGMA integrity_check(1)").fetchone()
+        if answer != "ok":
+            raise LedgerError(f"{self.path}: the file is damaged: {str(answer).splitlines()[0]}")
+
+    def plain_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Turns SQLite's errors into one line each."""
+        return _plain_errors(self.path, self._timeout)
+
+    def _prepare(self, *, may_create: bool) -> None:
+        """Checks that the file is a ledger of this format, or makes it one if it is new."""
+        database = self.database
+        if self._is_blank():
+            if not may_create:
+                raise LedgerError(f"{self.path}: the file is empty, it is no ledger")
+            self._create_tables()
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        if application != _APPLICATION:
+            raise LedgerError(f"{self.path}: this database is no ledger of cupel")
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version != FORMAT:
+            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads format {FORMAT}, update it")
+        if _schema(database) != _expected_schema():
+            raise LedgerError(f"{self.path}: the ledger's tables or triggers were changed")
+        if not self.read_only:
+            # FULL: a transaction is on the disk when COMMIT returns. fullfsync is the same on macOS.
+            for pragma in ("synchronous = FULL", "fullfsync = ON"):
+                database.execute(f"PRAGMA {pragma}")
+            with self.transaction():
+                pass  # fails now, not after an hour of work, where the file cannot be written
+
+    def _is_blank(self) -> bool:
+        (application,) = self.database.execute("PRAGMA application_id").fetchone()
+        (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return bool(application == 0 and tables == 0)
+
+    def _create_tables(self) -> None:
+        """Makes the tables and the first entry, whose salt keeps the hashes from being a function of the data alone."""
+        os.chmod(self.path, 0o600)
+        deadline = time.monotonic() + self._timeout
+        while True:  # SQLite answers "locked" at once where another process is switching too
+            try:
+                self.database.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        self.database.execute("PRAGMA synchronous = FULL")
+        with self.transaction():
+            if not self._is_blank():
+                return  # another process was faster
+            for statement in _statements():
+                self.database.execute(statement)
+            self.database.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self.database.execute(f"PRAGMA user_version = {FORMAT}")
+            self.append("", "open", {"format": FORMAT, "salt": secrets.token_hex(32)})
+
+
+def _create_file(path: Path) -> None:
+    """An empty file that only its owner may read."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return  # another process was faster
+    if os.name == "posix":  # the name must survive a power cut as the entries do
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:
+    where = f"file:{quote(str(path.absolute()))}?mode={'ro' if read_only else 'rw'}"
+    database = sqlite3.connect(where, uri=True, timeout=timeout, isolation_level=None)
+    try:
+        database.execute("PRAGMA schema_version").fetchone()
+        return database
+    except sqlite3.OperationalError as error:
+        database.close()
+        # SQLite wants to lay its index of the log beside the file. Where the folder cannot be written and there is no
+        # log, nobody writes, and the file can be read as it is.
+        if not read_only or error.sqlite_errorname not in _OUT_OF_REACH or Path(f"{path}-wal").exists():
+            raise
+        return sqlite3.connect(f"{where}&immutable=1", uri=True, isolation_level=None)
+
+
+_OUT_OF_REACH = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT"}
+
+
+def _statements() -> list[str]:
+    """The statements of the schema; a trigger ends in ``END;``."""
+    parts, statement = [], ""
+    for line in _SCHEMA.strip().splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            parts.append(statement.strip())
+            statement = ""
+    return parts
+
+
+def _schema(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+    return [(name, sql) for name, sql in database.execute(query)]
+
+
+@functools.cache
+def _expected_schema() -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        for statement in _statements():
+            database.execute(statement)
+        return _schema(database)
+
+
+@contextlib.contextmanager
+def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            message = f"locked by another process for more than {timeout:g} s; end it, or wait and start again"
+        elif name.startswith("SQLITE_NOTADB"):
+            message = "this file is no ledger"
+        elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            message = "the ledger cannot be written or opened here; check the rights of the file and its folder"
+        elif name.startswith("SQLITE_FULL"):
+            message = "the disk is full; what was committed is kept, make room and start again"
+        else:
+            message = f"the ledger cannot be read or written: {error}"
+        raise LedgerError(f"{path}: {message}") from error
+    except OSError as error:
+        raise LedgerError(f"{path}: {(error.strerror or str(error)).lower()}") from error
