@@ -73,9 +73,9 @@ class Audit(Part):
     """One audit: game × attack × statistic → bounds, with its controls and everything that was tried."""
 
     name: str
-    game: str
-    attack: str
-    statistics: list[str]
+    game: str = Field(description="printed on both pages: it says what is played, not what came out")
+    attack: str = Field(description="printed on both pages")
+    statistics: list[str] = Field(description="printed on both pages")
     conclusion: str = Field(description="one sentence for a reader; says so when a control failed")
     trials: int
     bounds: list[BoundRow] = []
@@ -152,6 +152,8 @@ class Assay(Part):
     reasons: list[str] = []
     missing: Missing | None = None
     bounds: list[BoundRow] = Field(description="every bound, accountants first")
+    best_upper: BoundRow | None = Field(None, description="the certified upper bound that is closest to the claim")
+    best_lower: BoundRow | None = Field(None, description="the lower bound that refutes, else the largest that could")
     audits: list[Audit] = []
     batches: list[BatchCost] = []
     tokens: list[TokenCost] = []

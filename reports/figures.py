@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
+from cupel.reports import svg, text
+from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
+from cupel.reports.svg import Figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from cupel.reports import svg, text
-from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
-from cupel.reports.svg import Figure
-
-_LOG_FROM = 30.0
+_LOG_FROM = 12.0
 """A ratio of largest to smallest value from which a logarithmic axis is used."""
 _STEMS = 120
 """The largest number of batches that are drawn one by one."""
@@ -30,12 +30,12 @@ def rates(audit: Audit, key: str) -> Figure | None:
 
     def draw(width: int) -> MatplotlibFigure:
         narrow = width == svg.NARROW
-        row = 46 if narrow else 32
-        figure, axes = svg.canvas(width, sum(28 + row * len(part) + 40 for _, part, _, _ in groups))
+        heights = [28 + sum(_row_height(rate, narrow) for rate in part) + 40 for _, part, _, _ in groups]
+        figure, axes = svg.canvas(width, sum(heights))
         y = 0.0
         for name, part, colour, marker in groups:
             axes.text(0, y + 12, name, weight="bold", va="center")
-            y = _hits(axes, part, y + 28, row, width, colour, marker) + 40
+            y = _hits(axes, part, y + 28, width, colour, marker) + 40
         return figure
 
     confidence = text.percent(every[0].confidence)
@@ -60,31 +60,43 @@ def rates(audit: Audit, key: str) -> Figure | None:
     )
 
 
-def _hits(axes: Axes, part: Sequence[Rate], y: float, row: float, width: int, colour: str, marker: str) -> float:
+def _label_lines(rate: Rate, narrow: bool) -> list[str]:
+    return textwrap.wrap(text.clean(rate.name), 29 if narrow else 33, max_lines=3, placeholder=" …") or [""]
+
+
+def _row_height(rate: Rate, narrow: bool) -> float:
+    """Height of one rate in pixels; on a phone the bar lies below the label."""
+    lines = len(_label_lines(rate, narrow))
+    return 30.0 + 16 * lines if narrow else max(32.0, 16.0 * lines + 8)
+
+
+def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, marker: str) -> float:
     """One block of rates on a scale of its own; returns where it ends."""
     narrow = width == svg.NARROW
-    left, right = (14, width - 14) if narrow else (258, width - 130)
+    left, right = (14, width - 14) if narrow else (262, width - 130)
     largest = max(rate.interval[1] for rate in part)
     top = 1.0 if largest > 0.5 else max(largest * 1.1, 1e-6)
 
     def x(value: float) -> float:
         return left + (right - left) * value / top
 
-    bottom = y + row * len(part)
+    bottom = y + sum(_row_height(rate, narrow) for rate in part)
     _axis(axes, [(x(t), text.percent(t)) for t in _ticks(top) if t <= top], bottom, y - 4)
     for rate in part:
-        middle = y + (30 if narrow else 14)
+        lines = _label_lines(rate, narrow)
+        middle = y + (16 * len(lines) + 14 if narrow else _row_height(rate, narrow) / 2 - 2)
+        first = y + 9 if narrow else middle - 8 * (len(lines) - 1)
+        for number, line in enumerate(lines):
+            axes.text(0, first + 16 * number, line, va="center", size=svg.SMALL, bbox=svg.HALO)
         count = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
-        label = text.clean(rate.name)
-        at = y + 9 if narrow else middle
-        axes.text(0, at, _short(label, 27 if narrow else 34), va="center", size=svg.SMALL, bbox=svg.HALO)
+        at = first if narrow else middle
         axes.text(width, at, count, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
         low, high = rate.interval
         axes.plot([x(low), x(high)], [middle] * 2, color=colour, lw=3, solid_capstyle="butt")
         for end in (low, high):
             axes.plot([x(end)] * 2, [middle - 6, middle + 6], color=colour, lw=1.6)
         axes.plot([x(rate.rate)], [middle], marker, color=colour, ms=8, mec=svg.PAGE, mew=1.2)
-        y += row
+        y += _row_height(rate, narrow)
     return bottom
 
 
@@ -122,10 +134,10 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
         "tokens",
         draw,
         title="Privacy cost of one token by its position in the document",
-        description=f"Mean exact cost is largest at position {peak.position}, where it is ε* = {text.number(peak.mean)}; "
+        description=f"Mean exact cost is largest at position {peak.position}: ε* = {text.number(peak.mean)}; "
         f"the published accounting gives {text.number(peak.mean_published)} there. The largest cost of any token is "
         f"ε* = {text.number(max(cost.largest for cost in costs), 'up')}.",
-        caption="Cost ε of one token against its position: mean and largest exact cost, and the mean of the published cost.",
+        caption="Cost ε of one token against its position: mean and largest exact cost, mean published cost.",
         header=("Position", "Tokens", "Mean ε*", "Largest ε*", "Mean published γ"),
         table=[
             (
@@ -256,7 +268,3 @@ def _axis(axes: Axes, ticks: Sequence[tuple[float, str]], bottom: float, top: fl
     for x, label in ticks:
         axes.plot([x, x], [top, bottom], color=svg.RULE, lw=0.6, alpha=0.5)
         axes.text(x, bottom + 14, label, ha="center", va="center", size=svg.SMALL, color=svg.MUTED)
-
-
-def _short(label: str, length: int) -> str:
-    return label if len(label) <= length else label[: length - 1].rstrip() + "…"

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import jinja2
-from markupsafe import Markup
-
 from cupel.reports import composition, figures, scale, text
 from cupel.reports.assay import Assay, Audit, BoundRow
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
+from markupsafe import Markup
 
 Side = Literal["private", "release"]
 
@@ -39,6 +38,8 @@ class Evidence:
     audit: Audit | ReleasedAudit
     how: tuple[tuple[str, str], ...]
     rows: tuple[Row, ...]
+    too_low: str
+    errors: tuple[str, ...]
     figure: Figure | None
 
 
@@ -92,13 +93,12 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     claim = text.claimed(assay.claim)
     every = _distinct([*assay.bounds, *(row for audit in assay.audits for row in audit.bounds)])
     assumptions: dict[str, int] = {}
-    best = {id(row) for row in _best_rows(every, claim)}
+    best = [row for row in _best(assay, claim, every) if row is not None]
 
     def row_of(bound: BoundRow) -> Row:
         numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
-        known = next(row for row in every if row == bound)
         compared = claim is None or claim.on_scale(bound)
-        return Row(bound, id(known) in best, compared, _width(bound), numbers)
+        return Row(bound, bound in best, compared, _width(bound), numbers)
 
     of_audits = [row for audit in assay.audits for row in audit.bounds]
     page = Page(
@@ -117,6 +117,8 @@ def _page(assay: Assay | Release, side: Side) -> Page:
                 audit,
                 tuple(_how(audit)),
                 tuple(row_of(bound) for bound in audit.bounds),
+                _too_low(audit, claim),
+                _lines(audit, "errors") + _lines(audit, "failures"),
                 figures.rates(audit, f"rates-{index}") if isinstance(audit, Audit) else None,
             )
             for index, audit in enumerate(assay.audits)
@@ -138,10 +140,14 @@ def _distinct(rows: Iterable[BoundRow]) -> list[BoundRow]:
     return out
 
 
-def _best_rows(rows: Sequence[BoundRow], claim: text.Claimed | None) -> list[BoundRow]:
+def _best(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[BoundRow | None]:
+    """The best upper and the best lower bound: those the verdict names, else by comparison."""
     if claim is None:
-        return []
-    return [row for row in (text.best(rows, claim, "upper"), text.best(rows, claim, "lower")) if row is not None]
+        return [assay.best_upper, assay.best_lower]
+    return [
+        assay.best_upper or text.best(rows, claim, "upper"),
+        assay.best_lower or text.best(rows, claim, "lower"),
+    ]
 
 
 def _width(row: BoundRow) -> str:
@@ -156,11 +162,10 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     """The three numbers of the first screen: claimed, proven, shown. Each with a note."""
     if claim is None:
         return []
+    number = text.number(claim.value)
     at = f"at δ = {text.number(claim.delta)}, " if claim.delta is not None else ""
-    facts = [
-        ("Claimed", f"{claim.symbol} ≤ {text.number(claim.value)}", at + text.neighbours(claim.adjacency, claim.unit))
-    ]
-    upper, lower = text.best(rows, claim, "upper"), text.best(rows, claim, "lower")
+    facts = [("Claimed", f"{claim.symbol} ≤ {number}", at + text.neighbours(claim.adjacency, claim.unit))]
+    upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
     label = "Proven a priori" if a_priori else "Proven"
     if upper is None or float(upper.value) == math.inf:
@@ -220,6 +225,28 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     return [*rows, *((key.replace("_", " ").capitalize(), text.plain(value)) for key, value in scalars.items())]
 
 
+def _lines(audit: Audit | ReleasedAudit, key: str) -> tuple[str, ...]:
+    """A list of sentences among the details of an audit."""
+    found = audit.details.get(key) if isinstance(audit, Audit) else None
+    return tuple(str(line) for line in found) if isinstance(found, list) else ()
+
+
+def _too_low(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> str:
+    """Says that an audit could not have refuted the claim, where all its ceilings are at most the claim."""
+    ceilings = [
+        row.ceiling
+        for row in audit.bounds
+        if claim is not None and claim.counts(row) and row.direction == "lower" and row.ceiling is not None
+    ]
+    if claim is None or not ceilings or max(map(float, ceilings)) > claim.value:
+        return ""
+    highest = text.number(max(map(float, ceilings)), "down")
+    return (
+        f"This audit could not have refuted the claim, whatever it had found: its ceiling, {highest}, is not above "
+        f"the claimed {text.number(claim.value)}. That it refutes nothing says nothing."
+    )
+
+
 def _difference(interval: tuple[float, float]) -> str:
     """The interval of a difference of two rates, and whether it contains 0."""
     low, high = interval
@@ -262,7 +289,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: text.clean(value) if type(value) is str else value,
+        finalize=lambda value: text.tied(text.clean(value)) if type(value) is str else value,
     )
     environment.filters |= {
         "number": text.number,

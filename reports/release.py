@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
-
 from cupel.reports import text
 from cupel.reports.assay import PUBLIC_FACTS, SCHEMA_VERSION, Assay, BoundRow, Difference, Part
+from pydantic import ConfigDict, Field
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD_AUDITS = "verdict withheld"
@@ -24,7 +24,7 @@ class ReleasedAudit(Part):
     game: str
     attack: str
     statistics: list[str]
-    bounds: list[BoundRow] = []
+    bounds: list[BoundRow]
 
 
 class ReleasedLedger(Part):
@@ -44,6 +44,8 @@ class Release(Part):
     verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"] | None = Field(description="None: withheld")
     withheld: str | None = Field(description="what stands in place of a withheld verdict")
     sentence: str
+    best_upper: BoundRow | None
+    best_lower: BoundRow | None
     bounds: list[BoundRow]
     audits: list[ReleasedAudit]
     differences: list[Difference]
@@ -66,7 +68,8 @@ def releasable(assay: Assay) -> Release:
     implementation fact that is not in `PUBLIC_FACTS`.
     """
     bounds = [row for row in assay.bounds if not row.private]
-    verdict, withheld = _verdict(assay, bounds)
+    upper, lower = _best(assay)
+    verdict, withheld = _verdict(assay, upper, lower)
     return Release(
         name=assay.name,
         created=assay.created,
@@ -74,7 +77,9 @@ def releasable(assay: Assay) -> Release:
         guarantee=assay.guarantee,
         verdict=verdict,
         withheld=withheld,
-        sentence=_sentence(assay, verdict, bounds),
+        sentence=_sentence(assay, verdict, upper),
+        best_upper=upper,
+        best_lower=lower,
         bounds=bounds,
         audits=[
             ReleasedAudit(
@@ -125,8 +130,22 @@ def _model_name(model: str) -> str:
     return f"local folder {path.name}" if is_folder else model
 
 
+def _best(assay: Assay) -> tuple[BoundRow | None, BoundRow | None]:
+    """The best upper and lower bound that may be released: those that the verdict names, else by comparison."""
+    claim = text.claimed(assay.claim)
+    rows = [row for row in (*assay.bounds, *_of_audits(assay)) if not row.private]
+    named = [row if row is not None and not row.private else None for row in (assay.best_upper, assay.best_lower)]
+    if claim is None:
+        return named[0], named[1]
+    return named[0] or text.best(rows, claim, "upper"), named[1] or text.best(rows, claim, "lower")
+
+
+def _of_audits(assay: Assay) -> list[BoundRow]:
+    return [row for audit in assay.audits for row in audit.bounds]
+
+
 def _verdict(
-    assay: Assay, bounds: list[BoundRow]
+    assay: Assay, upper: BoundRow | None, lower: BoundRow | None
 ) -> tuple[Literal["SUPPORTED", "REFUTED", "UNPROVEN"] | None, str | None]:
     """The verdict, if the releasable bounds alone carry it; else what stands in its place.
 
@@ -136,38 +155,33 @@ def _verdict(
     if assay.verdict_is_private:
         return None, WITHHELD_EX_POST
     claim = text.claimed(assay.claim)
-    if claim is None:
-        return None, WITHHELD_AUDITS
-    released = [*bounds, *(row for audit in assay.audits for row in audit.bounds if not row.private)]
-    upper, lower = text.best(released, claim, "upper"), text.best(released, claim, "lower")
     match assay.verdict:
-        case "SUPPORTED" if upper is not None and float(upper.value) <= claim.value:
+        case "SUPPORTED" if upper is not None and (upper == assay.best_upper or _within(upper, claim)):
             return "SUPPORTED", None
-        case "REFUTED" if lower is not None and float(lower.value) > claim.value:
+        case "REFUTED" if lower is not None and (lower == assay.best_lower or not _within(lower, claim)):
             return "REFUTED", None
-        case "UNPROVEN" if not _audits_are_private(assay):
+        case "UNPROVEN" if not assay.audits and not any(row.private for row in assay.bounds):
             return "UNPROVEN", None
     return None, WITHHELD_AUDITS
 
 
-def _audits_are_private(assay: Assay) -> bool:
-    rows: Iterable[BoundRow] = (*assay.bounds, *(row for audit in assay.audits for row in audit.bounds))
-    return any(row.private for row in rows) or bool(assay.audits)
+def _within(row: BoundRow, claim: text.Claimed | None) -> bool:
+    return claim is not None and float(row.value) <= claim.value
 
 
-def _sentence(assay: Assay, verdict: str | None, bounds: list[BoundRow]) -> str:
+def _sentence(assay: Assay, verdict: str | None, upper: BoundRow | None) -> str:
     """The verdict in one sentence that uses releasable numbers only."""
     claim = text.claimed(assay.claim)
-    upper = text.best(bounds, claim, "upper") if claim is not None else None
-    finite = upper if upper is not None and float(upper.value) != float("inf") else None
-    proven = f"{text.bound(finite)} ({text.method(finite.method)}, certified)" if finite else None
+    finite = upper if upper is not None and float(upper.value) != math.inf else None
+    at = f" at δ = {text.number(finite.delta)}" if finite and finite.delta else ""
+    proven = f"{text.bound(finite)}{at} ({text.method(finite.method)}, certified)" if finite else None
     if assay.verdict_is_private:
-        says = (
+        if proven is None:
+            return "Whether an ex-post claim holds depends on the private data. No finite a-priori bound is known."
+        return (
+            "Whether an ex-post claim holds depends on the private data. "
             f"A priori, before any data is read, the mechanism satisfies {proven}."
-            if proven
-            else "No finite a-priori bound is known."
         )
-        return f"{WITHHELD_EX_POST[0].upper()}{WITHHELD_EX_POST[1:]}: it depends on the private data. {says}"
     asked = f"the claimed {claim.symbol} ≤ {text.number(claim.value)}" if claim is not None else "the claim"
     match verdict:
         case "SUPPORTED":
@@ -176,7 +190,7 @@ def _sentence(assay: Assay, verdict: str | None, bounds: list[BoundRow]) -> str:
             return f"REFUTED: a lower bound that does not depend on the private data exceeds {asked}."
         case "UNPROVEN":
             return f"UNPROVEN: {_falls_short(proven, asked)}"
-    if claim is not None and finite is not None and float(finite.value) <= claim.value:
+    if finite is not None and _within(finite, claim):
         return "Verdict withheld: it rests on audits of the private data."
     return (
         f"Verdict withheld between UNPROVEN and REFUTED: {_falls_short(proven, asked)} "

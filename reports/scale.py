@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cupel.reports import svg, text
+from cupel.reports.assay import BoundRow
+from cupel.reports.svg import Figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator
 
-from cupel.reports import svg, text
-from cupel.reports.assay import BoundRow
-from cupel.reports.svg import Figure
-
 _MOST_ROWS = 6
 """Bars of each direction; the others are in the tables."""
-_LOG_FROM = 30.0
+_LOG_FROM = 12.0
 _DECADES = 7.0
 """A logarithmic scale shows this many decades below its largest number; what is smaller is drawn at its left end."""
 

@@ -7,9 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from cupel.reports.assay import SCHEMA_VERSION, Assay
+from pydantic import ValidationError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

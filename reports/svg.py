@@ -1,4 +1,4 @@
-"""From a matplotlib figure to SVG that belongs to the page: its colours, its font, text as text, no identifiers shared."""
+"""From a matplotlib figure to SVG that belongs to the page: its colours, its font, text as text, its own ids."""
 
 from __future__ import annotations
 
@@ -65,6 +65,9 @@ _STYLE: dict[str, Any] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
+
+
+_NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +138,7 @@ def _svg(figure: MatplotlibFigure, key: str, title: str, description: str) -> st
     buffer = io.StringIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(
-            buffer,
-            format="svg",
-            transparent=True,
-            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-        )
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
     body = re.sub(r"^.*?<svg[^>]*>|</svg>\s*$|<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
     body = re.sub(r"<defs>\s*</defs>", "", body)
     body = re.sub(r'<g id="patch_1">.*?</g>', "", body, count=1, flags=re.DOTALL)

@@ -36,6 +36,7 @@ METHODS = {
     "lattice": "Certified lattice",
     "secret_protection": "Secret protection",
     "leave_one_out": "Leave-one-out loss",
+    "leave_one_out_rerun": "Leave-one-out, run again",
     "reconstruction": "Canary reconstruction",
     "one_run": "One-run statistic",
     "clopper_pearson": "Clopper–Pearson",
@@ -67,8 +68,8 @@ ADJACENCY = {
 }
 
 MECHANISMS = {
-    "private_inference": "Private inference: each token of a synthetic document is drawn from an aggregate over a batch "
-    "of records, each of which is shown to the language model on its own",
+    "private_inference": "Private inference: each token of a synthetic document is drawn from an aggregate over a "
+    "batch of records, each of which is shown to the language model on its own",
     "secret_evolution": "Secret-protected evolution of synthetic documents by noisy votes",
     "aug_pe": "Private evolution of synthetic documents by noisy votes",
     "dataset_vectors": "Noisy dataset vectors that steer a language model",
@@ -88,6 +89,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\
 def clean(text: str) -> str:
     """`text` with control and text-direction characters shown as U+FFFD, so that no name can disguise itself."""
     return _CONTROL.sub("�", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def tied(text: str) -> str:
+    """`text` with formulas that no line break tears apart."""
+    return re.sub(r" (?=[≤≥×%])|(?<=[≤≥×]) ", "\u00a0", text)
 
 
 def number(value: float | str | None, rounding: Rounding = "nearest", digits: int = 4) -> str:

@@ -1,4 +1,4 @@
-"""A picture of a report: ``python tests/reports/screenshot.py report.html out.png --width 1200 [--dark] [--height H]``."""
+"""A picture of a report: ``python tests/reports/screenshot.py report.html out.png --width 1200 [--dark]``."""
 
 from __future__ import annotations
 
