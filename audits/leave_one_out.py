@@ -1,0 +1,184 @@
+"""The leave-one-out audit: one outcome's log-ratio between a data set and the same without one record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
+from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.audits.result import AuditResult
+
+_FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
+_RERUN = "scoring the released tokens gives the logits that generation saw, to within the error that is subtracted"
+_ONE_OUTCOME = "one outcome's log-ratio: it bounds no ε at a δ above 0, so it is an estimate here"
+
+
+def leave_one_out_audit(
+    losses: Mapping[int, float],
+    rerun_losses: Sequence[float] = (),
+    *,
+    records: int,
+    guarantee: Guarantee,
+    adjacency: Adjacency | str,
+    unit: Unit,
+    errors: Mapping[int, float] | None = None,
+    rerun_error: float = 0.0,
+    ex_post_by_slot: Mapping[int, tuple[float, float]] | None = None,
+    a_priori: float | None = None,
+) -> AuditResult:
+    """Bounds ε from below by the largest |log-ratio| of the released tokens, and checks it against the accounting.
+
+    |log P(x)/Q(x)| of the x that was released, for one pair of neighbours, is at most ε under pure DP and at most the
+    ex-post ε of x. It refutes those two only. A loss within a batch must be at most the batch's ε*, and ε* at most
+    the published cost Σ γ: where either fails, accounting or audit is wrong, and `errors` of the result says so.
+
+    Args:
+        losses: slot → largest |loss| of a unit of its batch.
+        rerun_losses: losses of units taken out of the whole pipeline.
+        records: number of units that were compared, for the report.
+        guarantee: what is claimed; decides the quantity and the rigor of the bounds.
+        adjacency: of the claim; must be add_remove, since one unit is removed.
+        unit: of the claim, and of the losses: a record, or a user with one context.
+        errors: slot → bound on the error of its loss, log-softmax and rounding of the sampled law.
+        rerun_error: the same for every rerun loss.
+        ex_post_by_slot: slot → (ε*, Σ γ); None for a mechanism without ex-post accounting.
+        a_priori: the largest loss that any outcome could have had, from the clip range alone: the ceiling.
+
+    Raises:
+        ValueError: for another adjacency or unit, for no loss at all, and for slots that do not match.
+    """
+    _check(losses, rerun_losses, records, adjacency, unit, ex_post_by_slot)
+    errors = errors or {}
+    within = max((losses[slot] - errors.get(slot, 0.0) for slot in losses), default=0.0)
+    bounds = [_bound("leave_one_out", within, guarantee, unit, a_priori, (_FORWARD,))] if losses else []
+    if rerun_losses:
+        worst = max(abs(loss) for loss in rerun_losses) - validate.non_negative(rerun_error=rerun_error)
+        bounds.append(_bound("leave_one_out_rerun", worst, guarantee, unit, a_priori, (_FORWARD, _RERUN)))
+    contradictions = _contradictions(losses, errors, ex_post_by_slot)
+    return AuditResult(
+        name="leave_one_out",
+        game="leave one out: was this record in the data, given everything the released tokens were drawn from",
+        attack="exact log-likelihood ratio of the released tokens with and without the record",
+        statistics=("largest absolute log-ratio",),
+        conclusion=_conclusion(losses, rerun_losses, ex_post_by_slot, contradictions),
+        trials=records,
+        bounds=tuple(bounds),
+        multiplicity=(
+            f"largest over {records} units in {len(losses)} batches (certified, needs no correction)",
+            f"{len(rerun_losses)} units taken out of the whole pipeline (certified, needs no correction)",
+        ),
+        errors=tuple(contradictions),
+        details={"batches": _rows(losses, errors, ex_post_by_slot), "rerun": [json_number(x) for x in rerun_losses]},
+    )
+
+
+def _check(
+    losses: Mapping[int, float],
+    rerun_losses: Sequence[float],
+    records: int,
+    adjacency: Adjacency | str,
+    unit: Unit,
+    ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
+) -> None:
+    validate.integer(records=records)
+    if Adjacency(adjacency) is not Adjacency.ADD_REMOVE:
+        raise ValueError(
+            f"leaving one out compares neighbours under add_remove, and the claim is at {Adjacency(adjacency)}: "
+            "nothing follows for it; leave the leave_one_out audit out"
+        )
+    if unit.kind not in ("record", "user"):
+        raise ValueError(f"leaving one out needs unit record or user, not {unit}; leave the leave_one_out audit out")
+    if not losses and not rerun_losses:
+        raise ValueError("the leave-one-out audit was given no loss")
+    if any(math.isnan(loss) or loss < 0 for loss in losses.values()) or any(math.isnan(x) for x in rerun_losses):
+        raise ValueError("a loss must be a number, by slot of at least 0")
+    if ex_post_by_slot is not None and set(losses) - set(ex_post_by_slot):
+        raise ValueError("a slot has a loss and no ex-post cost; both must come from the same run")
+
+
+def _bound(
+    method: str, value: float, guarantee: Guarantee, unit: Unit, ceiling: float | None, assumptions: tuple[str, ...]
+) -> Bound:
+    pointwise = isinstance(guarantee, PureDP | ExPostDP)
+    return Bound(
+        direction=Direction.LOWER,
+        value=max(0.0, value),
+        method=method,
+        rigor=Rigor.CERTIFIED if pointwise else Rigor.ESTIMATE,
+        adjacency=Adjacency.ADD_REMOVE,
+        quantity="ex_post_epsilon" if isinstance(guarantee, ExPostDP) else "epsilon",
+        unit=unit,
+        delta=guarantee.delta if isinstance(guarantee, ApproxDP) else None,
+        ceiling=ceiling,
+        assumptions=assumptions if pointwise else (*assumptions, _ONE_OUTCOME),
+        private=True,
+    )
+
+
+def _contradictions(
+    losses: Mapping[int, float],
+    errors: Mapping[int, float],
+    ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
+) -> list[str]:
+    """What cannot be if accounting and audit are both right."""
+    if ex_post_by_slot is None:
+        return []
+    found = []
+    for slot in sorted(losses):
+        exact, published = ex_post_by_slot[slot]
+        error = errors.get(slot, 0.0)
+        if losses[slot] - error > exact:
+            found.append(f"batch {slot}: a record's loss {losses[slot]:.9g} exceeds the ex-post ε* {exact:.9g}")
+        if exact - error > published:
+            found.append(f"batch {slot}: the ex-post ε* {exact:.9g} exceeds the published cost {published:.9g}")
+    return found
+
+
+def _conclusion(
+    losses: Mapping[int, float],
+    rerun_losses: Sequence[float],
+    ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
+    contradictions: Sequence[str],
+) -> str:
+    if contradictions:
+        return (
+            f"Accounting and audit contradict each other in {len(contradictions)} "
+            f"place{'s' if len(contradictions) > 1 else ''}: one of them is wrong ({contradictions[0]})."
+        )
+    parts = []
+    if losses:
+        parts.append(f"the largest loss of a record within its batch is {max(losses.values()):.4g}")
+    if rerun_losses:
+        worst = max(abs(loss) for loss in rerun_losses)
+        parts.append(f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {worst:.4g}")
+    if losses and ex_post_by_slot is not None:
+        exact, published = (max(ex_post_by_slot[slot][side] for slot in losses) for side in (0, 1))
+        parts.append(
+            f"loss ≤ ex-post ε* ≤ published cost in every one of {len(losses)} batches "
+            f"(largest ε* {exact:.4g}, published {published:.4g})"
+        )
+    text = "; ".join(parts)
+    return text[0].upper() + text[1:] + "."
+
+
+def _rows(
+    losses: Mapping[int, float],
+    errors: Mapping[int, float],
+    ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
+) -> list[dict[str, float | str | int | None]]:
+    rows: list[dict[str, float | str | int | None]] = []
+    for slot in sorted(losses):
+        exact, published = (None, None) if ex_post_by_slot is None else ex_post_by_slot[slot]
+        rows.append(
+            {
+                "slot": slot,
+                "loss": json_number(losses[slot]),
+                "error": errors.get(slot, 0.0),
+                "epsilon": exact,
+                "epsilon_published": published,
+            }
+        )
+    return rows

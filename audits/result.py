@@ -1,0 +1,114 @@
+"""What an audit found: its bounds, its rates with exact intervals, its controls, and everything that was tried."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cupel.accounting import validate
+from cupel.accounting.bounds import Bound, Interval
+from cupel.audits.clopper_pearson import clopper_pearson
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A count of hits with its exact Clopper–Pearson interval.
+
+    Attributes:
+        name: what was counted.
+        hits: number of hits, 0 to `trials`.
+        trials: number of trials.
+        confidence: coverage of the interval, if the trials are independent.
+    """
+
+    name: str
+    hits: int
+    trials: int
+    confidence: float
+
+    def __post_init__(self) -> None:
+        validate.integer(hits=self.hits)
+        validate.integer(minimum=self.hits, trials=self.trials)
+        validate.open_probability(confidence=self.confidence)
+
+    @property
+    def rate(self) -> float:
+        """hits/trials; 0 where there was no trial."""
+        return self.hits / self.trials if self.trials else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        """The Clopper–Pearson interval of the rate."""
+        return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+
+    def to_json(self) -> dict[str, Any]:
+        """The rate as plain JSON types."""
+        interval = self.interval
+        return {**dataclasses.asdict(self), "rate": self.rate, "interval": [interval.lower, interval.upper]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """One audit: game × attack × statistic → bounds.
+
+    Attributes:
+        name: registry name of the audit.
+        game: what the attacker is given and has to find.
+        attack: how it guesses.
+        statistics: what turned guesses into bounds.
+        conclusion: one sentence for a reader; it says so when a control failed.
+        trials: number of trials of the game, counted by unit.
+        bounds: lower bounds; empty where no conclusion is drawn.
+        rates: hit rates of the audit.
+        controls: hit rates of the controls.
+        controls_passed: whether every control came out as it must; None if there is none.
+        difference: interval of the source minus the holdout hit rate.
+        control_difference: the same for the positive control.
+        p_value: of the hypothesis that the output does not depend on who is in the data; no ε follows from it.
+        multiplicity: every statistic, score, threshold and canary kind that was tried.
+        errors: contradictions with the accounting that the audit found; none of them may be passed over.
+        details: further numbers, JSON types only.
+    """
+
+    name: str
+    game: str
+    attack: str
+    statistics: tuple[str, ...]
+    conclusion: str
+    trials: int
+    bounds: tuple[Bound, ...] = ()
+    rates: tuple[Rate, ...] = ()
+    controls: tuple[Rate, ...] = ()
+    controls_passed: bool | None = None
+    difference: Interval | None = None
+    control_difference: Interval | None = None
+    p_value: float | None = None
+    multiplicity: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as the assay document holds it; `errors` go into its details."""
+        return {
+            "name": self.name,
+            "game": self.game,
+            "attack": self.attack,
+            "statistics": list(self.statistics),
+            "conclusion": self.conclusion,
+            "trials": self.trials,
+            "bounds": [bound.to_json() for bound in self.bounds],
+            "rates": [rate.to_json() for rate in self.rates],
+            "controls": [rate.to_json() for rate in self.controls],
+            "controls_passed": self.controls_passed,
+            "difference": _ends(self.difference),
+            "control_difference": _ends(self.control_difference),
+            "p_value": self.p_value,
+            "multiplicity": list(self.multiplicity),
+            "details": {**self.details, "errors": list(self.errors)},
+        }
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [interval.lower, interval.upper]

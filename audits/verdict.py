@@ -1,0 +1,279 @@
+"""The verdict on a claim: SUPPORTED, REFUTED or UNPROVEN, and the bounds that it rests on.
+
+A claim is refuted by a certified or finite-sample lower bound above it, supported by a certified upper bound at or
+below it when nothing refutes, and unproven otherwise. Bounds count only at the claim's own unit and adjacency, and only
+through implications that hold for every mechanism (`cupel.audits.implications`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
+from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP
+from cupel.audits import implications
+from cupel.audits.implications import describe, implied_limit, upper_for
+
+ALLOWED_ERROR = 0.05
+"""The finite-sample bounds that could refute a claim must hold jointly with confidence 1 − this."""
+
+_ROUNDING = 1e-12  # of a sum of a few 1 − confidence
+
+
+Name: TypeAlias = Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
+
+
+class ContradictionError(RuntimeError):
+    """A certified lower bound exceeds what a certified upper bound allows: accounting or audit is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What an UNPROVEN claim lacks.
+
+    Attributes:
+        statement: one sentence.
+        best_upper: the best certified upper bound on the claimed quantity; None if there is none.
+        claimed: the claimed value of it.
+    """
+
+    statement: str
+    best_upper: float | None
+    claimed: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON types."""
+        return {
+            "statement": self.statement,
+            "best_upper": json_number(self.best_upper),
+            "claimed": json_number(self.claimed),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said of a claim.
+
+    Attributes:
+        name: SUPPORTED, REFUTED or UNPROVEN.
+        sentence: the verdict in one sentence.
+        reasons: what else a reader must know: assumptions of the proof, bounds that do not count and why.
+        best_upper: the certified upper bound that is closest to the claim.
+        best_lower: the lower bound that refutes, else the largest that could have.
+        missing: what an UNPROVEN claim lacks.
+        is_private: the verdict depends on the private data and may not be released: every verdict on an ex-post
+            claim, and a refutation by a bound that is private.
+    """
+
+    name: Name
+    sentence: str
+    reasons: tuple[str, ...]
+    best_upper: Bound | None
+    best_lower: Bound | None
+    missing: Missing | None
+    is_private: bool
+
+
+def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, bounds: Sequence[Bound]) -> Verdict:
+    """Weighs every bound on a mechanism against what is claimed of it.
+
+    Args:
+        guarantee: the claim.
+        adjacency, unit: what the claim is at.
+        bounds: upper bounds of accountants and lower bounds of audits. Several finite-sample bounds count only if
+            they hold jointly: k audits at confidence 1 − 0.05/k each.
+
+    Raises:
+        ValueError: for a bound at another unit or adjacency.
+        ContradictionError: if certified bounds contradict each other.
+    """
+    _check_comparable(bounds, Adjacency(adjacency), unit)
+    uppers = [bound for bound in bounds if bound.direction is Direction.UPPER]
+    lowers = [bound for bound in bounds if bound.direction is Direction.LOWER]
+    _check_consistent(uppers, lowers)
+    parts = _parts(guarantee)
+    counted, reasons = _that_may_refute(parts, lowers)
+    reasons += _ceilings(parts, lowers)
+    refuting = [bound for bound in counted if _excess(parts, bound) > 0]
+    best_lower = max(refuting or counted, key=lambda bound: _excess(parts, bound), default=None)
+    claimed, value, best_upper = max((_best_upper(part, uppers) for part in parts), key=lambda best: best[1] - best[0])
+    if refuting and best_lower is not None:
+        reasons += _proofs_against(uppers, best_lower)
+        return _verdict("REFUTED", guarantee, _refuted(guarantee, parts, best_lower), reasons, best_upper, best_lower)
+    if best_upper is not None and value <= claimed:
+        reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]
+        sentence = (
+            f"a certified upper bound of {_above(value)} ({best_upper.method}) is at most the claim, "
+            f"{describe(guarantee)}, and nothing refutes it."
+        )
+        return _verdict("SUPPORTED", guarantee, sentence, reasons, best_upper, best_lower)
+    missing = _missing(value, claimed, best_upper)
+    sentence = f"{describe(guarantee)} is neither proven nor refuted: {missing.statement}."
+    return _verdict("UNPROVEN", guarantee, sentence, reasons, best_upper, best_lower, missing)
+
+
+def _verdict(
+    name: Name,
+    guarantee: Guarantee,
+    sentence: str,
+    reasons: Sequence[str],
+    best_upper: Bound | None,
+    best_lower: Bound | None,
+    missing: Missing | None = None,
+) -> Verdict:
+    private = isinstance(guarantee, ExPostDP) or (name == "REFUTED" and best_lower is not None and best_lower.private)
+    return Verdict(name, f"{name}: {sentence}", tuple(reasons), best_upper, best_lower, missing, private)
+
+
+def _check_comparable(bounds: Sequence[Bound], adjacency: Adjacency, unit: Unit) -> None:
+    for bound in bounds:
+        if bound.adjacency is not adjacency or bound.unit != unit:
+            raise ValueError(
+                f"the claim is at {adjacency} and unit {unit}, and bound {bound.method} at {bound.adjacency} and unit "
+                f"{bound.unit}: convert the bound or leave it out"
+            )
+
+
+def _check_consistent(uppers: Sequence[Bound], lowers: Sequence[Bound]) -> None:
+    """The tool's check of itself: what is proven from above must not be proven false from below."""
+    for upper in uppers:
+        proven = implications.as_guarantee(upper) if upper.rigor is Rigor.CERTIFIED else None
+        for lower in lowers:
+            if proven is None or lower.rigor is not Rigor.CERTIFIED:
+                continue
+            limit = implied_limit(proven, lower)
+            if lower.value > limit:
+                raise ContradictionError(
+                    f"{lower.method} certifies {lower.quantity} ≥ {lower.value!r}, and {upper.method} certifies at "
+                    f"most {limit!r}: accounting or audit is wrong, so there is no verdict; please report this"
+                )
+
+
+def _parts(guarantee: Guarantee) -> list[Guarantee]:
+    """A privacy profile claims each of its points; any other guarantee is one claim."""
+    if not isinstance(guarantee, PrivacyProfile):
+        return [guarantee]
+    points: list[Guarantee] = []
+    for epsilon, delta in zip(guarantee.epsilons, guarantee.deltas, strict=True):
+        if delta < 1 and epsilon >= 0:
+            points.append(ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon))
+        elif delta < 1:
+            raise ValueError("a verdict on a privacy profile needs ε of at least 0")
+    if not points:
+        raise ValueError("a privacy profile with every δ = 1 claims nothing")
+    return points
+
+
+def _excess(parts: Sequence[Guarantee], bound: Bound) -> float:
+    """By how much a lower bound exceeds what the claim allows; −inf where the claim says nothing of it."""
+    limit = _limit(parts, bound)
+    return -math.inf if math.isinf(limit) else bound.value - limit
+
+
+def _limit(parts: Sequence[Guarantee], bound: Bound) -> float:
+    return min(implied_limit(part, bound) for part in parts)
+
+
+def _that_may_refute(parts: Sequence[Guarantee], lowers: Sequence[Bound]) -> tuple[list[Bound], list[str]]:
+    """The lower bounds that count against the claim, and why the others do not."""
+    reasons = []
+    counted = []
+    for bound in lowers:
+        if not bound.rigor.may_refute:
+            reasons.append(f"{bound.method} is of rigor {bound.rigor}: it can neither support nor refute")
+        elif math.isinf(_limit(parts, bound)):
+            reasons.append(f"{bound.method} bounds {_quantity(bound)}, of which the claim says nothing")
+        else:
+            counted.append(bound)
+    sampled = [bound for bound in counted if bound.rigor is Rigor.FINITE_SAMPLE]
+    error = sum(1 - (bound.confidence or 0.0) for bound in sampled)
+    if error > ALLOWED_ERROR + _ROUNDING:
+        counted = [bound for bound in counted if bound.rigor is not Rigor.FINITE_SAMPLE]
+        reasons.append(
+            f"{len(sampled)} finite-sample bounds hold jointly with confidence {max(0.0, 1 - error):.4g} only, below "
+            f"{1 - ALLOWED_ERROR:.4g}, so none may refute: run each at 1 − {ALLOWED_ERROR:g}/{len(sampled)}"
+        )
+    return counted, reasons
+
+
+def _ceilings(parts: Sequence[Guarantee], lowers: Sequence[Bound]) -> list[str]:
+    """Tests that could not have refuted the claim whatever they found."""
+    reasons = []
+    for bound in lowers:
+        limit = _limit(parts, bound)
+        if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
+            reasons.append(
+                f"{bound.method} could have shown at most {bound.ceiling:.4g}, which is not above the claim: "
+                "that it found no leak says nothing"
+            )
+    return reasons
+
+
+def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float, Bound | None]:
+    """The claimed value, the least certified upper bound on it (inf if none), and where that comes from."""
+    claimed = implications.parameter(part)
+    certified = [(upper_for(part, bound), index) for index, bound in enumerate(uppers) if bound.rigor.may_support]
+    value, index = min(certified, default=(math.inf, -1))
+    return claimed, value, uppers[index] if math.isfinite(value) else None
+
+
+def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
+    """Certified proofs that a finite-sample bound speaks against: one of the two rests on something untrue."""
+    reasons = []
+    for upper in uppers:
+        proven = implications.as_guarantee(upper) if upper.rigor is Rigor.CERTIFIED else None
+        if proven is not None and lower.value > implied_limit(proven, lower):
+            reasons.append(
+                f"{upper.method} certifies at most {upper.value:.6g} for the mechanism as described, against "
+                f"{lower.method}: the run did something else, an assumption fails, or the sample is a rare one"
+            )
+    return reasons
+
+
+def _refuted(guarantee: Guarantee, parts: Sequence[Guarantee], bound: Bound) -> str:
+    limit = _limit(parts, bound)
+    how = "certified" if bound.confidence is None else f"with confidence {bound.confidence:.4g}"
+    return (
+        f"{bound.method} shows {_quantity(bound)} of at least {_below(bound.value)} ({how}); the claim, "
+        f"{describe(guarantee)}, allows {_above(limit)}."
+    )
+
+
+def _missing(value: float, claimed: float, best: Bound | None) -> Missing:
+    if best is None:
+        return Missing("no certified upper bound is known for this mechanism", None, claimed)
+    statement = (
+        f"the best certified upper bound is {_above(value)} ({best.method}), {_above(value - claimed)} above the "
+        f"claimed {claimed:.6g}"
+    )
+    return Missing(statement, value, claimed)
+
+
+def _quantity(bound: Bound) -> str:
+    names = {"epsilon": "ε", "ex_post_epsilon": "ex-post ε", "rho": "ρ", "mu": "μ"}
+    at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+    return names.get(bound.quantity, bound.quantity) + at
+
+
+def _above(value: float) -> str:
+    """Six significant digits, not below the value."""
+    return _rounded(value, up=True)
+
+
+def _below(value: float) -> str:
+    """Six significant digits, not above the value."""
+    return _rounded(value, up=False)
+
+
+def _rounded(value: float, *, up: bool) -> str:
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 5)
+    text = f"{value:.6g}"
+    if (float(text) < value) if up else (float(text) > value):
+        text = f"{float(text) + (unit if up else -unit):.6g}"
+    return text

@@ -1,0 +1,285 @@
+"""Verdicts: which bounds count for and against which claims, and what is said of them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.guarantees import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    ExPostDP,
+    Guarantee,
+    PrivacyProfile,
+    PureDP,
+    SecretProtection,
+)
+from cupel.audits import implications
+from cupel.audits.verdict import ContradictionError, Verdict, decide
+from cupel.reports.assay import Missing
+
+
+def bound(
+    direction: str,
+    value: float,
+    *,
+    quantity: str = "epsilon",
+    rigor: Rigor = Rigor.CERTIFIED,
+    delta: float | None = None,
+    confidence: float | None = None,
+    ceiling: float | None = None,
+    method: str = "method",
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    private: bool = False,
+) -> Bound:
+    if rigor is Rigor.FINITE_SAMPLE and confidence is None:
+        confidence = 0.95
+    return Bound(
+        direction=Direction(direction),
+        value=value,
+        method=method,
+        rigor=rigor,
+        adjacency=adjacency,
+        quantity=quantity,
+        delta=delta,
+        confidence=confidence,
+        ceiling=ceiling,
+        assumptions=("rows do not influence one another",),
+        private=private,
+    )
+
+
+def verdict(claim: Guarantee, *bounds: Bound) -> Verdict:
+    return decide(claim, adjacency="add_remove", unit=Unit(), bounds=bounds)
+
+
+APPROX = ApproxDP(1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("claim", "upper", "expected"),
+    [
+        (PureDP(1.0), bound("upper", 1.0), "SUPPORTED"),
+        (PureDP(1.0), bound("upper", 1.0, delta=0.0), "SUPPORTED"),
+        (PureDP(1.0), bound("upper", 1.0 + 1e-12), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", 0.5, delta=1e-9), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", 0.5, quantity="ex_post_epsilon"), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", 0.5, rigor=Rigor.ESTIMATE), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", 0.5, rigor=Rigor.FINITE_SAMPLE), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", math.inf), "UNPROVEN"),
+        (APPROX, bound("upper", 1.0), "SUPPORTED"),
+        (APPROX, bound("upper", 1.0, delta=1e-6), "SUPPORTED"),
+        (APPROX, bound("upper", 1.0, delta=2e-5), "UNPROVEN"),
+        (APPROX, bound("upper", 0.001, quantity="rho"), "SUPPORTED"),
+        (APPROX, bound("upper", 0.1, quantity="rho"), "UNPROVEN"),
+        (APPROX, bound("upper", 0.2, quantity="mu"), "SUPPORTED"),
+        (APPROX, bound("upper", 0.5, quantity="ex_post_epsilon"), "UNPROVEN"),
+        (ExPostDP(1.0), bound("upper", 1.0, quantity="ex_post_epsilon"), "SUPPORTED"),
+        (ExPostDP(1.0), bound("upper", 1.0), "SUPPORTED"),
+        (ExPostDP(1.0), bound("upper", 0.5, delta=1e-5), "UNPROVEN"),
+        (ExPostDP(1.0), bound("upper", 0.5, quantity="rho"), "UNPROVEN"),
+        (ZCDP(0.5), bound("upper", 0.5, quantity="rho"), "SUPPORTED"),
+        (ZCDP(0.51), bound("upper", 1.0), "SUPPORTED"),
+        (ZCDP(0.49), bound("upper", 1.0), "UNPROVEN"),
+        (ZCDP(0.51), bound("upper", 1.0, quantity="mu"), "SUPPORTED"),
+        (ZCDP(0.5), bound("upper", 0.1, delta=1e-5), "UNPROVEN"),
+        (GDP(1.0), bound("upper", 1.0, quantity="mu"), "SUPPORTED"),
+        (GDP(1.0), bound("upper", 0.7), "SUPPORTED"),
+        (GDP(1.0), bound("upper", 0.9), "UNPROVEN"),
+        (RDP(4.0, 2.1), bound("upper", 0.5, quantity="rho"), "SUPPORTED"),
+        (RDP(4.0, 1.0), bound("upper", 1.0), "SUPPORTED"),
+        (RDP(4.0, 0.2), bound("upper", 0.5, quantity="rho"), "UNPROVEN"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.5), "SUPPORTED"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.7), "UNPROVEN"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 0.0)), bound("upper", 0.4, delta=1e-4), "UNPROVEN"),
+    ],
+)
+def test_only_what_proves_a_claim_supports_it(claim: Guarantee, upper: Bound, expected: str) -> None:
+    assert verdict(claim, upper).name == expected
+
+
+SAMPLED = Rigor.FINITE_SAMPLE
+
+
+@pytest.mark.parametrize(
+    ("claim", "lower", "expected"),
+    [
+        (PureDP(1.0), bound("lower", 1.1), "REFUTED"),
+        (PureDP(1.0), bound("lower", 1.0), "UNPROVEN"),
+        (PureDP(1.0), bound("lower", 1.1, delta=1e-3), "REFUTED"),
+        (PureDP(1.0), bound("lower", 1.1, rigor=SAMPLED), "REFUTED"),
+        (PureDP(1.0), bound("lower", 1.1, quantity="ex_post_epsilon"), "REFUTED"),
+        (PureDP(1.0), bound("lower", math.inf), "REFUTED"),
+        (PureDP(1.0), bound("lower", 9.0, rigor=Rigor.ESTIMATE), "UNPROVEN"),
+        (PureDP(1.0), bound("lower", 9.0, rigor=Rigor.MODEL_CONDITIONAL), "UNPROVEN"),
+        (PureDP(1.0), bound("lower", 9.0, rigor=Rigor.CREDIBLE), "UNPROVEN"),
+        (PureDP(1.0), bound("lower", 9.0, rigor=Rigor.ASYMPTOTIC), "UNPROVEN"),
+        (APPROX, bound("lower", 1.1, delta=1e-5), "REFUTED"),
+        (APPROX, bound("lower", 1.1, delta=1e-4), "REFUTED"),
+        (APPROX, bound("lower", 9.0, delta=1e-6), "UNPROVEN"),
+        (APPROX, bound("lower", 9.0), "UNPROVEN"),
+        (APPROX, bound("lower", math.inf), "UNPROVEN"),
+        (APPROX, bound("lower", 9.0, quantity="ex_post_epsilon"), "UNPROVEN"),
+        (ExPostDP(1.0), bound("lower", 1.1, quantity="ex_post_epsilon"), "REFUTED"),
+        (ExPostDP(1.0), bound("lower", 9.0), "UNPROVEN"),
+        (ExPostDP(1.0), bound("lower", 9.0, rigor=SAMPLED), "UNPROVEN"),
+        (ZCDP(0.1), bound("lower", 3.0, delta=1e-5), "REFUTED"),
+        (ZCDP(0.1), bound("lower", 9.0), "UNPROVEN"),
+        (ZCDP(0.1), bound("lower", 0.11, quantity="rho"), "REFUTED"),
+        (GDP(0.5), bound("lower", 2.5, delta=1e-5), "REFUTED"),
+        (GDP(0.5), bound("lower", 1.5, delta=1e-5), "UNPROVEN"),
+        (RDP(4.0, 0.5), bound("lower", 6.0, delta=1e-5), "REFUTED"),
+        (SecretProtection(0.1, 0.2), bound("lower", 9.0), "UNPROVEN"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.6, delta=1e-3), "REFUTED"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.6, delta=1e-4), "UNPROVEN"),
+    ],
+)
+def test_only_what_contradicts_a_claim_refutes_it(claim: Guarantee, lower: Bound, expected: str) -> None:
+    assert verdict(claim, lower).name == expected
+
+
+def test_a_refutation_wins_over_a_proof_and_names_the_conflict() -> None:
+    """A finite-sample bound can be wrong with its stated probability, so this is no contradiction of the tool's."""
+    result = verdict(PureDP(1.0), bound("upper", 0.9, method="basic"), bound("lower", 1.5, rigor=SAMPLED))
+    assert result.name == "REFUTED"
+    assert any("basic certifies at most 0.9" in reason for reason in result.reasons)
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower"),
+    [
+        (bound("upper", 1.0), bound("lower", 1.01)),
+        (bound("upper", 1.0), bound("lower", 1.01, delta=1e-3)),
+        (bound("upper", 1.0), bound("lower", 1.01, quantity="ex_post_epsilon")),
+        (bound("upper", 1.0, delta=1e-5), bound("lower", 1.01, delta=1e-5)),
+        (bound("upper", 1.0, quantity="ex_post_epsilon"), bound("lower", 1.01, quantity="ex_post_epsilon")),
+        (bound("upper", 0.1, quantity="rho"), bound("lower", 3.0, delta=1e-5)),
+    ],
+)
+@pytest.mark.parametrize("claim", [PureDP(0.5), PureDP(5.0), ExPostDP(5.0), ApproxDP(5.0, 1e-5)])
+def test_certified_bounds_that_contradict_each_other_stop_everything(
+    claim: Guarantee, upper: Bound, lower: Bound
+) -> None:
+    with pytest.raises(ContradictionError, match="accounting or audit is wrong"):
+        verdict(claim, upper, lower)
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower"),
+    [
+        (bound("upper", 1.0), bound("lower", 1.0)),
+        (bound("upper", 1.0, delta=1e-5), bound("lower", 9.0)),
+        (bound("upper", 1.0, delta=1e-5), bound("lower", 9.0, delta=1e-6)),
+        (bound("upper", 1.0, quantity="ex_post_epsilon"), bound("lower", 9.0)),
+        (bound("upper", 1.0, rigor=Rigor.ESTIMATE), bound("lower", 9.0)),
+        (bound("upper", 1.0), bound("lower", 9.0, rigor=Rigor.ESTIMATE)),
+        (bound("upper", math.inf), bound("lower", math.inf)),
+    ],
+)
+def test_bounds_that_can_both_be_true_do_not_contradict(upper: Bound, lower: Bound) -> None:
+    verdict(PureDP(0.5), upper, lower)
+
+
+def test_finite_sample_bounds_must_hold_jointly() -> None:
+    two = [bound("lower", 1.5, rigor=SAMPLED, confidence=0.95) for _ in range(2)]
+    result = verdict(PureDP(1.0), *two)
+    assert result.name == "UNPROVEN"
+    assert any("jointly with confidence 0.9 only" in reason for reason in result.reasons)
+    shared = [bound("lower", 1.5, rigor=SAMPLED, confidence=1 - 0.05 / 3) for _ in range(3)]
+    assert verdict(PureDP(1.0), *shared).name == "REFUTED"
+
+
+def test_a_bound_that_cannot_refute_costs_no_confidence() -> None:
+    beside = bound("lower", 9.0, rigor=SAMPLED, delta=1e-9)
+    assert verdict(APPROX, bound("lower", 1.5, rigor=SAMPLED, delta=1e-5), beside).name == "REFUTED"
+
+
+def test_a_certified_refutation_does_not_wait_for_the_others() -> None:
+    two = [bound("lower", 1.5, rigor=SAMPLED, confidence=0.95) for _ in range(2)]
+    assert verdict(PureDP(1.0), *two, bound("lower", 1.2)).name == "REFUTED"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        bound("lower", 0.1, adjacency=Adjacency.REPLACE_ONE),
+        Bound(Direction.UPPER, 0.1, "m", Rigor.CERTIFIED, Adjacency.ADD_REMOVE, unit=Unit("user")),
+    ],
+)
+def test_another_unit_or_adjacency_is_an_error(other: Bound) -> None:
+    with pytest.raises(ValueError, match="convert the bound or leave it out"):
+        verdict(PureDP(1.0), other)
+
+
+def test_an_unproven_claim_says_what_is_missing() -> None:
+    result = verdict(PureDP(3.0), bound("upper", 12.0, method="basic"), bound("upper", 9.888715, method="zcdp"))
+    assert result.missing is not None
+    assert result.best_upper is not None
+    assert (result.missing.best_upper, result.missing.claimed, result.best_upper.method) == (9.888715, 3.0, "zcdp")
+    # Rounded up: what is printed is still an upper bound, and so is the distance.
+    assert "9.88872 (zcdp), 6.88872 above the claimed 3" in result.missing.statement
+    assert Missing.model_validate(result.missing.to_json()).best_upper == 9.888715
+
+
+def test_a_claim_without_any_proof() -> None:
+    result = verdict(PureDP(3.0), bound("upper", math.inf))
+    assert result.best_upper is None
+    assert result.missing is not None
+    assert Missing.model_validate(result.missing.to_json()).best_upper is None
+    assert "no certified upper bound" in result.sentence
+
+
+def test_what_supports_brings_its_assumptions() -> None:
+    result = verdict(PureDP(1.0), bound("upper", 0.5, method="basic"))
+    assert "assumed by basic: rows do not influence one another" in result.reasons
+
+
+def test_a_ceiling_below_the_claim_is_named() -> None:
+    result = verdict(
+        PureDP(3.0), bound("upper", 2.0), bound("lower", 0.0, rigor=SAMPLED, ceiling=2.5, method="one_run")
+    )
+    assert result.name == "SUPPORTED"
+    assert any("one_run could have shown at most 2.5" in reason for reason in result.reasons)
+    high = verdict(PureDP(2.0), bound("upper", 2.0), bound("lower", 0.0, rigor=SAMPLED, ceiling=2.5))
+    assert not any("could have shown" in reason for reason in high.reasons)
+
+
+def test_numbers_are_printed_on_the_right_side() -> None:
+    refuted = verdict(PureDP(1.0), bound("lower", 1.23456789))
+    assert "at least 1.23456 " in refuted.sentence
+    supported = verdict(PureDP(2.0), bound("upper", 1.23456489))
+    assert "bound of 1.23457 " in supported.sentence
+
+
+def test_what_depends_on_private_data_is_marked() -> None:
+    realised = bound("upper", 0.5, quantity="ex_post_epsilon")
+    assert verdict(ExPostDP(1.0), realised).is_private
+    assert not verdict(PureDP(1.0), bound("upper", 0.5)).is_private
+    assert verdict(PureDP(1.0), bound("lower", 2.0, private=True)).is_private
+
+
+@pytest.mark.parametrize("claim", [PureDP(1.0), APPROX, ExPostDP(1.0), ZCDP(0.5), GDP(1.0), RDP(2.0, 1.0)])
+@pytest.mark.parametrize("value", [0.0001, 50.0])
+@pytest.mark.parametrize("direction", ["upper", "lower"])
+def test_no_verdict_says_more_than_it_may(claim: Guarantee, value: float, direction: str) -> None:
+    result = verdict(claim, bound(direction, value), bound("lower", 0.0, rigor=SAMPLED, ceiling=0.1))
+    text = " ".join((result.sentence, *result.reasons))
+    assert result.sentence.startswith(result.name + ": ")
+    assert not re.search(r"\b(private|safe|passed)\b", text, re.IGNORECASE)
+
+
+def test_conversions_used_for_claims_are_those_of_the_accountants() -> None:
+    """ρ = 0.5 at δ = 1e-5, and μ = 1 at δ = 1e-5, against independent closed forms."""
+    epsilon = implications.implied_limit(ZCDP(0.5), bound("lower", 1.0, delta=1e-5))
+    assert epsilon <= 0.5 + 2 * math.sqrt(0.5 * math.log(1e5))  # Bun and Steinke 2016, Proposition 1.3, is looser
+    assert epsilon > 3.0
+    from scipy import stats
+
+    epsilon = implications.implied_limit(GDP(1.0), bound("lower", 1.0, delta=1e-5))
+    delta = stats.norm.cdf(-epsilon + 0.5) - math.exp(epsilon) * stats.norm.cdf(-epsilon - 0.5)
+    assert delta == pytest.approx(1e-5, rel=1e-9)
