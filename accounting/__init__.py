@@ -1,1 +1,80 @@
-"""Upper bounds: guarantees, events, the ledger, accountants."""
+"""Upper bounds: guarantees, events, the ledger, accountants.
+
+Names are loaded when they are first used, so that importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cupel.accounting import ex_post
+    from cupel.accounting.adjacency import Adjacency, Unit
+    from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+    from cupel.accounting.composition import Accountant, Unsupported
+    from cupel.accounting.guarantees import (
+        GDP,
+        RDP,
+        ZCDP,
+        ApproxDP,
+        ExPostDP,
+        Guarantee,
+        PrivacyProfile,
+        PureDP,
+        SecretProtection,
+    )
+    from cupel.accounting.registry import ACCOUNTANTS, account, accountant, unsupported, upper_bounds
+
+_HOMES = {
+    "composition": ("Accountant", "Unsupported"),
+    "adjacency": ("Adjacency", "Unit"),
+    "bounds": ("Bound", "Direction", "Interval", "Rigor"),
+    "guarantees": (
+        "GDP",
+        "RDP",
+        "ZCDP",
+        "ApproxDP",
+        "ExPostDP",
+        "Guarantee",
+        "PrivacyProfile",
+        "PureDP",
+        "SecretProtection",
+    ),
+    "registry": ("ACCOUNTANTS", "account", "accountant", "unsupported", "upper_bounds"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ACCOUNTANTS",
+    "GDP",
+    "RDP",
+    "ZCDP",
+    "Accountant",
+    "Adjacency",
+    "ApproxDP",
+    "Bound",
+    "Direction",
+    "ExPostDP",
+    "Guarantee",
+    "Interval",
+    "PrivacyProfile",
+    "PureDP",
+    "Rigor",
+    "SecretProtection",
+    "Unit",
+    "Unsupported",
+    "account",
+    "accountant",
+    "ex_post",
+    "unsupported",
+    "upper_bounds",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ex_post":
+        return import_module("cupel.accounting.ex_post")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

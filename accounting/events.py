@@ -24,7 +24,7 @@ def _non_negative(_: object, attribute: attrs.Attribute[float], value: float) ->
 
 
 @attrs.frozen
-class BoundedRangeSelectionDpEvent(DpEvent):
+class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
     """One selection from a finite set that is `eta`-bounded-range (Durfee and Rogers 2019).
 
     For every pair of neighbours there is a t with log P(y)/Q(y) in [t − eta, t] for every outcome y, at the adjacency
@@ -43,7 +43,7 @@ class BoundedRangeSelectionDpEvent(DpEvent):
 
 
 @attrs.frozen
-class ExPostSelectionDpEvent(DpEvent):
+class ExPostSelectionDpEvent(DpEvent):  # type: ignore[misc]
     """A bounded-range selection whose realised, ex-post cost is recorded beside it in the ledger.
 
     A priori it is an `eta`-bounded-range selection, as above. The realised cost (u⁻, u⁺) is an annotation of the
@@ -60,7 +60,7 @@ class ExPostSelectionDpEvent(DpEvent):
 
 
 @attrs.frozen
-class ParallelDpEvent(DpEvent):
+class ParallelDpEvent(DpEvent):  # type: ignore[misc]
     """Mechanisms that run on disjoint parts of the data, one event a part.
 
     Under add_remove one part changes, so the cost is the largest of the parts. Under replace_one the new unit may fall

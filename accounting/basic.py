@@ -1,0 +1,131 @@
+"""Basic composition: pure ε adds up, exactly, in rational arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from cupel.accounting import conversions, validate
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound
+from cupel.accounting.composition import Accountant, Unsupported, noise, randomized_response_epsilon
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from dp_accounting import dp_event
+
+Exact = Fraction | float
+"""A non-negative rational number, or the float inf."""
+
+
+class Basic(Accountant[Exact]):
+    """The sum of pure ε (Dwork et al. 2006); the worst of disjoint parts; k·ε for a group of k.
+
+    Rigor: certified. Sums are exact; where an event's own ε is a logarithm it is rounded up.
+    """
+
+    name = "basic"
+    converts_groups = True
+
+    def pure(self) -> Bound:
+        """The pure ε, with δ = 0."""
+        return self._bound(self._epsilon(), "epsilon")
+
+    def epsilon(self, delta: float) -> Bound:
+        """The pure ε again: an ε that holds at δ = 0 holds at every δ."""
+        validate.probability(delta=delta)
+        return self._bound(self._epsilon(), "epsilon", delta=delta)
+
+    def delta(self, epsilon: float) -> Bound:
+        """δ(ε) of the pure ε₀: (e^{ε₀} − e^ε)/(1 + e^{ε₀}) for ε below ε₀, else 0 (Kairouz et al. 2015)."""
+        validate.non_negative(epsilon=epsilon)
+        total = self._epsilon()
+        if math.isinf(total):
+            return self._bound(1.0, "delta")
+        exact = -math.expm1(min(epsilon - total, 0.0)) / (1 + math.exp(-total))
+        return self._bound(min(1.0, abs(exact) * (1 + 2.0**-49)), "delta")
+
+    def _epsilon(self) -> float:
+        return conversions.up(self.cost * self.unit.size)
+
+    def _zero(self) -> Exact:
+        return Fraction(0)
+
+    def _add(self, costs: Sequence[Exact]) -> Exact:
+        return sum(costs, start=Fraction(0))
+
+    def _times(self, cost: Exact, count: int) -> Exact:
+        return cost * count
+
+    def _largest(self, costs: Sequence[Exact], how_many: int) -> Exact:
+        return self._add(sorted(costs, reverse=True)[:how_many])
+
+
+def pure_epsilon(accountant: Accountant[Any], event: Any) -> Exact:
+    """The pure ε of an event that has one, for the tables of other accountants too."""
+    cost: Exact = Basic.handlers[type(event)](accountant, event)
+    return cost
+
+
+def _bounded_range(
+    accountant: Accountant[Any], event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent
+) -> Fraction:
+    """A log-ratio in [t − η, t] of two laws that each sum to 1 has t in [0, η], so η-bounded range is η-DP."""
+    return Fraction(event.eta) + 2 * Fraction(event.rounding)
+
+
+def _laplace(accountant: Accountant[Any], event: dp_event.LaplaceDpEvent) -> Exact:
+    multiplier = noise(event.noise_multiplier, "noise_multiplier")
+    return accountant.scale / Fraction(multiplier) if multiplier else math.inf
+
+
+def _discrete_laplace(accountant: Accountant[Any], event: dp_event.DiscreteLaplaceDpEvent) -> Exact:
+    sensitivity = validate.integer(sensitivity=event.sensitivity)
+    return Fraction(noise(event.noise_parameter, "noise_parameter")) * sensitivity * accountant.scale
+
+
+def _randomized_response(accountant: Accountant[Any], event: dp_event.RandomizedResponseDpEvent) -> Exact:
+    epsilon = randomized_response_epsilon(accountant, event)
+    return epsilon if math.isinf(epsilon) else Fraction(epsilon)
+
+
+def _poisson(accountant: Basic, event: dp_event.PoissonSampledDpEvent) -> Exact:
+    """Amplification log(1 + q(e^ε − 1)) of adding or removing a unit (Li, Qardaji and Su 2012). Otherwise the sampled
+    laws are mixtures with the same weights, so the ε of the inner event holds and nothing is amplified."""
+    rate = float(validate.probability(sampling_probability=event.sampling_probability))
+    inner = accountant._cost(event.event)
+    if accountant.adjacency is not Adjacency.ADD_REMOVE or inner == 0 or rate == 1:
+        return inner
+    if rate == 0:
+        return Fraction(0)
+    epsilon = conversions.up(inner)
+    if math.isinf(epsilon) or epsilon > 700:
+        return inner
+    return min(inner, Fraction(math.log1p(rate * math.expm1(epsilon)) * (1 + 2.0**-49)))
+
+
+def _gaussian(accountant: Accountant[Any], event: dp_event.DpEvent) -> Exact:
+    raise Unsupported(f"{accountant.name} sums pure ε, and {type(event).__name__} has none")
+
+
+def _zcdp(accountant: Accountant[Any], event: dp_event.ZCDpEvent) -> Exact:
+    if event.rho == 0:
+        return Fraction(noise(event.xi, "xi"))  # divergence at most ξ at every order is pure ξ-DP
+    return _gaussian(accountant, event)
+
+
+def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent) -> Exact:
+    return math.inf
+
+
+Basic.handlers = {
+    BoundedRangeSelectionDpEvent: _bounded_range,
+    ExPostSelectionDpEvent: _bounded_range,
+    dp_event.LaplaceDpEvent: _laplace,
+    dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
+    dp_event.RandomizedResponseDpEvent: _randomized_response,
+    dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.GaussianDpEvent: _gaussian,
+    dp_event.ZCDpEvent: _zcdp,
+    dp_event.NonPrivateDpEvent: _non_private,
+}

@@ -1,0 +1,234 @@
+"""What every accountant shares: one face, and one way through composed and parallel events.
+
+An accountant turns an event into a *cost* in its own currency. This module walks down compositions; the leaves are
+looked up in the accountant's table of handlers, one an event type, and what has no handler is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from cupel.accounting import events, validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from dp_accounting import DpEvent, dp_event
+
+C = TypeVar("C")
+
+
+class Unsupported(ValueError):
+    """An accountant has no bound for an event at this adjacency and unit; the message is the reason."""
+
+
+class Accountant(ABC, Generic[C]):
+    """An upper bound on the privacy loss of a composition of events.
+
+    Accountants do not change: `compose` returns a new one. All events are taken at the accountant's adjacency and unit:
+    a noise multiplier or sensitivity refers to the contribution of one unit, so exchanging one moves a sum by twice as
+    much as adding one; an η, a ρ or a cost refers to the adjacency itself.
+    """
+
+    name: ClassVar[str]
+    handlers: ClassVar[Mapping[type[DpEvent], Callable[[Any, Any], Any]]]
+    """Event type → function of (accountant, event) that returns the cost, or raises `Unsupported`."""
+    converts_groups: ClassVar[bool] = False
+    """Whether the accountant has a bound for groups of records from events that are charged for one record."""
+
+    def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None) -> None:
+        if adjacency not in tuple(Adjacency):
+            raise ValueError(f"adjacency must be one of {', '.join(Adjacency)}, not {str(adjacency)!r}")
+        self.adjacency = Adjacency(adjacency)
+        self.unit = unit or Unit()
+        self.event: DpEvent = dp_event.NoOpDpEvent()
+        self._total: C | None = None
+
+    def supports(self, event: DpEvent) -> str | None:
+        """None if the accountant has a bound for `event`, else the reason why it has none."""
+        if self.adjacency is Adjacency.SECRET or self.unit.kind == "secret":
+            return f"{self.name} has no bound for secrets"
+        if self.unit.kind == "group" and not self.converts_groups:
+            return f"{self.name} has no bound for groups; basic, zcdp and gdp have"
+        try:
+            self._cost(event)
+        except Unsupported as reason:
+            return str(reason)
+        return None
+
+    def compose(self, event: DpEvent, count: int = 1) -> Self:
+        """This accountant with `count` runs of `event` after what it holds.
+
+        Raises:
+            ValueError: with the reason, where the event is not supported.
+        """
+        validate.integer(count=count)
+        if reason := self.supports(event):
+            raise Unsupported(reason)
+        new = self._copy()
+        new.event = events.compose([(self.event, 1), (event, count)])
+        return new
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> Bound:
+        """An upper bound on the ε of (ε, δ)-DP."""
+
+    @abstractmethod
+    def delta(self, epsilon: float) -> Bound:
+        """An upper bound on the δ of (ε, δ)-DP."""
+
+    def beta(self, alpha: float) -> Bound:
+        """A lower bound on the type II error of any test with type I error `alpha` that tells neighbours apart.
+
+        For every ε ≥ 0, β ≥ max(1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); the best of a grid of ε is returned.
+
+        Source: Wasserman and Zhou (2010); Kairouz, Oh and Viswanath (2015).
+        """
+        validate.probability(alpha=alpha)
+        epsilons, deltas = self._curve()
+        lines = np.maximum(1 - deltas - np.exp(epsilons) * alpha, np.exp(-epsilons) * (1 - deltas - alpha))
+        value = max(0.0, float(lines.max()) - 1e-15)  # three roundings of numbers of at most 1, where the line is ≥ 0
+        return self._bound(value, "beta", rigor=self._rigor(), direction=Direction.LOWER)
+
+    def blowup(self, p: float) -> Bound:
+        """An upper bound on sup{P(E): Q(E) ≤ p} over neighbours: the least e^ε p + δ(ε) on a grid of ε."""
+        validate.probability(p=p)
+        epsilons, deltas = self._curve()
+        value = min(1.0, float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14))
+        return self._bound(value, "r", rigor=self._rigor())
+
+    # What an accountant's currency must be able to do
+
+    @abstractmethod
+    def _zero(self) -> C: ...
+
+    @abstractmethod
+    def _add(self, costs: Sequence[C]) -> C: ...
+
+    @abstractmethod
+    def _times(self, cost: C, count: int) -> C: ...
+
+    @abstractmethod
+    def _largest(self, costs: Sequence[C], how_many: int) -> C:
+        """The cost of the worst `how_many` of disjoint parts (1 or 2, at most as many as there are parts)."""
+
+    def _rigor(self) -> Rigor:
+        return Rigor.CERTIFIED
+
+    # Shared machinery
+
+    @property
+    def cost(self) -> C:
+        """The cost of everything composed so far, in the accountant's currency."""
+        if self._total is None:
+            self._total = self._cost(self.event)
+        return self._total
+
+    @property
+    def scale(self) -> int:
+        """How much further apart neighbours' sums can be than the contribution of one unit: 2 under replace_one."""
+        return 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
+
+    def _copy(self) -> Self:
+        return type(self)(self.adjacency, self.unit)
+
+    def _cost(self, event: DpEvent) -> C:
+        if isinstance(event, dp_event.NoOpDpEvent):
+            return self._zero()
+        if isinstance(event, dp_event.SelfComposedDpEvent):
+            count = validate.integer(count=event.count)
+            return self._times(self._cost(event.event), count) if count else self._zero()
+        if isinstance(event, dp_event.ComposedDpEvent):
+            return self._add([self._zero(), *(self._cost(part) for part in event.events)])
+        if isinstance(event, events.ParallelDpEvent):
+            unique: dict[str, C] = {}
+            costs = []
+            for part in event.events:
+                key = repr(part)
+                if key not in unique:
+                    unique[key] = self._cost(part)
+                costs.append(unique[key])
+            one = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
+            return self._largest(costs, 1 if one else min(2, len(costs)))
+        for kind in type(event).__mro__:
+            if kind in self.handlers:
+                cost: C = self.handlers[kind](self, event)
+                return cost
+        raise Unsupported(f"{self.name} has no bound for {type(event).__name__}")
+
+    def _curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """ε and δ(ε) on a grid, δ upper bounds."""
+        grid = np.concatenate([np.linspace(0, 1, 65), np.geomspace(1, 64, 129)[1:]])
+        return grid, np.array([self.delta(float(epsilon)).value for epsilon in grid])
+
+    def _bound(
+        self,
+        value: float,
+        quantity: str,
+        *,
+        delta: float | None = None,
+        rigor: Rigor = Rigor.CERTIFIED,
+        direction: Direction = Direction.UPPER,
+        assumptions: tuple[str, ...] = (),
+    ) -> Bound:
+        return Bound(
+            direction=direction,
+            value=value,
+            method=self.name,
+            rigor=rigor,
+            adjacency=self.adjacency,
+            quantity=quantity,
+            unit=self.unit,
+            delta=delta,
+            assumptions=(*assumptions, *self._assumptions(self.event)),
+        )
+
+    def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
+        found = []
+        if self.unit.kind == "user":
+            found.append("The events are charged for all records of a user together.")
+        if self.adjacency is not Adjacency.ADD_REMOVE and _has_moving_parts(event):
+            found.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
+        return tuple(found)
+
+
+def _has_moving_parts(event: DpEvent) -> bool:
+    if isinstance(event, events.ParallelDpEvent) and not event.partition_is_public and len(event.events) > 1:
+        return True
+    return any(_has_moving_parts(child) for child in events.children(event))
+
+
+def noise(value: float, name: str) -> float:
+    """A noise parameter of an event, checked: dp_accounting's classes accept anything.
+
+    Raises:
+        ValueError: for a negative or infinite one.
+    """
+    return float(validate.non_negative(**{name: value}))
+
+
+def randomized_response_epsilon(accountant: Accountant[Any], event: dp_event.RandomizedResponseDpEvent) -> float:
+    """The pure ε of k-ary randomised response, rounded up.
+
+    The response of one unit is released, so the unit cannot be absent: replace_one compares two inputs, zero_out an
+    input with a uniform response.
+    """
+    buckets = validate.integer(minimum=1, num_buckets=event.num_buckets)
+    uniform = float(validate.probability(noise_parameter=event.noise_parameter))
+    if accountant.adjacency is Adjacency.ADD_REMOVE:
+        raise Unsupported(
+            f"{accountant.name} has no bound for RandomizedResponseDpEvent under add_remove: "
+            "each unit gives one response, so none can be added or removed; use replace_one or zero_out"
+        )
+    if buckets == 1 or uniform == 1:
+        return 0.0
+    if uniform == 0:
+        return math.inf
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        exact = math.log(buckets / uniform - buckets + 1)
+    else:
+        exact = max(math.log(buckets * (1 - uniform) + uniform), -math.log(uniform))
+    # The argument has relative error below 4·2^-53·(its cancelling parts over it), at most 8·2^-53·k/p over exp(exact).
+    return exact + 2.0**-50 * (1 + buckets / uniform * math.exp(-exact) + exact)

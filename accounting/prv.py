@@ -1,0 +1,128 @@
+"""Privacy random variables, by prv_accountant."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from cupel.accounting import conversions, validate
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.alternatives import Alternatives, Composition, DistributionAccountant, leaf
+from cupel.accounting.basic import pure_epsilon
+from cupel.accounting.bounds import Bound
+from cupel.accounting.composition import Unsupported, noise
+from dp_accounting import DpEvent, dp_event
+
+EPSILON_ERROR = 0.01
+"""The ε error that prv_accountant is asked for; it is added to every answer."""
+
+
+class PrivacyRandomVariables(DistributionAccountant):
+    """Numerical composition of privacy random variables (Gopi, Lee and Wutschitz 2021), the upper end of
+    prv_accountant's answer.
+
+    Rigor: estimate. The library composes one direction of the adjacency only (removal), and its floating-point error is
+    not part of its stated one.
+    """
+
+    name = "prv"
+    library = "prv_accountant"
+
+    def blowup(self, p: float) -> Bound:
+        raise Unsupported("prv composes one direction only, so it has no blow-up; use pld, rdp or zcdp")
+
+    def beta(self, alpha: float) -> Bound:
+        raise Unsupported("prv composes one direction only, so it has no trade-off curve; use pld, rdp or zcdp")
+
+    def _epsilon_of(self, composition: Composition, delta: float) -> float:
+        if _has_no_privacy(composition):
+            return math.inf
+        if not composition:
+            return 0.0
+        if delta <= 1e-13:
+            raise ValueError(f"prv has no answer for δ at or below 1e-13, where float64 sums end; {delta} was given")
+        composed = _compose(composition, self.adjacency, delta / 1000)
+        return float(composed.compute_epsilon(delta, delta / 1000, EPSILON_ERROR)[2])
+
+    def _delta_of(self, composition: Composition, epsilon: float) -> float:
+        if _has_no_privacy(composition):
+            return 1.0
+        if not composition:
+            return 0.0
+        composed = _compose(composition, self.adjacency, 1e-10)
+        return float(composed.compute_delta_estimate(epsilon - EPSILON_ERROR)) + 1e-10
+
+
+def _has_no_privacy(composition: Composition) -> bool:
+    return any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composition)
+
+
+@functools.lru_cache(maxsize=8)
+def _compose(composition: Composition, adjacency: Adjacency, delta_error: float) -> Any:
+    from prv_accountant import PRVAccountant
+
+    variables = [_variable(event, adjacency) for event, _ in composition]
+    counts = [count for _, count in composition]
+    library = PRVAccountant(
+        prvs=variables, eps_error=EPSILON_ERROR, delta_error=delta_error, max_self_compositions=counts
+    )
+    return library.compute_composition(counts)
+
+
+def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
+    """The library's random variable; sensitivities are doubled here under replace_one."""
+    from prv_accountant import privacy_random_variables as variables
+
+    scale = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    match event:
+        case dp_event.GaussianDpEvent():
+            return variables.GaussianMechanism(event.noise_multiplier / scale)
+        case dp_event.LaplaceDpEvent():
+            return variables.LaplaceMechanism(scale / event.noise_multiplier)
+        case dp_event.PoissonSampledDpEvent():
+            return variables.PoissonSubsampledGaussianMechanism(
+                sampling_probability=event.sampling_probability, noise_multiplier=event.event.noise_multiplier
+            )
+        case dp_event.ZCDpEvent():  # carries a pure ε as ξ, see `_pure`
+            return variables.PureDPMechanism(event.xi)
+    raise AssertionError(f"no random variable for {event!r}")
+
+
+def _noisy(
+    accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent
+) -> Alternatives:
+    if not noise(event.noise_multiplier, "noise_multiplier"):
+        return leaf(accountant, dp_event.NonPrivateDpEvent())
+    return leaf(accountant, event)
+
+
+def _pure(accountant: PrivacyRandomVariables, event: DpEvent) -> Alternatives:
+    """Any ε-DP event as randomised response with that ε, which dominates it; (ξ, 0)-zCDP is pure ξ-DP."""
+    epsilon = conversions.up(pure_epsilon(accountant, event))
+    if epsilon == 0:
+        return accountant._zero()
+    return leaf(accountant, dp_event.NonPrivateDpEvent() if math.isinf(epsilon) else dp_event.ZCDpEvent(0.0, epsilon))
+
+
+def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledDpEvent) -> Alternatives:
+    rate = float(validate.probability(sampling_probability=event.sampling_probability))
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        raise Unsupported("prv has no bound for Poisson sampling under replace_one; pld has")
+    if not isinstance(event.event, dp_event.GaussianDpEvent):
+        raise Unsupported(f"prv has no bound for a sampled {type(event.event).__name__}, only for a sampled Gaussian")
+    if rate == 0:
+        return accountant._zero()
+    if rate == 1 or not noise(event.event.noise_multiplier, "noise_multiplier"):
+        return _noisy(accountant, event.event)
+    return leaf(accountant, event)
+
+
+PrivacyRandomVariables.handlers = {
+    dp_event.GaussianDpEvent: _noisy,
+    dp_event.LaplaceDpEvent: _noisy,
+    dp_event.DiscreteLaplaceDpEvent: _pure,
+    dp_event.RandomizedResponseDpEvent: _pure,
+    dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.NonPrivateDpEvent: leaf,
+}

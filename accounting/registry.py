@@ -1,0 +1,169 @@
+"""Every accountant by its name, and the questions one asks of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.basic import Basic
+from cupel.accounting.bounds import Bound, Rigor
+from cupel.accounting.composition import Accountant, Unsupported
+from cupel.accounting.gdp import GaussianDP
+from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP
+from cupel.accounting.pld import PrivacyLoss
+from cupel.accounting.prv import PrivacyRandomVariables
+from cupel.accounting.rdp import RenyiAccountant
+from cupel.accounting.realised import ExPost
+from cupel.accounting.zcdp import ZeroConcentrated
+from dp_accounting import DpEvent
+
+ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
+    kind.name: kind
+    for kind in (Basic, ZeroConcentrated, GaussianDP, RenyiAccountant, PrivacyLoss, PrivacyRandomVariables, ExPost)
+}
+"""The one table of accountants. A new one is a file and a row here."""
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A ledger: what says which events were charged."""
+
+    def event(self) -> DpEvent: ...
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A run: what says which events it charges in all."""
+
+    @property
+    def plan(self) -> DpEvent: ...
+
+
+Described: TypeAlias = DpEvent | Recorded | Planned
+
+
+def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) -> Accountant[Any]:
+    """An accountant by its name, with nothing composed yet.
+
+    Raises:
+        ValueError: for an unknown name or adjacency.
+    """
+    return ACCOUNTANTS[validate.one_of(tuple(ACCOUNTANTS), method=name)](adjacency, unit)
+
+
+def account(
+    event: Described,
+    *,
+    adjacency: Adjacency | str,
+    delta: float | None = None,
+    method: str = "rdp",
+    unit: Unit | None = None,
+) -> Bound:
+    """An upper bound on the ε of an event, or of all that a ledger was charged.
+
+    Args:
+        event: an event, or a ledger or run (anything with ``.event()`` or ``.plan``). For method ``ex_post`` it also
+            needs ``.realised()``, and may have ``.moved()`` for replace_one; see `ex_post.of_run`.
+        adjacency: the neighbouring relation the events were charged for.
+        delta: δ in (0, 1). Only ``basic`` and ``ex_post`` answer without one, with a pure and an ex-post ε.
+        method: an accountant's name.
+        unit: the privacy unit, by default one record.
+
+    Raises:
+        ValueError: with the reason, where the accountant has no bound.
+    """
+    chosen = accountant(method, adjacency, unit).compose(_event_of(event))
+    if isinstance(chosen, ExPost):
+        realised, moved = (getattr(event, name, None) for name in ("realised", "moved"))
+        if realised is None:
+            raise Unsupported("ex_post needs the realised costs of a run, and an event alone has none")
+        return chosen.realise(realised(), moved and moved()).epsilon()
+    if delta is None:
+        if isinstance(chosen, Basic):
+            return chosen.pure()
+        raise ValueError(f"{method} needs a delta in (0, 1); only basic answers without one, with a pure ε")
+    return chosen.epsilon(delta)
+
+
+def upper_bounds(
+    event: Described,
+    guarantee: Guarantee,
+    *,
+    adjacency: Adjacency | str,
+    unit: Unit | None = None,
+    methods: Sequence[str] | None = None,
+) -> list[Bound]:
+    """What every accountant that supports `event` says about the quantity that `guarantee` claims.
+
+    Pure DP: the pure ε (``epsilon``, δ None). Approximate DP: ε at the claim's δ. A profile: δ at each of its ε, one
+    bound a point, whose first assumption names the ε. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's
+    order, ``renyi_epsilon``. Ex-post DP: the a-priori pure ε, to stand beside the realised one. Secret protection: no
+    accountant yet.
+
+    Args:
+        methods: which accountants to ask, by default all.
+
+    Returns:
+        The bounds, certified ones first, smaller values before larger ones. `unsupported` says why others are missing.
+    """
+    bounds: list[Bound] = []
+    described = _event_of(event)
+    for name in ACCOUNTANTS if methods is None else methods:
+        if name == ExPost.name:
+            continue
+        empty = accountant(name, adjacency, unit)
+        if empty.supports(described) is None:
+            try:
+                bounds.extend(_answers(empty.compose(described), guarantee))
+            except Unsupported:  # a parameter of the question, such as a δ too small for prv
+                continue
+    if isinstance(guarantee, PrivacyProfile):
+        return bounds
+    return sorted(bounds, key=lambda bound: (bound.rigor is not Rigor.CERTIFIED, bound.value))
+
+
+def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | None = None) -> dict[str, str]:
+    """Why accountants have no bound for `event`, by their names; those that have one are not listed."""
+    described = _event_of(event)
+    reasons = {name: accountant(name, adjacency, unit).supports(described) for name in ACCOUNTANTS}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _event_of(event: Described) -> DpEvent:
+    if isinstance(event, DpEvent):
+        return event
+    if isinstance(event, Recorded):
+        return event.event()
+    if isinstance(event, Planned):
+        return event.plan
+    raise ValueError(f"accounting needs an event, a ledger or a run, not {type(event).__name__}")
+
+
+def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]:
+    match guarantee:
+        case PureDP() | ExPostDP():
+            return [composed.pure()] if isinstance(composed, Basic) else []
+        case ApproxDP(delta=delta):
+            bounds = [composed.epsilon(delta)]
+            if isinstance(composed, RenyiAccountant):
+                estimate = composed.estimate(delta)
+                bounds += [estimate] if estimate.value < bounds[0].value else []
+            return bounds
+        case PrivacyProfile(epsilons=epsilons):
+            return [_at(composed.delta, epsilon) for epsilon in epsilons]
+        case ZCDP():
+            return [composed.rho()] if isinstance(composed, ZeroConcentrated) else []
+        case GDP():
+            return [composed.mu()] if isinstance(composed, GaussianDP) else []
+        case RDP(alpha=alpha):
+            return [composed.divergence(alpha)] if isinstance(composed, RenyiAccountant) else []
+    return []
+
+
+def _at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
+    import dataclasses
+
+    bound = delta(max(epsilon, 0.0))
+    return dataclasses.replace(bound, assumptions=(f"The δ is at ε = {epsilon!r}.", *bound.assumptions))
