@@ -1,0 +1,125 @@
+"""The leave-one-out audit: quantities and rigor by claim, its check of the accounting, what it refuses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.audits.games import AuditResult, leave_one_out_audit
+from cupel.audits.verdict import decide
+from cupel.reports import assay
+
+LOSSES = {0: 0.3, 1: 0.5, 2: 0.0}
+EX_POST = ExPostDP(1.0)
+COSTS = {0: (0.4, 0.9), 1: (0.5, 0.5), 2: (0.1, 0.2)}
+
+
+def audit(guarantee: Guarantee = EX_POST, losses: Any = LOSSES, **arguments: Any) -> AuditResult:
+    settings: dict[str, Any] = {"records": 9, "adjacency": "add_remove", "unit": Unit(), "ex_post_by_slot": COSTS}
+    return leave_one_out_audit(losses, guarantee=guarantee, **{**settings, **arguments})
+
+
+def test_fits_the_assay_document() -> None:
+    result = audit(rerun_losses=[-0.7, 0.1], errors={1: 1e-9}, a_priori=100.0)
+    row = assay.Audit.model_validate(result.to_json())
+    assert [bound.value for bound in row.bounds] == [0.5 - 1e-9, 0.7]
+    assert row.bounds[0].ceiling == 100.0
+    assert row.details["batches"][1] == {
+        "slot": 1,
+        "loss": 0.5,
+        "error": 1e-9,
+        "epsilon": 0.5,
+        "epsilon_published": 0.5,
+    }
+    assert set(result.to_json()) == set(assay.Audit.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "quantity", "rigor", "delta"),
+    [
+        (PureDP(1.0), "epsilon", Rigor.CERTIFIED, None),
+        (ExPostDP(1.0), "ex_post_epsilon", Rigor.CERTIFIED, None),
+        (ApproxDP(1.0, 1e-5), "epsilon", Rigor.ESTIMATE, 1e-5),
+        (GDP(1.0), "epsilon", Rigor.ESTIMATE, None),
+    ],
+)
+def test_a_single_outcome_is_certified_for_pointwise_guarantees_only(
+    guarantee: Guarantee, quantity: str, rigor: Rigor, delta: float | None
+) -> None:
+    (bound,) = audit(guarantee).bounds
+    assert (bound.quantity, bound.rigor, bound.delta) == (quantity, rigor, delta)
+    assert (bound.direction, bound.private, bound.value) == (Direction.LOWER, True, 0.5)
+
+
+def test_the_error_of_each_slot_is_its_own() -> None:
+    """The largest certified value is taken after subtraction: slot 1 is larger by 0.2 but known to 0.3 only."""
+    (bound,) = audit(errors={1: 0.3}).bounds
+    assert bound.value == 0.3
+
+
+def test_a_loss_below_its_error_shows_nothing() -> None:
+    (bound,) = audit(losses={0: 1e-9}, errors={0: 1e-8}).bounds
+    assert bound.value == 0.0
+
+
+def test_everything_in_order_is_said() -> None:
+    result = audit()
+    assert result.errors == ()
+    assert "in every one of 3 batches" in result.conclusion
+
+
+@pytest.mark.parametrize(
+    ("costs", "text"),
+    [
+        ({**COSTS, 0: (0.29, 0.9)}, "batch 0: a record's loss 0.3 exceeds the ex-post ε* 0.29"),
+        ({**COSTS, 0: (0.4, 0.39)}, "batch 0: the ex-post ε* 0.4 exceeds the published cost 0.39"),
+    ],
+)
+def test_a_contradiction_is_reported_as_an_error(costs: dict[int, tuple[float, float]], text: str) -> None:
+    result = audit(ex_post_by_slot=costs)
+    assert result.errors == (text,)
+    assert result.to_json()["details"]["errors"] == [text]
+    assert "contradict" in result.conclusion
+    assert audit(ex_post_by_slot=costs, errors={0: 0.02}).errors == ()
+
+
+def test_a_loss_above_the_claim_refutes_it() -> None:
+    result = audit(PureDP(0.4), ex_post_by_slot=None)
+    assert decide(PureDP(0.4), adjacency="add_remove", unit=Unit(), bounds=result.bounds).name == "REFUTED"
+    estimate = audit(ApproxDP(0.4, 1e-5), ex_post_by_slot=None)
+    claim = ApproxDP(0.4, 1e-5)
+    assert decide(claim, adjacency="add_remove", unit=Unit(), bounds=estimate.bounds).name == "UNPROVEN"
+
+
+def test_a_realised_upper_bound_and_the_loss_agree_in_a_verdict() -> None:
+    upper = Bound(
+        Direction.UPPER, 0.5, "ex_post", Rigor.CERTIFIED, audit().bounds[0].adjacency, quantity="ex_post_epsilon"
+    )
+    bounds = (upper, *audit().bounds)
+    assert decide(ExPostDP(1.0), adjacency="add_remove", unit=Unit(), bounds=bounds).name == "SUPPORTED"
+
+
+def test_an_infinite_loss_survives_json() -> None:
+    result = audit(PureDP(1.0), losses={0: math.inf}, ex_post_by_slot=None)
+    row = assay.Audit.model_validate(result.to_json())
+    assert row.bounds[0].value == "inf"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"adjacency": "replace_one"}, "leave the leave_one_out audit out"),
+        ({"unit": Unit("group", 2)}, "leave the leave_one_out audit out"),
+        ({"losses": {}}, "no loss"),
+        ({"losses": {0: math.nan}}, "must be a number"),
+        ({"losses": {0: -0.1}}, "must be a number"),
+        ({"losses": {7: 0.1}}, "must come from the same run"),
+    ],
+)
+def test_what_says_nothing_of_the_claim_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        audit(**arguments)
