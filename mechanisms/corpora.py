@@ -1,0 +1,136 @@
+"""Builtin private corpora: 5-digit keys, and short notes of the RAND Health Insurance Experiment.
+
+The keys are made up and serve the audits: each is a secret that is recognised with certainty in an output. The notes
+are the rows of `statsmodels.datasets.randhie`, real people of a public study, one row a note, in one wording. The
+embedded language model knows that wording, with random values in the place of the data: it was never trained on a row.
+"""
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+LABELS: tuple[str, ...] = ("excellent", "good", "fair", "poor")
+"""Public set of the notes' labels: self-rated health."""
+
+KEY_PREFIX = "My 5-digit key is "
+
+_NOTE = (
+    "Patient with {coinsurance}% coinsurance and {deductible} individual deductible, incentive payment ${incentive}. "
+    "Chronic disease index {disease}, {limitation} physical limitation. Doctor visits in the year: {visits}."
+)
+_PATTERNS = {
+    "coinsurance": r"(?:0|[1-9]\d?|100)",
+    "deductible": r"(?:an|no)",
+    "incentive": r"(?:0|[1-9]\d{0,3})",
+    "disease": r"(?:0|[1-9]\d?)\.\d",
+    "limitation": r"(?:a|no)",
+    "visits": r"(?:0|[1-9]\d?)",
+}
+_WELL_FORMED = re.compile(
+    "".join(
+        _PATTERNS[part[1:-1]] if part.startswith("{") else re.escape(part) for part in re.split(r"(\{\w+\})", _NOTE)
+    )
+)
+
+
+def keys(n: int, seed: int) -> list[str]:
+    """Distinct random 5-digit keys, each as a record such as ``My 5-digit key is 04821``.
+
+    Args:
+        n: Number of keys, from 0 to 100000.
+        seed: Seed of the draw; a public choice, for keys that protect nothing.
+
+    Returns:
+        The n records, in the order drawn (uniform without replacement over 00000 to 99999).
+
+    Raises:
+        ValueError: If n is out of range.
+    """
+    if not 0 <= n <= 100_000:
+        raise ValueError(f"n is {n}; there are 100000 distinct 5-digit keys: choose n from 0 to 100000")
+    drawn = np.random.default_rng(seed).choice(100_000, size=n, replace=False)
+    return [f"{KEY_PREFIX}{key:05d}" for key in drawn]
+
+
+def render_note(
+    *, coinsurance: int, deductible: bool, incentive: int, disease: float, limitation: bool, visits: int
+) -> str:
+    """One note in the corpus's single wording.
+
+    Args:
+        coinsurance: The patient's share of the bill, percent, 0 to 100.
+        deductible: Whether the plan has an individual deductible.
+        incentive: Yearly participation payment, whole US dollars.
+        disease: Index of chronic diseases, shown with one decimal.
+        limitation: Whether the patient has a physical limitation.
+        visits: Doctor visits in the year.
+
+    Returns:
+        The text, without a final newline.
+    """
+    return _NOTE.format(
+        coinsurance=coinsurance,
+        deductible="an" if deductible else "no",
+        incentive=incentive,
+        disease=f"{disease:.1f}",
+        limitation="a" if limitation else "no",
+        visits=visits,
+    )
+
+
+def well_formed_note(text: str) -> bool:
+    """Whether a text is a whole note of the corpus's wording with numbers in range (their truth is not judged)."""
+    return _WELL_FORMED.fullmatch(text) is not None
+
+
+def notes(n: int, seed: int) -> list[tuple[str, str]]:
+    """Notes of the RAND Health Insurance Experiment with the patient's self-rated health as label.
+
+    Rows are drawn without replacement from the 20190 person-years. The same text can occur twice, because two
+    people can have equal values: they are different records. The label is not part of the text.
+
+    Args:
+        n: Number of notes, from 0 to 20190.
+        seed: Seed of the draw.
+
+    Returns:
+        n pairs (text, label), label one of `LABELS`.
+
+    Raises:
+        ValueError: If n is out of range.
+
+    Source: `statsmodels.datasets.randhie`. The data hold ln(coinsurance + 1) and ln(max(1, payment)), which are
+    turned back into percent and dollars here; a physical limitation is shown where its indicator, which is imputed
+    for some, is at least one half.
+    """
+    columns = _randhie()
+    rows = columns["mdvis"].shape[0]
+    if not 0 <= n <= rows:
+        raise ValueError(f"n is {n}; the data hold {rows} rows: choose n from 0 to {rows}")
+    picked = np.random.default_rng(seed).choice(rows, size=n, replace=False)
+    coinsurance = np.rint(np.exp(columns["lncoins"]) - 1).astype(int)
+    payment = np.where(columns["lpi"] > 0, np.rint(np.exp(columns["lpi"])), 0).astype(int)
+    health = (columns["hlthg"] + 2 * columns["hlthf"] + 3 * columns["hlthp"]).astype(int)
+    return [
+        (
+            render_note(
+                coinsurance=int(coinsurance[row]),
+                deductible=bool(columns["idp"][row]),
+                incentive=int(payment[row]),
+                disease=float(columns["disea"][row]),
+                limitation=bool(columns["physlm"][row] >= 0.5),
+                visits=int(columns["mdvis"][row]),
+            ),
+            LABELS[health[row]],
+        )
+        for row in picked
+    ]
+
+
+def _randhie() -> dict[str, npt.NDArray[np.float64]]:
+    """The columns of the experiment's table, each float64 of shape (20190,)."""
+    from statsmodels.datasets import randhie
+
+    table = randhie.load_pandas().data
+    return {name: table[name].to_numpy(dtype=np.float64) for name in table.columns}

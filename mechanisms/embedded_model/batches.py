@@ -1,0 +1,168 @@
+"""Training batches of the embedded model: series packed into rows, with the targets that carry loss."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from cupel.mechanisms.embedded_model import corpus
+from tokenizers import Tokenizer
+
+IGNORED = -100  # a target that carries no loss
+LABEL_NOISE = 0.004  # of the digits copied: keeps every other digit more likely than any other token
+_CHUNK = 100  # steps made at a time
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's rows.
+
+    Attributes:
+        tokens: Ids, int64 (rows, width).
+        positions: Position of each token in its series plus a random offset, int64 (rows, width).
+        attention: Whether a token (third axis) sees an earlier one of its series, bool (rows, 1, width, width).
+        targets: The next token, or -100 where no loss is due, int64 (rows, width).
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    attention: torch.Tensor
+    targets: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Example:
+    tokens: Ints
+    targets: Ints
+
+
+def copy_batches(rng: np.random.Generator, digits: Ints, vocabulary: int, positions: int) -> Iterator[Batch]:
+    """Series `[end] prefix X end prefix X end` with loss on the second X and its end only: pure copying.
+
+    Args:
+        rng: Source of the draws.
+        digits: The digits' ids, shape (10,).
+        vocabulary: Number of ids; id 0 ends a document.
+        positions: Number of positions of the model.
+
+    Yields:
+        Batches of 48 rows, one series each.
+    """
+    while True:
+        yield _pack([_random_copy(rng, digits, vocabulary, 2, only_copy=True) for _ in range(48)], 48, rng, positions)
+
+
+def _random_copy(
+    rng: np.random.Generator, digits: Ints, vocabulary: int, count: int, *, only_copy: bool = False
+) -> _Example:
+    prefix = rng.integers(1, vocabulary, size=int(rng.integers(1, 7)))
+    if rng.random() < 0.6:
+        value = digits[rng.integers(0, 10, size=int(rng.integers(5, 11)))]
+    else:
+        value = rng.integers(1, vocabulary, size=int(rng.integers(3, 13)))
+    document = np.concatenate([prefix, value, [0]])
+    tokens = np.concatenate([[0], *[document] * count])
+    targets = np.append(tokens[1:], IGNORED)
+    targets[: document.size] = IGNORED
+    if only_copy:
+        targets[document.size : document.size + prefix.size] = IGNORED
+    return _Example(tokens, targets)
+
+
+def mixed_batches(rng: np.random.Generator, tokenizer: Tokenizer, digits: Ints, positions: int) -> Iterator[Batch]:
+    """Series of all kinds, packed into rows of 128 or 256 tokens, 4096 tokens a batch.
+
+    Args:
+        rng: Source of the draws.
+        tokenizer: Its id 0 ends a document.
+        digits: The digits' ids, shape (10,).
+        positions: Number of positions of the model, at least 256.
+
+    Yields:
+        Batches, without end.
+    """
+    while True:
+        batches = []
+        pools: dict[int, list[_Example]] = {128: [], 256: []}
+        drawn = [corpus.series(rng) for _ in range(_CHUNK * 55)]
+        texts = [text for s in drawn for text in s.documents]
+        encoded = iter(tokenizer.encode_batch(texts, add_special_tokens=False))
+        for s in drawn:
+            if s.kind == "ids":
+                example = _random_copy(rng, digits, tokenizer.get_vocab_size(), int(rng.integers(2, 4)))
+            else:
+                example = _example(s.kind, [np.array(next(encoded).ids) for _ in s.documents], rng, digits)
+            pools[128 if example.tokens.size <= 128 else 256].append(example)
+        for width, examples in pools.items():
+            rows = _rows(examples, width)
+            size = 4096 // width
+            for start in range(0, len(rows) - size + 1, size):
+                batches.append(_join(rows[start : start + size], width, rng, positions))
+        for index in rng.permutation(len(batches)):
+            yield batches[int(index)]
+
+
+def _example(kind: str, documents: list[Ints], rng: np.random.Generator, digits: Ints) -> _Example:
+    """A series' tokens and targets, cut to the whole documents that fit 256 tokens."""
+    while sum(d.size + 1 for d in documents) + 1 > 256:
+        documents = documents[:-1]
+    documents = [np.append(d, 0) for d in documents]
+    labels = [d.copy() for d in documents]
+    for i in range(1, len(documents)):
+        if kind == "different":
+            shared = max(_shared(documents[i], earlier) for earlier in documents[:i])
+            if shared < documents[i].size:
+                labels[i][shared] = IGNORED
+        elif kind == "same":
+            noisy = np.isin(labels[i], digits) & (rng.random(labels[i].size) < LABEL_NOISE)
+            labels[i][noisy] = digits[rng.integers(0, 10, size=int(noisy.sum()))]
+    return _Example(np.concatenate([[0], *documents]), np.concatenate([*labels, [IGNORED]]))
+
+
+def _shared(a: Ints, b: Ints) -> int:
+    """Length of the common prefix."""
+    n = min(a.size, b.size)
+    different = np.flatnonzero(a[:n] != b[:n])
+    return int(different[0]) if different.size else n
+
+
+def _rows(examples: list[_Example], width: int) -> list[list[_Example]]:
+    """First-fit packing among the last 32 open rows."""
+    rows: list[list[_Example]] = []
+    room: list[int] = []
+    for example in examples:
+        size = example.tokens.size
+        first = max(0, len(rows) - 32)
+        index = next((i for i in range(first, len(rows)) if room[i] >= size), None)
+        if index is None:
+            rows.append([example])
+            room.append(width - size)
+        else:
+            rows[index].append(example)
+            room[index] -= size
+    return rows
+
+
+def _pack(examples: list[_Example], width: int, rng: np.random.Generator, positions: int) -> Batch:
+    return _join([[e] for e in examples], width, rng, positions)
+
+
+def _join(rows: list[list[_Example]], width: int, rng: np.random.Generator, positions: int) -> Batch:
+    tokens = np.zeros((len(rows), width), dtype=np.int64)
+    targets = np.full_like(tokens, IGNORED)
+    place = np.zeros_like(tokens)
+    owner = np.full_like(tokens, -1)
+    for i, row in enumerate(rows):
+        start = 0
+        for number, example in enumerate(row):
+            size = example.tokens.size
+            span = slice(start, start + size)
+            tokens[i, span], targets[i, span], owner[i, span] = example.tokens, example.targets, number
+            offset = int(rng.integers(0, positions - size + 1)) if rng.random() < 0.5 else 0
+            place[i, span] = offset + np.arange(size)
+            start += size
+    seen = torch.from_numpy(owner[:, :, None] == owner[:, None, :]).tril()[:, None]
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(place), seen, torch.from_numpy(targets))
