@@ -1,0 +1,225 @@
+"""The decode loop's model side: many contexts at once, each row at its own position, one forward a token.
+
+Every row holds a context, written to the key-value cache once. Tokens are appended row by row, and a row can be taken
+back to its context while others go on. Position p of a row is entry p of its cache, so positions, sliding windows and
+masks are those of the row alone; what lies behind a row's position, from another document or as padding, is masked.
+Model files are those of `transformers`; only the cache is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+_GROWTH = 32
+_TOKENS_PER_FORWARD = 8192
+
+
+class _Window:
+    """The rows and positions that one forward writes: all layers of a session share one."""
+
+    def __init__(self) -> None:
+        self.total_rows = 0
+        self.rows = torch.empty(0, dtype=torch.long)  # the rows that are written
+        self.view: slice | None = None  # the same rows, for a forward that reads the cache; None while it is filled
+        self.positions = torch.empty(0, 0, dtype=torch.long)
+        self.length = 0  # entries 0, …, length − 1 are visible to this forward
+
+
+class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
+    """Keys and values of one layer, shape (rows, heads, positions, width), written at each row's own positions."""
+
+    is_sliding = False
+
+    def __init__(self, window: _Window) -> None:
+        super().__init__()
+        self.window = window
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.keys, self.values = self._zeros(key_states), self._zeros(value_states)
+        self.is_initialized = True
+
+    def _zeros(self, like: torch.Tensor) -> torch.Tensor:
+        """Zeros, not garbage: a masked entry weighs 0, and 0 times NaN would still be NaN."""
+        shape = (self.window.total_rows, like.shape[1], self._capacity(), like.shape[3])
+        return torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+    def _capacity(self) -> int:
+        return -(-self.window.length // _GROWTH) * _GROWTH
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        window = self.window
+        if self.keys.shape[2] < window.length:
+            extra = (0, 0, 0, self._capacity() - self.keys.shape[2])
+            self.keys = torch.nn.functional.pad(self.keys, extra)
+            self.values = torch.nn.functional.pad(self.values, extra)
+        return self._write(self.keys, key_states), self._write(self.values, value_states)
+
+    def _write(self, store: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        window = self.window
+        store.transpose(1, 2)[window.rows[:, None], window.positions] = new.transpose(1, 2)
+        return new if window.view is None else store[window.view, :, : window.length]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.window.length, 0
+
+    def get_seq_length(self) -> int:
+        return self.window.length
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+def layer_kinds(config: Any) -> tuple[set[str], bool]:
+    """The kinds of attention of a model's layers, and whether the model takes one mask for each kind.
+
+    Raises:
+        ValueError: for a model with layers whose state is no list of keys and values (recurrent, linear attention).
+    """
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        window = getattr(config, "sliding_window", None)
+        return {"sliding_attention" if window is not None else "full_attention"}, False
+    unknown = set(kinds) - {"full_attention", "sliding_attention"}
+    if unknown:
+        raise ValueError(f"model has layers of kind {', '.join(sorted(unknown))}; only causal attention is supported")
+    return set(kinds), True
+
+
+class DecodeSession:
+    """Rows of contexts that are continued token by token.
+
+    Build it with `LanguageModel.session`. `logits` answers for each row's current position; `append` moves every row
+    one token on; `reset` takes rows back to their contexts.
+    """
+
+    def __init__(
+        self, network: Any, contexts: Sequence[Sequence[int]], *, vocabulary_size: int, rows_per_forward: int
+    ) -> None:
+        if not contexts or not all(contexts):
+            raise ValueError("a decode session needs at least one row, and at least one token in every context")
+        self._network = network
+        self._vocabulary_size = vocabulary_size
+        self._rows_per_forward = rows_per_forward
+        self._device = network.device
+        self._kinds, self._mask_by_kind = layer_kinds(network.config)
+        self._window = _Window()
+        self._window.total_rows = len(contexts)
+        self._cache = Cache(layers=[_RowLayer(self._window) for _ in range(network.config.num_hidden_layers)])
+        lengths = torch.tensor([len(context) for context in contexts], dtype=torch.long)
+        self._start = lengths - 1
+        self._start_token = torch.tensor([context[-1] for context in contexts], dtype=torch.long)
+        self._position = self._start.clone()
+        self._token = self._start_token.clone()
+        self._prefill(contexts, lengths)
+
+    @property
+    def rows(self) -> int:
+        return len(self._position)
+
+    def logits(self) -> torch.Tensor:
+        """Logits of the next token of every row, shape (rows, V), float32, on the model's device."""
+        return self._continue(self._token[:, None])[:, 0]
+
+    def append(self, tokens: Sequence[int] | torch.Tensor) -> None:
+        """Moves every row on by one token, shape (rows,)."""
+        self._position += 1
+        self._token = torch.as_tensor(tokens, dtype=torch.long).clone()
+
+    def reset(self, rows: torch.Tensor) -> None:
+        """Takes the rows of a mask, shape (rows,), back to the end of their contexts."""
+        self._position = torch.where(rows, self._start, self._position)
+        self._token = torch.where(rows, self._start_token, self._token)
+
+    def forced(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits of every position of given continuations, in one forward.
+
+        Args:
+            tokens: shape (rows, n), what follows the current position in each row.
+
+        Returns:
+            Shape (rows, n, V), float32: entry t is what `logits` answers before tokens[:, t] is appended. The session
+            stands behind the last token afterwards.
+        """
+        out = self._continue(torch.cat([self._token[:, None], tokens[:, :-1]], dim=1))
+        self._position += tokens.shape[1]
+        self._token = tokens[:, -1].clone()
+        return out
+
+    def _prefill(self, contexts: Sequence[Sequence[int]], lengths: torch.Tensor) -> None:
+        """Writes all tokens of the contexts but the last, rows of similar length together."""
+        order = torch.argsort(lengths, stable=True)
+        start = 0
+        while start < len(order):
+            stop = min(start + self._rows_per_forward, len(order))
+            while stop > start + 1 and (stop - start) * int(lengths[order[stop - 1]]) > _TOKENS_PER_FORWARD:
+                stop = start + (stop - start + 1) // 2
+            self._prefill_rows(contexts, order[start:stop])
+            start = stop
+
+    def _prefill_rows(self, contexts: Sequence[Sequence[int]], rows: torch.Tensor) -> None:
+        width = max(len(contexts[row]) for row in rows) - 1
+        if width == 0:
+            return
+        tokens = torch.zeros(len(rows), width, dtype=torch.long)
+        for index, row in enumerate(rows):
+            body = list(contexts[row][:-1])
+            tokens[index, : len(body)] = torch.tensor(body, dtype=torch.long)
+        # Padding follows a row's own tokens, where the causal mask hides it and later tokens overwrite it.
+        self._forward(rows, None, tokens, torch.arange(width).expand(len(rows), -1))
+
+    def _continue(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Forward of tokens of shape (rows, n) from each row's position, in pieces of rows."""
+        count = tokens.shape[1]
+        positions = self._position[:, None] + torch.arange(count)
+        out = torch.empty(self.rows, count, self._vocabulary_size, dtype=torch.float32, device=self._device)
+        every = torch.arange(self.rows)
+        for start in range(0, self.rows, self._rows_per_forward):
+            view = slice(start, start + self._rows_per_forward)
+            logits = self._forward(every[view], view, tokens[view], positions[view], keep=count)
+            out[view] = logits[..., : self._vocabulary_size]
+        return out
+
+    @torch.inference_mode()
+    def _forward(
+        self, rows: torch.Tensor, view: slice | None, tokens: torch.Tensor, positions: torch.Tensor, keep: int = 1
+    ) -> torch.Tensor:
+        """One call of the model; the logits of its last `keep` positions, shape (rows, keep, V)."""
+        window = self._window
+        window.length = int(positions.max()) + 1
+        window.view = view
+        window.rows, window.positions = rows.to(self._device), positions.to(self._device)
+        output = self._network(
+            input_ids=tokens.to(self._device),
+            position_ids=window.positions,
+            attention_mask=self._masks(window.positions, window.length),
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=keep,
+        )
+        logits: torch.Tensor = output.logits
+        return logits
+
+    def _masks(self, positions: torch.Tensor, length: int) -> torch.Tensor | dict[str, torch.Tensor]:
+        """Additive masks, shape (rows, 1, n, length), for each kind of attention: the own past, or a window of it."""
+        entry = torch.arange(length, device=positions.device)
+        distance = positions[:, None, :, None] - entry
+        hidden = {"full_attention": distance < 0}
+        if "sliding_attention" in self._kinds:
+            hidden["sliding_attention"] = (distance < 0) | (distance >= self._network.config.sliding_window)
+        dtype = self._network.dtype
+        masks = {
+            kind: torch.zeros(mask.shape, dtype=dtype, device=positions.device).masked_fill_(
+                mask, torch.finfo(dtype).min
+            )
+            for kind, mask in hidden.items()
+            if kind in self._kinds
+        }
+        return masks if self._mask_by_kind else next(iter(masks.values()))

@@ -1,0 +1,221 @@
+"""Causal language models of `transformers`, loaded from a folder, a hub id or the package itself."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from cupel.accounting import validate
+from cupel.mechanisms.decoding import DecodeSession, layer_kinds
+
+BUILTIN = "builtin"
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.model", "*.txt"]
+_CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
+
+
+@dataclass(eq=False)
+class LanguageModel:
+    """A causal language model and its tokenizer.
+
+    Attributes:
+        name: ``builtin``, the hub id or the folder's name.
+        fingerprint: SHA-256 over the files of weights, configuration and tokenizer.
+        vocabulary_size: V, the number of tokens that can be drawn: those that the tokenizer knows.
+        end_of_text_ids: tokens that end a document.
+        context_length: the largest number of positions.
+        row_difference: the largest change of a row's logits, measured when the model was loaded, against the same row
+            alone and uncached; the tolerance at which "rows do not influence each other" was tested.
+        is_builtin: whether a context is simply records separated by end-of-text tokens.
+    """
+
+    name: str
+    fingerprint: str
+    vocabulary_size: int
+    end_of_text_ids: tuple[int, ...]
+    beginning_ids: tuple[int, ...]
+    context_length: int
+    is_builtin: bool
+    network: Any = field(repr=False)
+    tokenizer: Any = field(repr=False)
+    row_difference: float = 0.0
+
+    @classmethod
+    def load(cls, source: str | Path = BUILTIN, device: str = "auto", *, allow_network: bool = False) -> LanguageModel:
+        """Loads a model: safetensors only, and never code that comes with it.
+
+        Args:
+            source: ``builtin``, a local folder, or a hub id such as ``google/gemma-2-2b``.
+            device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``. On a GPU the model runs in bfloat16.
+            allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
+
+        Raises:
+            ValueError: one line, for anything that is not a causal language model that can be run here.
+        """
+        validate.one_of(("auto", "cpu", "cuda"), device=device)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device cuda was asked for, but no GPU is visible; choose cpu or auto")
+        folder = _folder(str(source), allow_network)
+        name = str(source) if not Path(source).exists() else Path(source).resolve().name
+        network, tokenizer = _load(folder, str(source), device)
+        model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
+        model.check_rows()
+        return model
+
+    @classmethod
+    def _of(cls, name: str, folder: Path, network: Any, tokenizer: Any, *, is_builtin: bool) -> LanguageModel:
+        ends = network.generation_config.eos_token_id if network.can_generate() else network.config.eos_token_id
+        ends = [] if ends is None else list(ends) if isinstance(ends, list | tuple) else [ends]
+        if tokenizer.eos_token_id is not None:
+            ends.insert(0, tokenizer.eos_token_id)
+        vocabulary = min(len(tokenizer), network.get_output_embeddings().weight.shape[0])
+        start = tokenizer.bos_token_id
+        length = getattr(network.config, "max_position_embeddings", None) or tokenizer.model_max_length
+        return cls(
+            name=name,
+            fingerprint=fingerprint(folder),
+            vocabulary_size=vocabulary,
+            end_of_text_ids=tuple(dict.fromkeys(i for i in ends if i < vocabulary)),
+            beginning_ids=(start,) if start is not None and not is_builtin else (),
+            context_length=int(length),
+            is_builtin=is_builtin,
+            network=network,
+            tokenizer=tokenizer,
+        )
+
+    @property
+    def end_of_text_id(self) -> int | None:
+        """The token that ends a document; None for a model without one."""
+        return self.end_of_text_ids[0] if self.end_of_text_ids else None
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.network.device)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, without special tokens."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special tokens and with its spaces as they are."""
+        text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def session(self, contexts: Sequence[Sequence[int]], *, rows_per_forward: int = 1024) -> DecodeSession:
+        """Rows that are continued token by token, one for each context.
+
+        Args:
+            contexts: token ids, at least one in each.
+            rows_per_forward: how many rows one call of the model takes.
+        """
+        return DecodeSession(
+            self.network, contexts, vocabulary_size=self.vocabulary_size, rows_per_forward=rows_per_forward
+        )
+
+    @torch.inference_mode()
+    def plain_logits(self, tokens: Sequence[int]) -> torch.Tensor:
+        """Logits of the next token of one sequence by itself, shape (V,), float32, without any cache of ours."""
+        ids = torch.tensor([list(tokens)], device=self.device)
+        logits: torch.Tensor = self.network(input_ids=ids, use_cache=False, logits_to_keep=1).logits
+        return logits[0, -1, : self.vocabulary_size].float()
+
+    def check_rows(self) -> None:
+        """Compares a session of three rows of different lengths with each row alone, and keeps the difference.
+
+        Raises:
+            ValueError: if they differ by more than rounding can explain: the architecture is not supported.
+        """
+        first = self.end_of_text_id or 0
+        rows = [[first + i for i in range(1, length)] for length in (9, 4, 7)]
+        rows = [[token % self.vocabulary_size for token in row] for row in rows]
+        steps = ([1, 2, 3], [2, 3, 5], [3, 5, 8])
+        session = self.session(rows)
+        largest, tails = 0.0, [[], [], []]  # type: tuple[float, list[list[int]]]
+        for index, step in enumerate(steps):
+            logits = session.logits()
+            for row, context in enumerate(rows):
+                alone = self.plain_logits(context + tails[row])
+                largest = max(largest, float((logits[row] - alone).abs().max()))
+            tokens = [token % self.vocabulary_size for token in step]
+            session.append(tokens)
+            tails = [[*tail, token] for tail, token in zip(tails, tokens, strict=True)]
+            if index == 1:
+                session.reset(torch.tensor([False, True, False]))
+                tails[1] = []
+        if not largest <= _CHECK_TOLERANCE.get(self.network.dtype, 1e-3):
+            raise ValueError(
+                f"model {self.name}: its logits in a batch differ from those of a row alone by {largest:.2g}; "
+                "this architecture is not supported"
+            )
+        self.row_difference = largest
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 over name and content of every file of weights, configuration and tokenizer in a folder."""
+    digest = hashlib.sha256()
+    for file in sorted({file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}):
+        content = hashlib.sha256()
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                content.update(block)
+        digest.update(f"{file.name}\0{content.hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _folder(source: str, allow_network: bool) -> Path:
+    """The local folder of a model."""
+    if source == BUILTIN:
+        from cupel.mechanisms import embedded_model
+
+        return embedded_model.path()
+    if Path(source).is_dir():
+        return Path(source)
+    if Path(source).exists() or not _HUB_ID.fullmatch(source) or source.startswith((".", "/")):
+        raise ValueError(f"model {source!r} is neither builtin, nor a folder, nor a hub id such as google/gemma-2-2b")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(source, allow_patterns=_FILES, local_files_only=not allow_network))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError):
+        hint = "could not be downloaded" if allow_network else "is not in the local cache, and the network is not used"
+        raise ValueError(f"model {source!r} is no local folder, and as a hub id it {hint}") from None
+
+
+def _load(folder: Path, source: str, device: str) -> tuple[Any, Any]:
+    """Network and tokenizer of a folder."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
+        raise ValueError(f"model {source!r} is not a model folder: it needs config.json, *.safetensors and a tokenizer")
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        layer_kinds(config)
+        # Eager attention is the fastest for one query a row on a CPU, and the only one that knows soft-capping.
+        eager = device == "cpu" or getattr(config, "attn_logit_softcapping", None) is not None
+        network = AutoModelForCausalLM.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.bfloat16 if device == "cuda" else torch.float32,
+            attn_implementation="eager" if eager else "sdpa",
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many kinds; a user needs one line
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"model {source!r} cannot be loaded as a causal language model: {reason[:200]}") from None
+    finally:
+        logging.set_verbosity(level)
+    return network.to(device).eval(), tokenizer

@@ -1,0 +1,294 @@
+"""Private inference: synthetic text written by a language model that sees many private records at once.
+
+Records are hashed into slots. For every slot, the model predicts the next token from each record by itself; the
+predictions are clipped and aggregated, one token is drawn from the softmax of the aggregate and appended everywhere.
+Each slot spends exactly its token budget, document after document. What a token costs is decided by the aggregate:
+
+- ``mean``: the sum over a fixed public denominator s moves by at most c/s a coordinate, so each token is a bounded-range
+  selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, or contexts of several records).
+- ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and kept in the ledger.
+- ``none``: the unprotected control. Each document is written from one record.
+
+Slots are disjoint, and hashing a record's own id keeps its slot whatever the others are: they compose in parallel. The
+published variant cuts shuffled records into pieces instead, and one record moves all pieces behind it: they compose.
+
+Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generation" (2024), for the mean; "Clustering and
+Median Aggregation Improve Differentially Private Inference", Algorithm 1, for the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from cupel.accounting import events, validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from cupel.mechanisms import noise, selection
+from cupel.mechanisms.prompts import DEFAULT_TEMPLATE, FENCE, Prompt, check_template
+from cupel.mechanisms.randomness import OS_ENTROPY, Source
+from cupel.mechanisms.records import Record
+from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
+from dp_accounting import DpEvent, dp_event
+
+if TYPE_CHECKING:
+    import numpy as np
+    from cupel.accounting.ledger import Run
+    from cupel.mechanisms.batching import Batches
+    from cupel.mechanisms.language_model import LanguageModel
+    from numpy.typing import NDArray
+
+__all__ = ["Document", "Generation", "Observer", "PrivateInference", "Transcript"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateInference:
+    """The public description of a run: parameters only, nothing that was read off the data.
+
+    Attributes:
+        aggregate: ``median``, ``mean``, or ``none`` for the unprotected control.
+        clip: c: logits are shifted to a largest value of c and clipped at −c.
+        temperature: τ of the softmax that tokens are drawn from; 2c/τ is at most 40.
+        batch_size: the mean number of contexts in a slot (as published: exactly).
+        tokens: how many tokens each slot samples, end of text included.
+        records: the public number n of privacy units.
+        labels: the public set of labels, each with slots of its own; empty puts all records together.
+        records_per_context: k, the (mean) number of records that a context shows.
+        denominator: s of the mean; batch_size by default.
+        anchor: whether a mean always adds the clipped logits of the prompt without an example (s then counts it).
+        prefix: a public text that every document begins with; never sampled, never charged.
+        template: of the prompt, in Jinja or `str.format`, with ``examples`` and ``label``; None is the embedded model's
+            own form for that model and the published template for others.
+        stop: a string that ends a document besides end-of-text; by default the fence of the published template.
+        variant: ``sound``, or ``as_published`` with pieces of a fixed size.
+        adjacency: add_remove or replace_one.
+        unit: record or user.
+        slot_count_epsilon: ε of the noisy slot counts, used where slot_threshold is set.
+        slot_threshold: slots whose noisy count is at least this run; None runs all slots and releases no counts.
+    """
+
+    aggregate: Literal["median", "mean", "none"]
+    clip: float
+    temperature: float
+    batch_size: int
+    tokens: int
+    records: int
+    labels: tuple[str, ...] = ()
+    records_per_context: int = 1
+    denominator: int | None = None
+    anchor: bool = False
+    prefix: str = ""
+    template: str | None = None
+    stop: str | None = None
+    variant: Literal["sound", "as_published"] = "sound"
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    unit: Unit = field(default_factory=Unit)
+    slot_count_epsilon: float = 0.1
+    slot_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
+        validate.one_of(("sound", "as_published"), variant=self.variant)
+        validate.positive(clip=self.clip)
+        validate.positive(temperature=self.temperature)
+        if self.clip > 64:
+            raise ValueError(f"clip must be at most 64, not {self.clip!r}")
+        if self.aggregate != "none":
+            selection.check_range(self.clip, self.temperature)
+        for name in ("batch_size", "tokens", "records", "records_per_context"):
+            validate.integer(minimum=1, **{name: getattr(self, name)})
+        if self.denominator is not None:
+            validate.integer(minimum=1, denominator=self.denominator)
+            if self.aggregate != "mean":
+                raise ValueError(f"denominator belongs to aggregate mean, not {self.aggregate}; leave it out")
+        if self.anchor and self.aggregate != "mean":
+            raise ValueError(f"anchor belongs to aggregate mean, not {self.aggregate}; leave it out")
+        self._check_public()
+
+    def _check_public(self) -> None:
+        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        if self.unit.kind not in ("record", "user"):
+            raise ValueError(f"unit must be record or user for private inference, not {str(self.unit)!r}")
+        if isinstance(self.labels, str) or not all(isinstance(label, str) and label for label in self.labels):
+            raise ValueError("labels must be a list of texts that are not empty")
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("labels must name each label once")
+        if self.template is not None:
+            check_template(self.template)
+        if self.stop is not None and not self.stop:
+            raise ValueError("stop must not be empty; leave it out to stop at end-of-text only")
+        validate.positive(slot_count_epsilon=self.slot_count_epsilon)
+        if self.slot_threshold is not None:
+            validate.finite(slot_threshold=self.slot_threshold)
+            if self.aggregate == "none":
+                raise ValueError("slot_threshold has no use without protection; leave it out")
+
+    @property
+    def slots(self) -> int:
+        """The public number of slots of each label."""
+        width = self.batch_size * self.records_per_context * max(1, len(self.labels))
+        return max(1, round(self.records / width))
+
+    @property
+    def total_slots(self) -> int:
+        """The number of slots of all labels."""
+        return self.slots * max(1, len(self.labels))
+
+    @property
+    def contexts_per_slot(self) -> int:
+        """The public number of contexts that the records of a slot are hashed into, for k ≥ 2."""
+        width = self.slots * max(1, len(self.labels)) * self.records_per_context
+        return max(1, -(-self.records // width))
+
+    @property
+    def releasable(self) -> bool:
+        """Whether what a run writes is protected at all, and accounted for as it is."""
+        return self.variant == "sound" and self.aggregate != "none"
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether one unit more or less may *replace* a row of a slot instead of adding or removing one."""
+        several = self.records_per_context > 1 or self.variant == "as_published"
+        return several or self.adjacency is Adjacency.REPLACE_ONE
+
+    @property
+    def rounding(self) -> float:
+        """The bound on |log p̃/p| of the integer sampler, part of every selection's event."""
+        return selection.selection_rounding(self.clip, self.temperature)
+
+    def label_of(self, slot: int) -> str | None:
+        """The public label of a slot."""
+        return self.labels[slot // self.slots] if self.labels else None
+
+    def token_event(self) -> DpEvent:
+        """What one token of one slot costs before the run."""
+        if self.aggregate == "none":
+            return dp_event.NonPrivateDpEvent()
+        if self.aggregate == "median":
+            return ExPostSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
+        reach = 4 if self.replaces_rows else 2
+        return BoundedRangeSelectionDpEvent(
+            reach * self.clip / ((self.denominator or self.batch_size) * self.temperature), self.rounding
+        )
+
+    def plan(self) -> DpEvent:
+        """The event that a run charges in all, in the ledger's canonical form; known before any data is read."""
+        event, parts = self.token_event(), max(1, len(self.labels))
+        if self.aggregate == "none":
+            generated = events.compose([(event, self.tokens)])
+        elif self.variant == "sound":
+            generated = ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots)
+        else:
+            generated = ParallelDpEvent([events.compose([(event, self.tokens * self.slots)])] * parts)
+        if self.slot_threshold is None:
+            return events.compose([(generated, 1)])
+        return events.compose([(noise.count_event(self.slot_count_epsilon, self.adjacency), 1), (generated, 1)])
+
+    def published_plan(self) -> DpEvent:
+        """The event as the papers account it: slots in parallel, and one row added or removed (η = 2c/(sτ))."""
+        event = self.token_event()
+        if self.aggregate == "mean":
+            eta = 2 * self.clip / ((self.denominator or self.batch_size) * self.temperature)
+            event = BoundedRangeSelectionDpEvent(eta)
+        elif self.aggregate == "median":
+            event = ExPostSelectionDpEvent(4 * self.clip / self.temperature)
+        return events.compose([(ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots), 1)])
+
+    def batches(self, records: Sequence[Record], key: bytes) -> Batches:
+        """The records in slots and contexts; private."""
+        from cupel.mechanisms.batching import cut_slots, hashed_slots
+
+        shared = {
+            "key": key,
+            "labels": self.labels,
+            "slots": self.slots,
+            "records_per_context": self.records_per_context,
+            "per_user": self.unit.kind == "user",
+        }
+        if self.variant == "sound":
+            return hashed_slots(records, contexts=self.contexts_per_slot, **shared)
+        return cut_slots(records, batch_size=self.batch_size, **shared)
+
+    def prompt(self, model: LanguageModel, label: str | None) -> Prompt:
+        """The prompt of the slots of a label. A context takes at most half of the model's positions."""
+        template = self.template or (None if model.is_builtin else DEFAULT_TEMPLATE)
+        return Prompt(model, template, label, self.prefix, self.records_per_context, model.context_length // 2)
+
+    def end_rule(self, model: LanguageModel) -> EndRule:
+        """When a document ends. It takes at most the half of the model's positions that contexts leave."""
+        stop = FENCE if self.stop is None and self.template is None and not model.is_builtin else self.stop
+        return EndRule(model, stop, model.context_length - model.context_length // 2)
+
+    def check(self, records: Sequence[Record], model: LanguageModel) -> None:
+        """That these records and this model can be run, before anything is charged or written.
+
+        Raises:
+            ValueError: one line that tells nothing of any record.
+        """
+        self.batches(records, bytes(32))
+        for label in self.labels or (None,):
+            _ = self.prompt(model, label).record_tokens
+
+    def generate(
+        self,
+        records: Sequence[Record],
+        model: LanguageModel,
+        run: Run,
+        *,
+        key: bytes,
+        observers: Sequence[Observer] = (),
+        progress: Callable[[int, int], None] | None = None,
+        source: Source = OS_ENTROPY,
+        rows_at_once: int | None = None,
+    ) -> Generation:
+        """Writes the synthetic documents, or goes on where an earlier call was interrupted.
+
+        Args:
+            records: private.
+            model: that writes.
+            run: of a ledger, begun with `plan()`. Every step is charged there before it is sampled, and only what is
+                committed there is used; the caller finishes it.
+            key: of the batching, 16 to 64 bytes, drawn independently of the data; it may be published.
+            observers: see every token, those of an interrupted call too.
+            progress: called with the steps done and the steps in all.
+            source: of the noise; a run with a recorded one must say so: ``run.about["noise"] == "recorded"``.
+            rows_at_once: how many contexts are held in memory at once; by default as many as fit into 4 GiB.
+
+        Raises:
+            ValueError: for records, a model or a key that do not fit the parameters or the interrupted run.
+        """
+        from cupel.mechanisms.inference_loop import Loop
+        from cupel.mechanisms.slot_inputs import SlotInputs
+
+        if rows_at_once is not None:
+            validate.integer(minimum=1, rows_at_once=rows_at_once)
+        return Loop(SlotInputs(self, records, model, key), run, source, observers).generate(rows_at_once, progress)
+
+    def score(
+        self,
+        records: Sequence[Record],
+        model: LanguageModel,
+        transcript: Transcript,
+        *,
+        key: bytes,
+        slots: Sequence[int] | None = None,
+    ) -> NDArray[np.float64]:
+        """How likely other records would have made a transcript: the log-probability of each slot's tokens.
+
+        Args:
+            records: private; for example those of the run without one of them.
+            model: that wrote the transcript.
+            transcript: of a run with the same parameters and key.
+            key: of the batching.
+            slots: which slots; None is all. A slot that did not run scores 0.
+
+        Returns:
+            Shape (len(slots),): Σ log p(token) over a slot's tokens, before integer rounding.
+        """
+        from cupel.mechanisms import inference_score
+        from cupel.mechanisms.slot_inputs import SlotInputs
+
+        chosen = list(range(self.total_slots)) if slots is None else list(slots)
+        return inference_score.score(SlotInputs(self, records, model, key), transcript, chosen)

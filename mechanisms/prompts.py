@@ -1,0 +1,134 @@
+"""What the language model is shown: records in a prompt, cut to a public length, with a public start of the answer.
+
+Two forms. The embedded model continues a series: ``<end> record <end>`` and then the document. Any other model gets a
+template; the default is the published one for pre-trained models, in which each example stands between fences and the
+document ends at the next fence.
+
+Truncation is a rule for each record by itself: a record keeps its first `Prompt.record_tokens` tokens, a number that
+depends on the model, the template, the label and the forced prefix only.
+
+Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix E.4.1 (the fences around
+each example are our reading of the printed template).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import jinja2
+import jinja2.sandbox
+
+FENCE = "```"
+DEFAULT_TEMPLATE = (
+    "{% for text in examples %}" + FENCE + "\n{% if label %}{{ label }}\n{% endif %}{{ text }}\n" + FENCE + "\n\n"
+    "{% endfor %}" + FENCE + "\n{% if label %}{{ label }}\n{% endif %}"
+)
+_LEAST_RECORD_TOKENS = 8
+
+
+class Tokens(Protocol):
+    """What a prompt needs of a language model."""
+
+    context_length: int
+    end_of_text_ids: tuple[int, ...]
+    beginning_ids: tuple[int, ...]
+    is_builtin: bool
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+
+def check_template(template: str) -> None:
+    """That a template renders and shows the examples.
+
+    Raises:
+        ValueError: where it does not.
+    """
+    if "examples" not in template:
+        raise ValueError(
+            "template must use examples, for example '{% for text in examples %}{{ text }}\\n{% endfor %}'"
+        )
+    try:
+        shown = _render(template, ["probe"], "label")
+    except (jinja2.TemplateError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"template does not render with examples and label: {error}") from None
+    if "probe" not in shown:
+        raise ValueError("template does not show its examples")
+
+
+def _render(template: str, examples: Sequence[str], label: str | None) -> str:
+    """Jinja where the template has Jinja's braces, else `str.format`, where {examples} are parted by blank lines."""
+    if "{%" in template or "{{" in template:
+        environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+        return environment.from_string(template).render(examples=list(examples), label=label)
+    return template.format(examples="\n\n".join(examples), label=label or "")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Turns the records of one context into token ids.
+
+    Attributes:
+        model: encodes and decodes.
+        template: None for the form of the embedded model.
+        label: the public label of the slot, or None.
+        prefix: the public start of every document, part of the context and never sampled.
+        records_per_context: k, which each record's share of the context is for.
+        longest_context: the public largest number of tokens of a context, prefix included.
+    """
+
+    model: Tokens
+    template: str | None
+    label: str | None
+    prefix: str
+    records_per_context: int
+    longest_context: int
+
+    @property
+    def record_tokens(self) -> int:
+        """How many tokens of each record are shown, by a public rule.
+
+        Raises:
+            ValueError: where template and prefix leave no room.
+        """
+        overhead = len(self._assemble([""] * self.records_per_context))
+        room = (self.longest_context - overhead) // self.records_per_context
+        if room < _LEAST_RECORD_TOKENS:
+            raise ValueError(
+                f"the model's context of {self.model.context_length} tokens leaves {max(room, 0)} for each record "
+                "beside the template and the prefix; shorten them or lower records_per_context"
+            )
+        return room
+
+    def context(self, texts: Sequence[str], record_tokens: int) -> list[int]:
+        """The token ids of a context that shows these records; for none, the public fallback prompt.
+
+        Args:
+            texts: of the records, in order. Where a hashed context holds more than k of them, their shares shrink.
+            record_tokens: `record_tokens` of this prompt, computed once.
+        """
+        share = (
+            record_tokens
+            if len(texts) <= self.records_per_context
+            else max(1, record_tokens * self.records_per_context // len(texts))
+        )
+        ids = self._assemble([self._cut(text, share) for text in texts])
+        if len(ids) > self.longest_context:  # tokens merge differently once a text is inside a template
+            tail = self.model.encode(self.prefix)
+            ids = ids[: self.longest_context - len(tail)] + tail
+        return ids or list(self.model.end_of_text_ids[:1]) or [0]
+
+    def _cut(self, text: str, tokens: int) -> str:
+        ids = self.model.encode(text)
+        return text if len(ids) <= tokens else self.model.decode(ids[:tokens])
+
+    def _assemble(self, texts: Sequence[str]) -> list[int]:
+        prefix = self.model.encode(self.prefix)
+        if self.template is None:
+            end = list(self.model.end_of_text_ids[:1])
+            shown = [token for text in texts for token in (*self.model.encode(text), *end)]
+            return [*end, *shown, *prefix]
+        return [*self.model.beginning_ids, *self.model.encode(_render(self.template, texts, self.label)), *prefix]

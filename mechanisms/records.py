@@ -1,0 +1,189 @@
+"""Private records: what they are, and reading them from files or from the data that ship with the tool."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting import validate
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One private record.
+
+    Attributes:
+        id: unique among the records of a run; the user's stable id, else made from the content by `content_id`.
+        text: what the language model is shown.
+        label: a member of the public set of labels, or None.
+        user: whose record it is, for unit ``user``.
+        hashed: what decides the record's batch, if not the id. Records of equal content have different ids but hash
+            alike, so that which of them is called the first moves nothing.
+    """
+
+    id: str
+    text: str
+    label: str | None = None
+    user: str | None = None
+    hashed: str | None = None
+
+    @property
+    def slotting_id(self) -> str:
+        """The string that is hashed to decide the record's batch."""
+        return self.id if self.hashed is None else self.hashed
+
+
+def content_id(text: str, label: str | None = None, user: str | None = None) -> str:
+    """SHA-256 of the canonical bytes of a record's content, in hexadecimal."""
+    canonical = json.dumps([text, label, user], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(b"cupel.record\0" + canonical.encode("ascii")).hexdigest()
+
+
+def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list[Record]:
+    """Records of (text, label, user) whose ids come from their content; repeated content is kept, as ``…#2``."""
+    seen: Counter[str] = Counter()
+    records = []
+    for text, label, user in rows:
+        hashed = content_id(text, label, user)
+        seen[hashed] += 1
+        suffix = f"#{seen[hashed]}" if seen[hashed] > 1 else ""
+        records.append(Record(hashed + suffix, text, label, user, hashed))
+    return records
+
+
+def check_ids(records: Iterable[Record]) -> None:
+    """Refuses repeated ids: two rows with one id would be one unit that counts twice.
+
+    Raises:
+        ValueError: without saying which id, because ids may be private.
+    """
+    seen: set[str] = set()
+    for record in records:
+        if record.id in seen:
+            raise ValueError("two records have the same id; ids must be unique (leave them out to use the content)")
+        seen.add(record.id)
+
+
+def read_records(
+    path: Path | str,
+    *,
+    text: str = "text",
+    label: str | None = None,
+    id: str | None = None,
+    user: str | None = None,
+) -> list[Record]:
+    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's ending.
+
+    Args:
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8.
+        text: column of the text; every row needs one that is not empty.
+        label: column of the label, or None for no labels.
+        id: column of a stable id; None takes the content's hash.
+        user: column that names the user, for unit ``user``.
+
+    Raises:
+        ValueError: one line that names the file and, where it helps, the line number, never a record's content.
+    """
+    path = Path(path)
+    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path}: records are read from {', '.join(readers)} files; its name ends in {path.suffix!r}")
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    columns = {"text": text, "label": label, "id": id, "user": user}
+    try:
+        rows = [_row(values, columns, f"{path}, {where}") for where, values in readers[path.suffix.lower()](path)]
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8 text") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if id is None:
+        return with_content_ids((row["text"] or "", row["label"], row["user"]) for row in rows)
+    records = [Record(row["id"] or "", row["text"] or "", row["label"], row["user"]) for row in rows]
+    try:
+        check_ids(records)
+    except ValueError as error:
+        raise ValueError(f"{path}: column {id!r}: {error}") from None
+    return records
+
+
+def builtin_records(name: str, count: int, seed: int) -> list[Record]:
+    """Records of the data that ship with the tool.
+
+    Args:
+        name: ``keys`` (label ``key``) or ``notes`` (labels: self-rated health).
+        count: how many.
+        seed: of the public choice which ones.
+
+    Raises:
+        ValueError: for another name or an impossible count.
+    """
+    from cupel.mechanisms import corpora
+
+    validate.one_of(("keys", "notes"), name=name)
+    if name == "keys":
+        return with_content_ids((text, "key", None) for text in corpora.keys(count, seed))
+    return with_content_ids((text, label, None) for text, label in corpora.notes(count, seed))
+
+
+def _row(values: Mapping[str, Any], columns: Mapping[str, str | None], where: str) -> dict[str, str | None]:
+    """The wanted columns of one row, as strings."""
+    out: dict[str, str | None] = {}
+    for name, column in columns.items():
+        if column is None:
+            out[name] = None
+            continue
+        if column not in values:
+            raise ValueError(f"{where}: there is no column {column!r}; give the name of the {name} column")
+        value = values[column]
+        missing = value is None or value == "" or value != value
+        if missing or isinstance(value, bool | list | dict):
+            raise ValueError(f"{where}: column {column!r} must hold a string or a number that is not empty")
+        if name == "text" and not isinstance(value, str):
+            raise ValueError(f"{where}: column {column!r} must hold text")
+        out[name] = str(value)
+    return out
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                values = json.loads(line)
+            except (json.JSONDecodeError, RecursionError):
+                raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object a line") from None
+            if not isinstance(values, dict):
+                raise ValueError(f"{path}, line {number}: is not a JSON object")
+            yield f"line {number}", values
+
+
+def _csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file)
+        try:
+            for values in reader:
+                if None in values or None in values.values():
+                    raise ValueError(f"{path}, line {reader.line_num}: has another number of cells than the header")
+                yield f"line {reader.line_num}", values
+        except csv.Error:
+            raise ValueError(f"{path}, line {reader.line_num}: is not CSV") from None
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except pyarrow.ArrowException:
+        raise ValueError(f"{path}: is not a Parquet file") from None
+    for number, values in enumerate(rows, 1):
+        yield f"row {number}", values

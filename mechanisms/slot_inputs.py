@@ -1,0 +1,176 @@
+"""The private side of a run before it starts: every slot's contexts as tokens, and how slots share the memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from cupel.mechanisms import aggregation
+from cupel.mechanisms.aggregation import Aggregate
+from cupel.mechanisms.batching import Batches
+from cupel.mechanisms.decoding import DecodeSession
+from cupel.mechanisms.records import Record
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.language_model import LanguageModel
+    from cupel.mechanisms.private_inference import PrivateInference
+
+_MEMORY = 4 * 2**30  # bytes of keys, values and logits that slots decoded together may take
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInput:
+    """What the model is shown for one slot.
+
+    Attributes:
+        slot: its number.
+        contexts: token ids, one context a row.
+        records: row → index of the (first) record of the context.
+        fallback: the public context without an example, where the aggregate may need it; its logits are one more row.
+    """
+
+    slot: int
+    contexts: tuple[list[int], ...]
+    records: tuple[int, ...]
+    fallback: list[int] | None
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """All rows that the model decodes for this slot."""
+        return [*self.contexts, *([] if self.fallback is None else [self.fallback])]
+
+
+class SlotInputs:
+    """All slots of a run."""
+
+    def __init__(
+        self, mechanism: PrivateInference, records: Sequence[Record], model: LanguageModel, key: bytes
+    ) -> None:
+        self.mechanism = mechanism
+        self.model = model
+        self.records = records
+        self.batches: Batches = mechanism.batches(records, key)
+        self._key = key
+        labels: tuple[str | None, ...] = mechanism.labels or (None,)
+        self._prompts = {label: mechanism.prompt(model, label) for label in labels}
+        self._record_tokens = {label: prompt.record_tokens for label, prompt in self._prompts.items()}
+
+    def slot(self, slot: int) -> SlotInput:
+        """The contexts of one slot, in tokens."""
+        label = self.mechanism.label_of(slot)
+        prompt, share = self._prompts[label], self._record_tokens[label]
+        members = self.batches.contexts[slot]
+        contexts = tuple(prompt.context([self.records[i].text for i in context], share) for context in members)
+        fallback = prompt.context([], share) if self._needs_fallback(len(members)) else None
+        return SlotInput(slot, contexts, tuple(context[0] for context in members), fallback)
+
+    def _needs_fallback(self, size: int) -> bool:
+        match self.mechanism.aggregate:
+            case "median":
+                return size <= 1  # an empty batch releases it; a batch of one falls back to it
+            case "mean":
+                return self.mechanism.anchor
+            case _:
+                return size == 0
+
+    def digest(self) -> str:
+        """SHA-256 of everything that decides what a resumed run computes. Private."""
+        digest = hashlib.sha256(repr((self.mechanism, self.model.fingerprint, self._key)).encode())
+        for record in self.records:
+            fields = repr((record.slotting_id, record.id, record.label, record.user, record.text))
+            digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
+        return digest.hexdigest()
+
+    def rows_that_fit(self, inputs: Sequence[SlotInput]) -> int:
+        """How many rows fit into memory with their keys, values and logits."""
+        longest = max((len(row) for item in inputs for row in item.rows), default=1)
+        rule = self.mechanism.end_rule(self.model)
+        positions = longest + min(rule.longest, self.mechanism.tokens)
+        return max(1, _MEMORY // (positions * bytes_per_position(self.model) + 8 * self.model.vocabulary_size))
+
+    def aggregate(self, item: SlotInput, logits: NDArray[np.floating], row: int | None = None) -> Aggregate:
+        """The law of a slot's next token.
+
+        Args:
+            item: the slot.
+            logits: shape (rows, V) of `SlotInput.rows`.
+            row: without protection, the row whose record the document is written from; None for the fallback.
+        """
+        mechanism, count = self.mechanism, len(item.contexts)
+        own, fallback = logits[:count], None if item.fallback is None else logits[count]
+        clip, temperature = mechanism.clip, mechanism.temperature
+        if mechanism.aggregate == "median":
+            relation = mechanism.adjacency
+            return aggregation.median(own, fallback, clip=clip, temperature=temperature, adjacency=relation)
+        if mechanism.aggregate == "mean":
+            divisor = mechanism.denominator or mechanism.batch_size
+            return aggregation.mean(own, fallback, clip=clip, temperature=temperature, denominator=divisor)
+        chosen = fallback if row is None else own[row]
+        assert chosen is not None
+        return aggregation.single(own, chosen, temperature=temperature)
+
+
+def bytes_per_position(model: LanguageModel) -> int:
+    """Bytes of keys and values that one position of one row takes."""
+    config: Any = model.network.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * width * model.network.dtype.itemsize)
+
+
+def groups_of(inputs: Sequence[SlotInput], rows: int) -> list[list[SlotInput]]:
+    """Consecutive slots with at most `rows` rows together, or a single slot with more."""
+    groups: list[list[SlotInput]] = []
+    held = 0
+    for item in inputs:
+        count = len(item.rows)
+        if not groups or held + count > rows:
+            groups.append([])
+            held = 0
+        groups[-1].append(item)
+        held += count
+    return groups
+
+
+class SlotRows:
+    """The rows of several slots in one decode session."""
+
+    def __init__(self, model: LanguageModel, inputs: Sequence[SlotInput]) -> None:
+        rows = [row for item in inputs for row in item.rows]
+        ends = np.cumsum([len(item.rows) for item in inputs])
+        self._slices = [slice(int(end) - len(item.rows), int(end)) for item, end in zip(inputs, ends, strict=True)]
+        self._vocabulary = model.vocabulary_size
+        self._session: DecodeSession | None = model.session(rows) if rows else None
+        self._counts = torch.tensor([len(item.rows) for item in inputs])
+
+    def logits(self) -> list[NDArray[np.float32]]:
+        """For each slot, the logits of its rows, shape (rows, V)."""
+        if self._session is None:
+            return [np.empty((0, self._vocabulary), dtype=np.float32) for _ in self._slices]
+        together = self._session.logits().cpu().numpy()
+        return [together[rows] for rows in self._slices]
+
+    def advance(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:
+        """Appends each slot's token to its rows; slots whose document ended go back to their contexts."""
+        if self._session is None:
+            return
+        self._session.append(torch.tensor(tokens).repeat_interleave(self._counts))
+        if any(ended):
+            self._session.reset(torch.tensor(ended).repeat_interleave(self._counts))
+
+    def forced(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """For a single slot, the logits before each of the given tokens, shape (rows, n, V)."""
+        if self._session is None:
+            return np.empty((0, len(tokens), self._vocabulary), dtype=np.float32)
+        rows = int(self._counts.sum())
+        return self._session.forced(torch.tensor(tokens).expand(rows, -1)).cpu().numpy()
+
+    def restart(self) -> None:
+        """Takes all rows back to their contexts."""
+        if self._session is not None:
+            self._session.reset(torch.ones(int(self._counts.sum()), dtype=torch.bool))
