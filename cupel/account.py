@@ -1,0 +1,104 @@
+"""What one or several ledgers cost together, by every accountant that can read them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.ledger import Ledger, compose_ledgers, relation_of
+from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
+from cupel.errors import InputError, input_errors
+
+
+@dataclass(frozen=True)
+class Account:
+    """The bounds, and why some accountants gave none."""
+
+    adjacency: Adjacency
+    unit: Unit
+    bounds: tuple[Bound, ...]
+    unsupported: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The account as plain JSON types."""
+        return {
+            "adjacency": str(self.adjacency),
+            "unit": str(self.unit),
+            "bounds": [bound.to_json() for bound in self.bounds],
+            "unsupported": self.unsupported,
+        }
+
+
+def account_ledgers(paths: Sequence[Path], *, delta: float | None, method: str | None) -> Account:
+    """Composes the ledgers and bounds what they cost together.
+
+    Args:
+        paths: ledgers over one data set.
+        delta: δ in (0, 1); None asks for a pure ε only.
+        method: one accountant; None asks all.
+
+    Raises:
+        InputError: for a file that is no ledger, ledgers at different adjacencies, an impossible δ, or a method that
+            cannot read these events.
+    """
+    with input_errors():
+        if delta is not None:
+            validate.open_probability(delta=delta)
+        if method is not None:
+            validate.one_of(tuple(ACCOUNTANTS), method=method)
+        adjacency, unit = relation_of(paths)
+        event = compose_ledgers(paths)
+    questions = [PureDP(0.0)] if delta is None else [PureDP(0.0), ApproxDP(0.0, delta)]
+    bounds = [
+        bound for question in questions for bound in upper_bounds(event, question, adjacency=adjacency, unit=unit)
+    ]
+    reasons = unsupported(event, adjacency=adjacency, unit=unit)
+    if "ex_post" not in reasons:
+        bounds += _ex_post(paths, adjacency, unit)
+    if method is not None:
+        bounds = [bound for bound in bounds if bound.method == method]
+        if not bounds:
+            raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
+    return Account(adjacency, unit, tuple(bounds), reasons)
+
+
+def _ex_post(paths: Sequence[Path], adjacency: Adjacency, unit: Unit) -> list[Bound]:
+    """The realised cost of all runs together: ex-post costs of separate runs over one data set add up."""
+    found: list[Bound] = []
+    for path in paths:
+        with Ledger.open(path, read_only=True) as ledger:
+            for name in ledger.runs():
+                run = ledger.run(name)
+                if not run.realised():
+                    return []
+                found.append(account(run, method="ex_post", adjacency=adjacency, unit=unit))
+    if not found:
+        return []
+    total = math.nextafter(math.fsum(bound.value for bound in found), math.inf) if len(found) > 1 else found[0].value
+    return [dataclasses.replace(found[0], value=total)]
+
+
+def print_table(account: Account) -> None:
+    """The account as a table for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"What was charged, at {account.adjacency}, unit {account.unit}")
+    for column in ("accountant", "quantity", "at most", "δ", "rigor"):
+        table.add_column(column)
+    for bound in account.bounds:
+        note = " (private: depends on the data)" if bound.private else ""
+        delta = "" if bound.delta is None else f"{bound.delta:.3g}"
+        table.add_row(bound.method, bound.quantity.replace("_", "-") + note, f"{bound.value:.6g}", delta, bound.rigor)
+    console = Console()
+    console.print(table)
+    for name, reason in account.unsupported.items():
+        console.print(f"{name}: {reason}", markup=False)

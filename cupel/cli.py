@@ -1,0 +1,180 @@
+"""The command line. Heavy modules are imported inside the commands, so that `cupel --help` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from cupel import __version__
+
+if TYPE_CHECKING:
+    from cupel.progress import Progress
+
+app = typer.Typer(
+    name="cupel",
+    help="Verifies privacy claims about synthetic text: claim in, verdict with proof and evidence out.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+# The base of typer's own input errors, which it does not export by name.
+_USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]  # type: ignore[assignment]
+
+SUPPORTED, NOT_SUPPORTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+Device = Annotated[str, typer.Option(help="Where the language model runs: auto, cpu or cuda.")]
+Download = Annotated[bool, typer.Option("--download", help="Fetch a hub id that is not on this machine.")]
+Model = Annotated[
+    str | None, typer.Option(help="A local model folder or a hub id, in place of the one the claim names.")
+]
+
+
+def _fail(message: str) -> NoReturn:
+    from cupel.errors import InputError
+
+    raise InputError(message)
+
+
+def _progress(json_: bool, quiet: bool) -> Progress:
+    from cupel.progress import Progress
+
+    return Progress("quiet" if quiet else "json" if json_ else "bar")
+
+
+def _device(name: str) -> str:
+    if name not in ("auto", "cpu", "cuda"):
+        _fail(f"--device must be auto, cpu or cuda, not {name!r}")
+    return name
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        print(f"cupel {__version__}")
+        raise typer.Exit
+
+
+@app.command(epilog="Example: cupel assay examples/claims/keys-median.yaml -o report")
+def assay(
+    claim: Annotated[Path, typer.Argument(help="The claim, a YAML file (see `cupel schema claim`).")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for private/ and release/.")] = Path("report"),
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs the claimed mechanism, accounts for it, attacks it, and writes the report with a verdict.
+
+    Exits 0 on SUPPORTED, 1 on REFUTED or UNPROVEN, 2 on bad input. A run that was interrupted goes on where it was.
+    """
+    from cupel import assay as job
+    from cupel.claim import read_claim
+
+    finished = job.run(
+        read_claim(claim),
+        output,
+        model=model,
+        device=_device(device),
+        download=download,
+        progress=_progress(json_, quiet),
+    )
+    page = output / "private" / "report.html"
+    if json_:
+        print(finished.model_dump_json(by_alias=True))
+    elif not quiet:
+        print(f"{finished.sentence} Report: {page}")
+    raise typer.Exit(SUPPORTED if finished.verdict == "SUPPORTED" else NOT_SUPPORTED)
+
+
+@app.command(epilog="Example: cupel generate examples/claims/keys-median.yaml -o run")
+def generate(
+    config: Annotated[Path, typer.Argument(help="A claim file; its guarantee and audits are not needed.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for private/ and release/.")],
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs a generator: synthetic data in release/, the ledger of what it cost in private/."""
+    from cupel import generation
+    from cupel.claim import read_claim
+
+    run = generation.run(
+        read_claim(config),
+        output,
+        model=model,
+        device=_device(device),
+        download=download,
+        progress=_progress(json_, quiet),
+    )
+    if json_:
+        print(json.dumps(run.summary()))
+    elif not quiet:
+        print(f"{run.written} documents in {run.documents_path}; what they cost is in {run.ledger_path}")
+
+
+@app.command(epilog="Example: cupel account report/private/ledger.sqlite --delta 1e-5")
+def account(
+    ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
+    delta: Annotated[float | None, typer.Option(help="The δ at which ε is asked for, in (0, 1).")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="One accountant; all that support the events if not given.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Says what one or several ledgers cost together, by every accountant that can read them."""
+    from cupel import account as job
+
+    rows = job.account_ledgers(ledgers, delta=delta, method=method)
+    if json_:
+        print(json.dumps(rows.to_json()))
+    else:
+        job.print_table(rows)
+
+
+@app.command(epilog="Example: cupel schema claim > claim.schema.json")
+def schema(
+    of: Annotated[str, typer.Argument(help="claim or assay")] = "claim",
+) -> None:
+    """Prints the JSON Schema of a claim file or of assay.json."""
+    if of == "claim":
+        from cupel.claim import json_schema
+    elif of == "assay":
+        from cupel.reports.schema import json_schema
+    else:
+        _fail(f"there is a schema of `claim` and of `assay`, not of {of!r}")
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """The entry point: a user's own mistake is one line on standard error and exit code 2, never a traceback."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    from cupel.errors import InputError
+
+    try:
+        return int(app(arguments or ["--help"], prog_name="cupel", standalone_mode=False) or 0)
+    except _USAGE_ERROR as error:
+        print(f"cupel: {' '.join(error.format_message().split())} See `cupel --help`.", file=sys.stderr)
+        return BAD_INPUT
+    except InputError as error:
+        print(f"cupel: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        print("cupel: interrupted; the same command goes on from what was committed", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Plays the games of a claim: which attack watches which run, with which controls."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cupel.accounting.guarantees import Guarantee
+from cupel.attacks.leave_one_out import LeaveOneOut, rerun
+from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
+from cupel.audits.games import AuditResult, leave_one_out_audit, reconstruction_audit
+from cupel.claim import BuiltinData, Claim
+from cupel.generation import GeneratorRun, charge_and_generate, write_atomically
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.records import Record, with_content_ids
+from cupel.progress import Progress
+
+RERUNS = 8
+"""How many records are taken out of the whole pipeline: those with the largest losses, and as many others."""
+
+CONTROL_CANDIDATES = 512
+GAME_CANDIDATES = 512
+
+
+def plays_on_canaries(claim: Claim) -> bool:
+    """Whether the claim's own data are canaries, so that the audited run is the claimed run."""
+    return "reconstruction" in claim.audits and claim.data == BuiltinData(source="builtin", name="keys")
+
+
+def kept_canaries(path: Path, candidates: int) -> Canaries:
+    """The canaries that a file holds, or new ones, kept there before they are used."""
+    if path.exists():
+        kept = json.loads(path.read_text())
+        return Canaries(tuple(kept["keys"]), np.array(kept["included"], dtype=np.bool_), tuple(kept["never"]))
+    canaries = Canaries.draw(candidates)
+    body = {"keys": canaries.keys, "included": canaries.included.tolist(), "never": canaries.never}
+    write_atomically(path, json.dumps(body) + "\n")
+    return canaries
+
+
+def canary_records(canaries: Canaries, labels: Sequence[str], unit: str) -> list[Record]:
+    """A record for each canary that is in the data; labels take turns, and each canary is a user of its own."""
+    texts = canaries.records()
+    rows = [
+        (text, labels[index % len(labels)] if labels else None, f"canary {index}" if unit == "user" else None)
+        for index, text in enumerate(texts)
+    ]
+    return with_content_ids(rows)
+
+
+def loss_observer(mechanism: PrivateInference, records: int) -> LeaveOneOut | None:
+    """What watches a run for the leave-one-out audit; None where a row holds several records."""
+    if mechanism.records_per_context != 1:
+        return None
+    return LeaveOneOut(
+        records,
+        aggregate=mechanism.aggregate,
+        clip=mechanism.clip,
+        temperature=mechanism.temperature,
+        denominator=mechanism.denominator or mechanism.batch_size if mechanism.aggregate == "mean" else None,
+        rounding=0.0 if mechanism.aggregate == "none" else mechanism.rounding,
+    )
+
+
+def leave_one_out(
+    run: GeneratorRun,
+    observer: LeaveOneOut | None,
+    *,
+    guarantee: Guarantee,
+    costs: Mapping[int, tuple[float, float]] | None,
+    a_priori: float,
+    progress: Progress,
+) -> AuditResult:
+    """The leave-one-out audit of a finished run, within batches and with records taken out of the whole pipeline.
+
+    Args:
+        run: the claimed run.
+        observer: watched it; None leaves only the second part.
+        guarantee: what is claimed.
+        costs: slot → (ε*, Σ γ), for medians.
+        a_priori: the largest loss that any outcome could have had.
+        progress: shows the second part.
+    """
+    losses = observer.losses if observer else np.zeros(len(run.records))
+    chosen = _most_and_others(losses, RERUNS)
+    reruns = []
+    with progress.stage("Leaving records out") as step:
+        for done, index in enumerate(chosen, 1):
+            reruns.append(rerun(run.mechanism, run.records, index, run.model, run.generation, run.key))
+            step(done, len(chosen))
+    return leave_one_out_audit(
+        observer.by_slot() if observer else {},
+        reruns,
+        records=len(run.records),
+        guarantee=guarantee,
+        adjacency=run.mechanism.adjacency,
+        unit=run.mechanism.unit,
+        errors=observer.errors_by_slot() if observer else None,
+        rerun_error=_rerun_error(run),
+        ex_post_by_slot=costs,
+        a_priori=a_priori,
+    )
+
+
+def _rerun_error(run: GeneratorRun) -> float:
+    """How far a loss from scored tokens may be from the loss in the law that they were sampled from.
+
+    Scoring and generation compute a logit in two ways that were measured to differ by at most d; a log-probability at
+    temperature τ then differs by 2d/τ, and a loss holds two of them for each token of each slot that changes.
+    """
+    slots = 1 if run.mechanism.variant == "sound" else run.mechanism.total_slots
+    tokens = slots * run.mechanism.tokens
+    return 4 * tokens * (run.generation.row_difference / run.mechanism.temperature + run.mechanism.rounding)
+
+
+def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
+    """Half of the records by largest |loss|, the other half spread evenly over the rest."""
+    order = np.argsort(-np.abs(losses), kind="stable")
+    half = min(count // 2, len(order))
+    rest = order[half:]
+    spread = rest[np.linspace(0, len(rest) - 1, min(count - half, len(rest))).astype(int)] if len(rest) else rest
+    return [int(index) for index in [*order[:half], *spread]]
+
+
+def reconstruction(
+    run: GeneratorRun,
+    canaries: Canaries | None,
+    folder: Path,
+    *,
+    guarantee: Guarantee,
+    confidence: float,
+    progress: Progress,
+) -> AuditResult:
+    """The reconstruction audit with its positive and negative controls.
+
+    Args:
+        run: the claimed run.
+        canaries: those that its data consist of; None plays the game on a run of its own, over the claim's data with
+            canaries among them.
+        folder: where the runs of the audit keep their ledgers; private.
+        guarantee: what is claimed.
+        confidence: of the audit's bound and intervals.
+        progress: shows the runs of the audit.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = _disclosed(run, canaries) if canaries is not None else _game(run, folder, progress)
+    return reconstruction_audit(
+        found,
+        guarantee=guarantee,
+        adjacency=run.mechanism.adjacency,
+        unit=run.mechanism.unit,
+        control=_positive_control(run.mechanism, run.model, folder, progress),
+        confidence=confidence,
+    )
+
+
+def _disclosed(run: GeneratorRun, canaries: Canaries) -> Reconstruction:
+    return reconstruct(run.generation.documents, canaries, [record.text for record in run.records])
+
+
+def _game(run: GeneratorRun, folder: Path, progress: Progress) -> Reconstruction:
+    """The claimed mechanism over the claimed data with canaries among them; it begins documents as canaries begin."""
+    canaries = kept_canaries(folder / "canaries.json", GAME_CANDIDATES)
+    mechanism = dataclasses.replace(run.mechanism, prefix=PREFIX)
+    added = canary_records(canaries, mechanism.labels, mechanism.unit.kind)
+    return _play(mechanism, [*run.records, *added], canaries, run.model, folder, "reconstruction", progress)
+
+
+def _positive_control(
+    mechanism: PrivateInference, model: LanguageModel, folder: Path, progress: Progress
+) -> Reconstruction:
+    """The same attack where there is no protection: each document is written from one record, at temperature 1."""
+    canaries = kept_canaries(folder / "control-canaries.json", CONTROL_CANDIDATES)
+    control = PrivateInference(
+        aggregate="none",
+        clip=mechanism.clip,
+        temperature=1.0,
+        batch_size=1,
+        tokens=2 * (len(model.encode("00000")) + 1),
+        records=CONTROL_CANDIDATES // 2,
+        labels=mechanism.labels,
+        prefix=PREFIX,
+        template=mechanism.template,
+        stop=mechanism.stop,
+        unit=mechanism.unit,
+    )
+    records = canary_records(canaries, control.labels, control.unit.kind)
+    return _play(control, records, canaries, model, folder, "positive control", progress)
+
+
+def _play(
+    mechanism: PrivateInference,
+    records: list[Record],
+    canaries: Canaries,
+    model: LanguageModel,
+    folder: Path,
+    name: str,
+    progress: Progress,
+) -> Reconstruction:
+    with progress.stage(f"Attacking: {name}") as step:
+        generation, _ = charge_and_generate(
+            mechanism, records, model, folder / "ledger.sqlite", name=name, about={}, step=step
+        )
+    return reconstruct(generation.documents, canaries, [record.text for record in records])

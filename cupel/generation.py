@@ -1,0 +1,221 @@
+"""Runs a generator: data and model in, synthetic data and a ledger out, resumed where it was interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.ledger import Ledger
+from cupel.claim import BuiltinData, Claim, FileData
+from cupel.errors import InputError, input_errors
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import Generation, Observer, PrivateInference
+from cupel.mechanisms.records import Record, builtin_records, read_records
+from cupel.progress import Progress, Step
+
+BUILTIN_SEED = 0
+"""The seed of the public choice which builtin records are drawn; it has nothing to do with noise."""
+
+
+@dataclass(frozen=True)
+class GeneratorRun:
+    """A finished run of a generator, with where its files are."""
+
+    claim: Claim
+    mechanism: PrivateInference
+    model: LanguageModel
+    records: Sequence[Record]
+    key: bytes
+    generation: Generation
+    documents_path: Path
+    ledger_path: Path
+
+    @property
+    def written(self) -> int:
+        """The number of complete documents."""
+        return sum(document.complete for document in self.generation.documents)
+
+    def summary(self) -> dict[str, Any]:
+        """What a program wants to know of the run, in JSON types."""
+        return {
+            "name": self.claim.name,
+            "documents": self.written,
+            "path": str(self.documents_path),
+            "ledger": str(self.ledger_path),
+        }
+
+
+def load_records(claim: Claim) -> list[Record]:
+    """The private records that the claim names.
+
+    Raises:
+        InputError: when the file is missing, is not what the claim says, or holds no record.
+    """
+    with input_errors("data: "):
+        if isinstance(claim.data, BuiltinData):
+            return builtin_records(claim.data.name, claim.public.records, BUILTIN_SEED)
+        data: FileData = claim.data
+        records = read_records(data.path, text=data.text, label=data.label, id=data.id, user=data.user)
+    if not records:
+        raise InputError(f"data: {data.path} holds no record; a run needs at least one")
+    return records
+
+
+def load_model(claim: Claim, model: str | None, device: str, download: bool) -> LanguageModel:
+    """The language model that the command line or else the claim names.
+
+    Raises:
+        InputError: when it is no model, or not on this machine.
+    """
+    with input_errors():
+        return LanguageModel.load(model or claim.model, device, allow_network=download)
+
+
+def run(
+    claim: Claim,
+    output: Path,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    download: bool = False,
+    progress: Progress | None = None,
+) -> GeneratorRun:
+    """Loads data and model as the claim says and runs its generator into `output`.
+
+    Raises:
+        InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
+    """
+    records = load_records(claim)
+    language_model = load_model(claim, model, device, download)
+    return generate(claim, records, language_model, output, progress=progress or Progress())
+
+
+def generate(
+    claim: Claim,
+    records: Sequence[Record],
+    model: LanguageModel,
+    output: Path,
+    *,
+    observers: Iterable[Observer] = (),
+    progress: Progress,
+) -> GeneratorRun:
+    """Runs the claim's generator over `records`, or goes on with the run that `output` holds.
+
+    Documents are written to ``release/`` if the mechanism is the sound variant with some protection, else to
+    ``private/``; the ledger is ``private/ledger.sqlite``. The batching key is drawn once and kept in the ledger.
+    """
+    mechanism = claim.generator()
+    with input_errors():
+        mechanism.check(records, model)
+    private, release = make_folders(output)
+    check_same_data(private / "data.sha256", records)
+    ledger = private / "ledger.sqlite"
+    about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
+    with progress.stage("Generating") as step:
+        generation, key = charge_and_generate(
+            mechanism, records, model, ledger, name=claim.name, about=about, observers=observers, step=step
+        )
+    folder = release if mechanism.releasable else private
+    path = folder / "synthetic.jsonl"
+    write_documents(path, generation)
+    if mechanism.releasable:
+        write_atomically(folder / "batching-key.txt", key.hex() + "\n")
+    return GeneratorRun(claim, mechanism, model, records, key, generation, path, ledger)
+
+
+def charge_and_generate(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    model: LanguageModel,
+    ledger: Path,
+    *,
+    name: str,
+    about: Mapping[str, Any],
+    observers: Iterable[Observer] = (),
+    step: Step | None = None,
+) -> tuple[Generation, bytes]:
+    """Runs a mechanism under the run `name` of a ledger file, or goes on with that run.
+
+    Returns:
+        What was generated, and the batching key.
+
+    Raises:
+        InputError: when the ledger holds a run of that name with other parameters or another model.
+    """
+    with input_errors():
+        opened = Ledger.open(ledger)
+    with opened:
+        with input_errors():
+            known = opened.run(name).about if name in opened.runs() else {}
+            key = known.get("key") or secrets.token_hex(32)
+            described = {**about, "model": model.fingerprint, "key": key}
+            run = opened.begin(
+                name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
+            )
+        generation = mechanism.generate(
+            records, model, run, key=bytes.fromhex(key), observers=tuple(observers), progress=step
+        )
+        run.finish()
+    return generation, bytes.fromhex(key)
+
+
+def make_folders(output: Path) -> tuple[Path, Path]:
+    """Makes ``private/``, into which only the owner may look, and ``release/``.
+
+    Raises:
+        InputError: where a folder cannot be made.
+    """
+    private, release = output / "private", output / "release"
+    with input_errors():
+        release.mkdir(parents=True, exist_ok=True)
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return private, release
+
+
+def check_same_data(path: Path, records: Sequence[Record]) -> None:
+    """Keeps a digest of the records on the private side, and refuses to go on with a run over other records.
+
+    Raises:
+        InputError: when the folder holds a run over other records.
+    """
+    digest = hashlib.sha256()
+    for record in records:
+        fields = [record.id, record.text, record.label, record.user]
+        digest.update(json.dumps(fields, ensure_ascii=True).encode("ascii") + b"\n")
+    if not path.exists():
+        write_atomically(path, digest.hexdigest() + "\n")
+    elif path.read_text().strip() != digest.hexdigest():
+        raise InputError(f"{path.parent.parent}: holds a run over other data; give another folder with -o")
+
+
+def write_documents(path: Path, generation: Generation) -> None:
+    """The complete documents as JSON Lines and, beside it, as Parquet."""
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [
+        {"slot": document.slot, "label": document.label, "text": document.text}
+        for document in generation.documents
+        if document.complete
+    ]
+    write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    schema = pyarrow.schema([("slot", pyarrow.int64()), ("label", pyarrow.string()), ("text", pyarrow.string())])
+    partial = path.with_suffix(".parquet.partial")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
+    os.replace(partial, path.with_suffix(".parquet"))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a whole file or none: to a partial file beside it, then renamed."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)

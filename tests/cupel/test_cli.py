@@ -1,0 +1,162 @@
+"""The command line as a person meets it: subprocesses, exit codes, one-line errors, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CLAIM = """
+name: tiny
+data: {source: builtin, name: keys}
+mechanism: private_inference
+parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 7, tokens: 12, prefix: "My 5-digit key is "}
+public: {records: 28}
+guarantee: {type: pure_dp, epsilon: 100000.0}
+"""
+
+
+def cupel(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cupel", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Path:
+    path = tmp_path / "claim.yaml"
+    path.write_text(CLAIM)
+    return path
+
+
+def test_help_and_version_load_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys, cupel.cli\n"
+        "status = cupel.cli._run(['--help'])\n"
+        "assert not {'torch', 'transformers', 'scipy', 'pydantic'} & set(sys.modules), sorted(sys.modules)\n"
+        "sys.exit(status)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "assay" in result.stdout
+    assert cupel("--version").stdout.startswith("cupel ")
+
+
+def test_import_cupel_loads_neither_torch_nor_transformers() -> None:
+    code = "import sys, cupel, cupel.accounting; assert not {'torch', 'transformers'} & set(sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["assay", "generate", "account", "schema"])
+def test_every_command_shows_an_example(command: str) -> None:
+    result = cupel(command, "--help")
+    assert result.returncode == 0
+    assert "Example: cupel " + command in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["assay"], "Missing argument"),
+        (["assay", "missing.yaml"], "missing.yaml"),
+        (["assay", "claim.yaml", "--device", "tpu"], "--device must be auto, cpu or cuda, not 'tpu'"),
+        (["assay", "claim.yaml", "--model", "no-such-folder/no-such-model"], "model"),
+        (["assay", "claim.yaml", "--model", "."], "model"),
+        (["assay", "bad.yaml"], "bad.yaml"),
+        (["assay", "unknown.yaml"], "unknown key"),
+        (["assay", "nofile.yaml"], "nowhere.jsonl"),
+        (["generate", "bad.yaml", "-o", "out"], "bad.yaml"),
+        (["account", "missing.sqlite", "--delta", "1e-5"], "missing.sqlite"),
+        (["account", "claim.yaml", "--delta", "1e-5"], "claim.yaml"),
+        (["account", "claim.yaml", "--delta", "2"], "delta"),
+        (["schema", "planet"], "planet"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(claim: Path, arguments: list[str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: [")
+    (tmp_path / "unknown.yaml").write_text(CLAIM + "colour: red\n")
+    (tmp_path / "nofile.yaml").write_text(
+        CLAIM.replace("{source: builtin, name: keys}", "{source: file, path: nowhere.jsonl}")
+    )
+    before = sorted(path.name for path in tmp_path.iterdir())
+    result = cupel(*arguments, cwd=tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("cupel: ")
+    assert says in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_assay_writes_both_sides_and_runs_again_from_the_ledger(claim: Path, tmp_path: Path) -> None:
+    first = cupel("assay", claim, "-o", tmp_path / "report", "--json")
+    assert first.returncode == 0, first.stderr
+    assay = json.loads(first.stdout)
+    assert assay["verdict"] == "SUPPORTED"
+    assert assay["ledger"]["planned"] is True
+    written = sorted(str(path.relative_to(tmp_path / "report")) for path in (tmp_path / "report").rglob("*.*"))
+    assert {"private/assay.json", "private/report.html", "release/report.html", "release/synthetic.jsonl"} <= set(
+        written
+    )
+    assert json.loads((tmp_path / "report/private/assay.json").read_text()) == assay
+    assert (tmp_path / "report" / "private").stat().st_mode & 0o077 == 0
+    documents = (tmp_path / "report/release/synthetic.jsonl").read_text()
+    second = cupel("assay", claim, "-o", tmp_path / "report", "--json")
+    assert json.loads(second.stdout)["ledger"] == assay["ledger"], "a finished run is drawn again, not charged again"
+    assert (tmp_path / "report/release/synthetic.jsonl").read_text() == documents
+
+
+def test_another_claim_cannot_go_on_in_the_same_folder(claim: Path, tmp_path: Path) -> None:
+    assert cupel("generate", claim, "-o", tmp_path / "run").returncode == 0
+    claim.write_text(CLAIM.replace("tokens: 12", "tokens: 13"))
+    result = cupel("generate", claim, "-o", tmp_path / "run")
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "run" in result.stderr
+
+
+def test_refuted_and_unproven_exit_1(claim: Path, tmp_path: Path) -> None:
+    claim.write_text(CLAIM.replace("epsilon: 100000.0", "epsilon: 0.001"))
+    result = cupel("assay", claim, "-o", tmp_path / "report")
+    assert result.returncode == 1
+    assert "UNPROVEN" in result.stdout
+
+
+def test_quiet_prints_nothing(claim: Path, tmp_path: Path) -> None:
+    result = cupel("generate", claim, "-o", tmp_path / "run", "--quiet")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_account_reads_one_ledger_and_several(claim: Path, tmp_path: Path) -> None:
+    assert cupel("generate", claim, "-o", tmp_path / "a", "-q").returncode == 0
+    assert cupel("generate", claim, "-o", tmp_path / "b", "-q").returncode == 0
+    ledgers = [tmp_path / name / "private" / "ledger.sqlite" for name in "ab"]
+    one = json.loads(cupel("account", ledgers[0], "--delta", "1e-5", "--json").stdout)
+    both = json.loads(cupel("account", *ledgers, "--delta", "1e-5", "--json").stdout)
+    basic = {
+        name: next(row["value"] for row in rows["bounds"] if row["method"] == "basic")
+        for name, rows in (("one", one), ("both", both))
+    }
+    # Basic composition of the same events twice costs exactly twice.
+    assert basic["both"] == pytest.approx(2 * basic["one"], rel=1e-12)
+    unknown = cupel("account", ledgers[0], "--delta", "1e-5", "--method", "magic")
+    assert unknown.returncode == 2
+    assert len(unknown.stderr.splitlines()) == 1
+
+
+def test_user_data_in_three_formats(claim: Path, tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"body": f"My 5-digit key is {i:05d}", "number": str(i)} for i in range(28)]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "d.csv").write_text("body,number\n" + "".join(f"{r['body']},{r['number']}\n" for r in rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "d.parquet")
+    for suffix in ("jsonl", "csv", "parquet"):
+        data = f"{{source: file, path: d.{suffix}, text: body, id: number}}"
+        claim.write_text(CLAIM.replace("{source: builtin, name: keys}", data))
+        result = cupel("generate", claim, "-o", tmp_path / suffix, "-q")
+        assert result.returncode == 0, result.stderr
