@@ -73,7 +73,7 @@ def _row_height(rate: Rate, narrow: bool) -> float:
 def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, marker: str) -> float:
     """One block of rates on a scale of its own; returns where it ends."""
     narrow = width == svg.NARROW
-    left, right = (14, width - 14) if narrow else (262, width - 130)
+    left, right = (14, width - 24) if narrow else (262, width - 130)
     largest = max(rate.interval[1] for rate in part)
     top = 1.0 if largest > 0.5 else max(largest * 1.1, 1e-6)
 
@@ -191,7 +191,7 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
     order = (
         "In every batch the leave-one-out loss is at most the exact cost."
         if not above
-        else f"In {above} batches the leave-one-out loss is above the exact cost, which must not happen."
+        else f"In {above} batch{'es' if above > 1 else ''} the leave-one-out loss is above the exact cost: an error."
     )
     epsilons = np.array([cost.epsilon for cost in costs])
     return svg.both(

@@ -156,7 +156,7 @@ def _bar(axes: Axes, x: _Scale, row: BoundRow, y: float, claim: text.Claimed) ->
     counts = claim.counts(row)
     fill = 0.0 if not counts else 0.22 if row.direction == "upper" else 1.0
     if fill:
-        axes.fill_between([left, end], y - 8, y + 8, color=colour, alpha=fill, lw=0)
+        axes.fill([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, alpha=fill, lw=0)
     style = "-" if counts else (0, (2, 2))
     axes.plot([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, lw=1.4, ls=style)
     axes.plot([end] * 2, [y - 11, y + 11], color=colour, lw=3.2)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+from cupel.reports.text import clean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 
@@ -158,5 +159,5 @@ def _svg(figure: MatplotlibFigure, key: str, title: str, description: str) -> st
     )
 
 
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+def _escape(words: str) -> str:
+    return clean(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

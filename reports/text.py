@@ -111,13 +111,14 @@ def number(value: float | str | None, rounding: Rounding = "nearest", digits: in
     if value == 0:
         return "0"
     exact = Decimal(repr(value))
-    places = max(digits - 1 - exact.adjusted(), 0) if abs(exact) < 10**digits else 0
-    rounded = exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[rounding])
-    if abs(exact) >= 10**7 or abs(exact) < Decimal("0.001"):
-        scaled = exact.scaleb(-exact.adjusted()).quantize(Decimal(1).scaleb(1 - digits), rounding=_ROUNDING[rounding])
-        power = str(exact.adjusted()).translate(_SUPERSCRIPTS)
-        return f"{_plain_decimal(scaled)} × 10{power}"
-    return _plain_decimal(rounded)
+    if Decimal("0.001") <= abs(exact) < 10**7:
+        places = max(digits - 1 - exact.adjusted(), 0)
+        return _plain_decimal(exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[rounding]))
+    power = exact.adjusted()
+    scaled = exact.scaleb(-power).quantize(Decimal(1).scaleb(1 - digits), rounding=_ROUNDING[rounding])
+    if abs(scaled) >= 10:
+        scaled, power = scaled.scaleb(-1), power + 1
+    return f"{_plain_decimal(scaled)} × 10{str(power).translate(_SUPERSCRIPTS)}"
 
 
 def _plain_decimal(value: Decimal) -> str:

@@ -1,0 +1,138 @@
+"""The page in a real browser: no errors, no requests, no overflow, enough contrast, readable on a phone."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cupel.reports.assay import Assay
+from cupel.reports.html import render
+
+_HELPER = importlib.util.spec_from_file_location("screenshot", Path(__file__).with_name("screenshot.py"))
+assert _HELPER is not None
+assert _HELPER.loader is not None
+screenshot: Any = importlib.util.module_from_spec(_HELPER)
+_HELPER.loader.exec_module(screenshot)
+
+pytestmark = pytest.mark.skipif(screenshot.chromium() is None, reason="no Chromium on this machine")
+
+# Contrast of every visible text with what lies behind it, by the formula of WCAG 2.2, success criterion 1.4.3.
+CONTRAST = """() => {
+  const rgb = c => c.match(/[\\d.]+/g).map(Number);
+  const lum = c => { const [r, g, b] = rgb(c).slice(0, 3).map(v => { v /= 255;
+    return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+  const ratio = (a, b) => { const [x, y] = [lum(a), lum(b)].sort((p, q) => q - p); return (x + .05) / (y + .05); };
+  const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+    const v = rgb(c); if (v.length < 4 || v[3] > 0) return c; } return 'rgb(255, 255, 255)'; };
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), bad = []; let seen = 0;
+  for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+    const e = n.parentElement, s = getComputedStyle(e);
+    if (!n.data.trim() || !e.getClientRects().length || ['title', 'desc'].includes(e.tagName)) continue;
+    const colour = e instanceof SVGElement ? s.fill : s.color, r = ratio(colour, behind(e)); seen += 1;
+    if (r < (parseFloat(s.fontSize) >= 24 ? 3 : 4.5)) bad.push([n.data.trim().slice(0, 40), r]);
+  }
+  const root = getComputedStyle(document.documentElement), probe = document.createElement('i');
+  document.body.append(probe);
+  const colour = v => { probe.style.color = root.getPropertyValue(v); return getComputedStyle(probe).color; };
+  for (const v of ['--upper', '--lower', '--ceiling', '--published', '--rule-strong']) {
+    const r = ratio(colour(v), colour('--page')); seen += 1; if (r < 3) bad.push([v, r]); }
+  probe.remove(); return {seen, bad};
+}"""
+
+# Rendered size and place of the text of every visible drawing.
+DRAWN_TEXT = """() => [...document.querySelectorAll('.drawing svg')].flatMap(s => {
+  if (!s.getClientRects().length) return [];
+  const box = s.getBoundingClientRect(), zoom = box.width / s.viewBox.baseVal.width;
+  return [...s.querySelectorAll('text')].map(t => { const r = t.getBoundingClientRect();
+    return {words: t.textContent, size: parseFloat(getComputedStyle(t).fontSize) * zoom,
+      outside: Math.max(box.left - r.left, r.right - box.right, box.top - r.top, r.bottom - box.bottom)}; });
+})"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with screenshot.browser() as instance:
+        yield instance
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    opened = []
+
+    def open_page(html: str, width: int, colours: str = "light") -> Any:
+        file = tmp_path / "report.html"
+        file.write_text(html, encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=colours)
+        page.problems = []
+        page.on("console", lambda message: page.problems.append(message.text))
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("request", lambda request: request.url == file.as_uri() or page.problems.append(request.url))
+        page.goto(file.as_uri())
+        opened.append(page)
+        return page
+
+    yield open_page
+    for page in opened:
+        page.close()
+
+
+@pytest.mark.parametrize("side", ["private", "release"])
+def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
+    html = render(assay, side=side)  # type: ignore[arg-type]
+    for width, colours in ((1200, "light"), (360, "dark"), (320, "light")):
+        page = open_page(html, width, colours)
+        assert page.problems == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
+        contrast = page.evaluate(CONTRAST)
+        assert contrast["seen"] > 50
+        assert contrast["bad"] == []
+        drawn = page.evaluate(DRAWN_TEXT)
+        assert len(drawn) > 4
+        assert [text for text in drawn if text["outside"] > 2] == []
+        if width >= 360:
+            assert [text for text in drawn if text["size"] < 12] == []
+
+
+def test_long_words_do_not_widen_the_page(assays: dict[str, Assay], open_page: Any) -> None:
+    long = "x" * 300
+    assay = assays["ex_post"].model_copy(
+        update={
+            "name": long,
+            "sentence": long,
+            "guarantee": long,
+            "threat_model": [long],
+            "implementation": {long: long},
+            "spent": {long: 1.0},
+        }
+    )
+    page = open_page(render(assay, side="private"), 360)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_skip_link_comes_first(assays: dict[str, Assay], open_page: Any) -> None:
+    page = open_page(render(assays["ex_post"], side="private"), 1200)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "verdict"
+
+
+def test_figures_have_their_names_and_their_numbers(assays: dict[str, Assay], open_page: Any) -> None:
+    page = open_page(render(assays["ex_post"], side="private"), 360)
+    names = page.get_by_role("img", name="Privacy cost of every batch")
+    assert names.count() == 1  # of the two drawings, the one that is shown
+    page.locator("#figure-batches summary").click()
+    assert page.locator("#figure-batches tbody tr").count() == len(assays["ex_post"].batches)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_in_print(assays: dict[str, Assay], open_page: Any) -> None:
+    page = open_page(render(assays["ex_post"], side="private"), 1200, "dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+    assert page.pdf(format="A4").startswith(b"%PDF")

@@ -1,0 +1,151 @@
+"""Figures at the edges: zeros, infinities, one value, thousands of batches; and the ledger in words."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from cupel.accounting import events
+from cupel.reports import composition, figures, scale, svg, text
+from cupel.reports.assay import Assay, BatchCost, BoundRow, TokenCost
+from dp_accounting import dp_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+CLAIM = text.Claimed("pure_dp", "epsilon", 3.0, None, "record", "add_remove")
+
+
+def row(direction: str, value: float, ceiling: float | None = None) -> BoundRow:
+    return BoundRow.model_validate(
+        {
+            "direction": direction,
+            "value": "inf" if value == math.inf else value,
+            "method": "basic",
+            "rigor": "certified",
+            "adjacency": "add_remove",
+            "unit": "record",
+            "ceiling": "inf" if ceiling == math.inf else ceiling,
+        }
+    )
+
+
+def coordinates(drawing: str) -> list[float]:
+    """Every number in the paths and texts of a drawing."""
+    attributes = re.findall(r' (?:d|x|y)="([^"]*)"', drawing)
+    return [float(n) for part in attributes for n in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?|nan|inf", part)]
+
+
+values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-12, 1e12))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["upper", "lower"]), values, st.none() | values), min_size=1, max_size=16))
+@settings(max_examples=15, deadline=None)
+def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -> None:
+    figure = scale.scale([row(*item) for item in drawn], CLAIM)
+    for drawing, width in ((figure.wide, svg.WIDE), (figure.narrow, svg.NARROW)):
+        height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', drawing)[1])  # type: ignore[index]
+        # Markers and caps reach at most 12 pixels beyond what they mark.
+        assert all(-12 <= number <= max(width, height) + 12 for number in coordinates(drawing))
+    assert figure.table[0][0] == "ε ≤ 3"
+
+
+@given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.booleans())
+def test_the_scale_keeps_the_order(a: float, b: float, infinite: bool) -> None:
+    numbers = [a, b, 3.0, *([math.inf] if infinite else [])]
+    x = scale._Scale.of(numbers, 0, 500)
+    ordered = sorted([0.0, *numbers])
+    assert [x(value) for value in ordered] == sorted(x(value) for value in ordered)
+    assert x(0.0) == 0
+    if infinite:
+        assert x(math.inf) == 500 > x(max(a, b))
+
+
+def test_text_is_text_and_follows_the_page() -> None:
+    figure = scale.scale([row("upper", 2.0), row("lower", 1.0, 2.5)], CLAIM)
+    for drawing in (figure.wide, figure.narrow):
+        assert "Basic composition" in drawing
+        sizes = [float(size) for size in re.findall(r"font(?:-size)?: [^;\"]*?([\d.]+)px", drawing)]
+        assert sizes
+        assert min(sizes) >= 12
+        assert not re.search(r"(?:fill|stroke): (?!none|var)", drawing), "a colour of its own"
+
+
+def batch(slot: int, epsilon: float, loss: float = 0.0) -> BatchCost:
+    return BatchCost(
+        slot=slot,
+        size=3,
+        documents=2,
+        tokens=9,
+        epsilon=epsilon,
+        epsilon_published=2 * epsilon,
+        leave_one_out=loss,
+    )
+
+
+@pytest.mark.parametrize(
+    "costs", [[batch(0, 0.0)], [batch(0, 1.0, 0.5)], [batch(i, 10.0 ** (i % 9 - 6), 0.0) for i in range(3000)]]
+)
+def test_any_batches_can_be_drawn(costs: list[BatchCost]) -> None:
+    figure = figures.batches(costs, text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "add_remove"))
+    assert figure is not None
+    assert len(figure.table) == len(costs)
+    assert "nan" not in figure.wide + figure.narrow
+    assert len(figure.wide) < 1_500_000
+
+
+def test_a_loss_above_the_cost_is_said() -> None:
+    figure = figures.batches([batch(0, 1.0, 2.0), batch(1, 1.0, 0.5)])
+    assert figure is not None
+    assert "In 1 batch the leave-one-out loss is above the exact cost: an error" in figure.description
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-9, 5.0])
+def test_any_tokens_can_be_drawn(largest: float) -> None:
+    costs = [TokenCost(position=i, count=4, mean=0.0, largest=largest, mean_published=0.1) for i in range(3)]
+    assert figures.tokens(costs) is not None
+    assert figures.tokens(costs[:1]) is not None
+    assert figures.tokens([]) is None
+
+
+def test_no_rates_no_figure(assays: dict[str, Assay]) -> None:
+    leave_one_out, reconstruction = assays["ex_post"].audits
+    assert figures.rates(leave_one_out, "a") is None
+    figure = figures.rates(reconstruction, "b")
+    assert figure is not None
+    assert figure.table[0][:3] == ("source keys disclosed", "41", "2\u202f031")
+
+
+def words(step: composition.Step) -> str:
+    return " ".join([step.words, *(words(below) for below in step.below)])
+
+
+def test_every_event_of_the_ledger_has_words() -> None:
+    token = events.ExPostSelectionDpEvent(eta=33.3, rounding=1e-11)
+    count = dp_event.DiscreteLaplaceDpEvent(noise_parameter=0.1, sensitivity=1)
+    part = events.compose([(token, 512), (count, 1)])
+    tree = composition.describe(events.to_json(events.ParallelDpEvent([part] * 64 + [token])))
+    told = words(tree)
+    assert told.startswith("in parallel on 65 disjoint parts of the data, that is: ")
+    for piece in ("64 parts:", "1 part:", "512 times", "bounded range η = 33.3", "discrete Laplace noise"):
+        assert piece in told
+    for event in (
+        dp_event.NoOpDpEvent(),
+        dp_event.NonPrivateDpEvent(),
+        dp_event.GaussianDpEvent(2.0),
+        dp_event.LaplaceDpEvent(2.0),
+        dp_event.RandomizedResponseDpEvent(0.5, 2),
+        dp_event.ZCDpEvent(0.5),
+        dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)),
+        events.BoundedRangeSelectionDpEvent(eta=0.1),
+    ):
+        assert "DpEvent" not in words(composition.describe(events.to_json(event)))
+
+
+def test_unknown_or_damaged_events_do_not_stop_a_report() -> None:
+    assert words(composition.describe({})) == "unknown event"
+    assert "Later: noise = 3" in words(composition.describe({"type": "LaterDpEvent", "noise": 3, "event": {}}))
+    deep: dict[str, object] = {"type": "NoOpDpEvent"}
+    for _ in range(500):
+        deep = {"type": "ComposedDpEvent", "events": [deep]}
+    assert "deeper levels" in words(composition.describe(deep))

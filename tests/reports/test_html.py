@@ -1,0 +1,181 @@
+"""The page: well-formed, self-contained, in order, and nothing in an assay can break out of its text."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from html.parser import HTMLParser
+
+import pytest
+from cupel.reports.assay import Assay
+from cupel.reports.html import render
+
+SIDES = ["private", "release"]
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = "<script>alert(1)</script>\"'`{{7*7}}{% raw %}$x^2$&amp;</style></title><svg onload=x>\x00\u202e"
+
+
+class Page(HTMLParser):
+    """Checks that tags nest, and collects what the tests ask for."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.headings: list[tuple[int, str]] = []
+        self.words = ""
+        self.feed(html)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"{tag} has an attribute twice"
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if re.fullmatch(r"h\d", tag):
+            self.headings.append((int(tag[1]), ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words += data
+        if self.open and re.fullmatch(r"h\d", self.open[-1]):
+            self.headings[-1] = (self.headings[-1][0], self.headings[-1][1] + data)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_page_is_well_formed_and_self_contained(assay: Assay, side: str) -> None:
+    html = render(assay, side=side)  # type: ignore[arg-type]
+    page = Page(html)
+    assert html.startswith("<!DOCTYPE html>")
+    assert not re.search(r"https?://|//[a-z]|@import|url\((?!#)", html), "something from elsewhere"
+    assert "script" not in {tag for tag, _ in page.tags}
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    targets = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', html)
+    assert {a or b for a, b in targets} <= set(ids)
+    for _, attributes in page.tags:
+        for reference in (attributes.get("aria-labelledby") or "").split():
+            assert reference in ids
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_sections_come_in_order(assay: Assay, side: str) -> None:
+    page = Page(render(assay, side=side))  # type: ignore[arg-type]
+    found = [attributes.get("id") for tag, attributes in page.tags if tag == "section"]
+    expected = ["verdict", "claim", "proof", "evidence", "differences", "limits"]
+    shown = side == "private" and bool(assay.differences)
+    assert found == [name for name in expected if shown or name != "differences"]
+    levels = [level for level, _ in page.headings]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), "a level is skipped"
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_figures_are_described(assay: Assay, side: str) -> None:
+    html = render(assay, side=side)  # type: ignore[arg-type]
+    page = Page(html)
+    drawings = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert drawings
+    assert all(drawing["role"] == "img" and drawing["aria-labelledby"] for drawing in drawings)
+    figures = [tag for tag, _ in page.tags if tag == "figure"]
+    assert len(drawings) == 2 * len(figures)  # one for wide screens, one for phones
+    assert html.count("The numbers behind this figure") == len(figures)
+    assert "#000000" not in html, "a colour that does not follow the page"
+
+
+def test_what_a_reader_must_find_is_there(assays: dict[str, Assay]) -> None:
+    words = Page(render(assays["ex_post"], side="private")).words
+    for part in (
+        "SUPPORTED",
+        "one record is added or removed",
+        "records = 4\u202f096",
+        "What is not protected",
+        "512 times",
+        "Source minus holdout",
+        "Everything that was tried",
+        "ceiling",
+        assays["ex_post"].ledger.head,
+        "Side channels",
+        "0.6.0",
+    ):
+        assert part in words, part
+    assert assays["unproven"].missing is not None
+    assert assays["unproven"].missing.statement in Page(render(assays["unproven"], side="private")).words
+
+
+def test_the_verdict_is_one_of_three_words(assay: Assay) -> None:
+    for side in ("private", "release"):
+        words = Page(render(assay, side=side)).words  # type: ignore[arg-type]
+        assert not re.search(r"\b(is|are|was) (private|safe|secure)\b|\bpassed\b|\bpasses\b", words, re.IGNORECASE)
+
+
+def test_an_audit_that_contradicts_the_accounting_says_so(assays: dict[str, Assay]) -> None:
+    assay = assays["ex_post"]
+    audit = assay.audits[0].model_copy(update={"details": {"errors": ["batch 3: a loss exceeds its cost"]}})
+    html = render(assay.model_copy(update={"audits": [audit]}), side="private")
+    assert "What went wrong" in html
+    assert "batch 3: a loss exceeds its cost" in html
+
+
+def test_an_audit_that_could_not_have_refuted_says_so(assays: dict[str, Assay]) -> None:
+    html = render(assays["unproven"], side="private")
+    assert "This audit could not have refuted the claim" in html  # ceiling 2.871, claim 5
+    assert "This audit could not have refuted the claim" not in render(assays["refuted"], side="private")
+
+
+def test_as_published_is_labelled(assays: dict[str, Assay]) -> None:
+    assay = assays["approx_dp"]
+    published = assay.model_copy(update={"claim": {**assay.claim, "variant": "as_published"}})
+    for side in ("private", "release"):
+        assert "variant: as published" in render(published, side=side)  # type: ignore[arg-type]
+        assert "variant: as published" not in render(assay, side=side)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_hostile_text_stays_text(assay: Assay, side: str) -> None:
+    def poison(value: object) -> object:
+        """Every string replaced or extended, where the schema leaves it free."""
+        if isinstance(value, dict):
+            fixed = ("direction", "rigor", "adjacency", "unit", "quantity", "verdict", "schema", "type", "head")
+            return {key: item if key in fixed else poison(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [poison(item) for item in value]
+        return HOSTILE if isinstance(value, str) and value not in ("inf", "-inf") else value
+
+    hostile = Assay.model_validate(poison(assay.model_dump(mode="json")))
+    html = render(hostile, side=side)  # type: ignore[arg-type]
+    page = Page(html)
+    assert "<script" not in html
+    assert "onload=x>" not in html
+    assert "\x00" not in html
+    assert "\u202e" not in html
+    assert "{{7*7}}" in page.words
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+
+
+def test_the_same_assay_gives_the_same_bytes(assay: Assay) -> None:
+    assert render(assay, side="private") == render(assay, side="private")
+
+
+def test_an_assay_with_nothing_in_it_still_renders(assays: dict[str, Assay]) -> None:
+    empty = assays["approx_dp"].model_copy(
+        update={"bounds": [], "audits": [], "claim": {}, "spent": {}, "implementation": {}, "versions": {}}
+    )
+    for side in ("private", "release"):
+        Page(render(empty, side=side))  # type: ignore[arg-type]
+
+
+def test_an_unknown_side_is_refused(assay: Assay) -> None:
+    with pytest.raises(ValueError, match="private or release"):
+        render(assay, side="public")  # type: ignore[arg-type]

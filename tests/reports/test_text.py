@@ -1,0 +1,132 @@
+"""Numbers and words: outward rounding, and which bounds may be compared with a claim."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+from cupel.reports import text
+from cupel.reports.assay import BoundRow
+from hypothesis import given
+from hypothesis import strategies as st
+
+_POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-", "\u202f")
+
+
+def read(printed: str) -> Decimal:
+    """The number that a reader reads."""
+    mantissa, _, power = printed.partition(" × 10")
+    return Decimal(mantissa.translate(_POWERS)) * Decimal(10) ** int(power.translate(_POWERS) or 0)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
+def test_printed_bounds_are_still_bounds(value: float) -> None:
+    exact = Decimal(repr(value))
+    assert read(text.number(value, "up")) >= exact >= read(text.number(value, "down"))
+    # Four significant digits: the error is at most one unit of the fourth, 1e-3 of the leading digit's place.
+    unit = abs(exact).scaleb(-3) if exact else Decimal(0)
+    assert abs(read(text.number(value)) - exact) <= unit
+
+
+@pytest.mark.parametrize(
+    ("value", "rounding", "printed"),
+    [
+        (9.605, "nearest", "9.605"),
+        (2.1, "up", "2.1"),
+        (1.04105, "up", "1.042"),
+        (1.04105, "down", "1.041"),
+        (17066.67, "up", "17\u202f067"),
+        (0.00010629, "nearest", "1.063 × 10⁻⁴"),
+        (9.9999e-5, "up", "1 × 10⁻⁴"),
+        (-0.5, "nearest", "−0.5"),
+        (0.0, "up", "0"),
+        (math.inf, "up", "∞"),
+        ("-inf", "down", "−∞"),
+        (None, "nearest", "–"),
+    ],
+)
+def test_numbers(value: float | str | None, rounding: text.Rounding, printed: str) -> None:
+    assert text.number(value, rounding) == printed
+
+
+def test_a_rate_is_never_rounded_to_certainty() -> None:
+    assert text.percent(0.99999, "down") == "99.9 %"
+    assert text.percent(1.0) == "100 %"
+    assert text.percent(0.0) == "0 %"
+
+
+def bound(**more: object) -> BoundRow:
+    fields = {
+        "direction": "upper",
+        "value": 1.0,
+        "method": "zcdp",
+        "rigor": "certified",
+        "adjacency": "add_remove",
+        "unit": "record",
+    }
+    return BoundRow.model_validate({**fields, **more})
+
+
+def claim(**guarantee: object) -> text.Claimed:
+    what = text.claimed({"guarantee": guarantee, "public": {"records": 100}, "adjacency": "add_remove"})
+    assert what is not None
+    return what
+
+
+def test_delta_from_the_public_number_of_records() -> None:
+    assert claim(type="approx_dp", epsilon=2.0, delta="n^-1.1").delta == 100**-1.1
+
+
+def test_no_claimed_number_where_there_is_none() -> None:
+    assert text.claimed({}) is None
+    assert text.claimed({"guarantee": {"type": "privacy_profile"}}) is None
+    assert text.claimed({"guarantee": {"type": "pure_dp", "epsilon": "much"}}) is None
+
+
+PURE = claim(type="pure_dp", epsilon=1.0)
+APPROX = claim(type="approx_dp", epsilon=1.0, delta=1e-5)
+EX_POST = claim(type="ex_post", epsilon=1.0)
+RHO = claim(type="zcdp", rho=0.5)
+
+
+@pytest.mark.parametrize(
+    ("what", "row", "compared"),
+    [
+        (PURE, bound(), True),
+        (PURE, bound(delta=1e-5), False),
+        (PURE, bound(unit="user"), False),
+        (PURE, bound(adjacency="replace_one"), False),
+        (PURE, bound(quantity="ex_post_epsilon"), False),
+        (PURE, bound(quantity="ex_post_epsilon", direction="lower"), True),
+        (PURE, bound(direction="lower", delta=0.0), True),
+        (APPROX, bound(), True),
+        (APPROX, bound(delta=1e-5), True),
+        (APPROX, bound(delta=1e-6), False),
+        (APPROX, bound(quantity="ex_post_epsilon"), False),
+        (APPROX, bound(direction="lower", delta=0.0), False),
+        (APPROX, bound(direction="lower", delta=1e-5), True),
+        (EX_POST, bound(), True),
+        (EX_POST, bound(quantity="ex_post_epsilon"), True),
+        (EX_POST, bound(delta=1e-5), False),
+        (RHO, bound(quantity="rho"), True),
+        (RHO, bound(), False),
+    ],
+)
+def test_only_the_same_currency_is_compared(what: text.Claimed, row: BoundRow, compared: bool) -> None:
+    assert what.on_scale(row) is compared
+
+
+def test_what_counts() -> None:
+    assert PURE.counts(bound())
+    assert not PURE.counts(bound(rigor="estimate"))
+    assert PURE.counts(bound(direction="lower", rigor="finite_sample", confidence=0.95))
+    assert not EX_POST.counts(bound(direction="lower", rigor="finite_sample", confidence=0.95))
+    rows = [bound(value=3.0), bound(value=2.0), bound(value=1.0, rigor="estimate")]
+    best = text.best(rows, PURE, "upper")
+    assert best is not None
+    assert best.value == 2.0
+
+
+def test_control_and_direction_characters_are_shown() -> None:
+    assert text.clean("a\x00b\u202ec\ud800") == "a�b�c?"
