@@ -16,12 +16,14 @@ from cupel.accounting.adjacency import Adjacency
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Steps = NDArray[np.int32]
 
 GRID = 2.0**-24
 """Clipped logits are whole multiples of this, so that medians, midpoints and sums of a batch are exact in float64."""
 
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 _BLOCK = 2**17  # entries, 1 MiB of float64
+_COLUMNS = 256
 _MAX_RANGE = 600.0  # 2c/τ; above it exp(−2c/τ) times a float64 rounding error would underflow
 
 
@@ -68,15 +70,19 @@ def clip_logits(logits: ArrayLike, clip: float) -> Floats:
     Raises:
         ValueError: for a row with NaN, +inf or no finite entry, and for an impossible clip.
     """
+    return np.asarray(clip_steps(logits, clip) * GRID, dtype=np.float64)
+
+
+def clip_steps(logits: ArrayLike, clip: float) -> Steps:
+    """What `clip_logits` gives, as whole numbers of `GRID`, int32. Arguments and errors are the same."""
     steps = _clip_steps(clip)
     raw = np.asarray(logits)
     if raw.ndim == 0 or raw.shape[-1] == 0:
         raise ValueError(f"logits need a last axis over the vocabulary, not shape {raw.shape}")
     flat = raw.reshape(-1, raw.shape[-1])
-    clipped = np.empty(flat.shape, dtype=np.float64)
+    clipped = np.empty(flat.shape, dtype=np.int32)
     for rows in _blocks(*flat.shape):
-        block = clipped[rows]
-        block[...] = flat[rows]
+        block = flat[rows].astype(np.float64)
         top = block.max(axis=-1, keepdims=True)
         if not np.isfinite(top).all():
             raise ValueError("logits must be numbers, with at least one finite entry a row and none at +inf")
@@ -85,7 +91,7 @@ def clip_logits(logits: ArrayLike, clip: float) -> Floats:
         np.rint(block, out=block)
         block += steps
         np.maximum(block, -steps, out=block)
-        block *= GRID
+        clipped[rows] = block
     return clipped.reshape(raw.shape)
 
 
@@ -108,7 +114,7 @@ class Medians:
     adjacency: Adjacency
     _fallback: Floats
     _middle: tuple[Floats, ...]  # a, b, d of an odd batch; w, a, b, d of an even one
-    _steps: NDArray[np.int32]  # the batch, in grid steps
+    _steps: Steps  # the batch, in grid steps
 
     @classmethod
     def of(
@@ -134,27 +140,34 @@ class Medians:
         batch = np.asarray(clipped)
         if batch.ndim != 2 or batch.shape[1] == 0:
             raise ValueError(f"a batch needs shape (records, vocabulary), not {batch.shape}")
-        size, vocabulary = batch.shape
-        whole = np.empty((size, vocabulary), dtype=np.int32)
-        for rows in _blocks(size, vocabulary):
+        whole = np.empty(batch.shape, dtype=np.int32)
+        for rows in _blocks(*batch.shape):
             steps = batch[rows] * (1 / GRID)
             np.rint(steps, out=steps)
             if not (steps.max() <= limit and steps.min() >= -limit):
                 raise ValueError(f"the batch has entries outside [−{clip}, {clip}]; clip it with clip_logits first")
             whole[rows] = steps
-        ranks = np.sort(whole, axis=0)
-        low, high = (np.full(vocabulary, side * limit, dtype=np.int32) for side in (-1, 1))
+        return cls.of_steps(whole, clip=clip, adjacency=adjacency, fallback=fallback)
 
-        def rank(k: int) -> Floats:
-            row = low if k < 0 else high if k >= size else ranks[k]
-            return np.asarray(row * GRID, dtype=np.float64)
-
+    @classmethod
+    def of_steps(
+        cls,
+        steps: Steps,
+        *,
+        clip: float,
+        adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+        fallback: ArrayLike | None = None,
+    ) -> Medians:
+        """The same for a batch in grid steps, shape (B, V), as `clip_steps` gives it: no entry is checked again."""
+        limit = _clip_steps(clip)
+        size, vocabulary = steps.shape
         half = size // 2
-        middle = tuple(rank(k) for k in (range(half - 1, half + 2) if size % 2 else range(half - 2, half + 2)))
+        ranks = _sorted_rows(steps, range(half - 1, half + 2) if size % 2 else range(half - 2, half + 2), limit)
+        middle = tuple(np.asarray(row * GRID, dtype=np.float64) for row in ranks)
         base = _fallback_vector(fallback, vocabulary, limit)
         even = (middle[1] + middle[2]) / 2 if size else base
         median = middle[1] if size % 2 else even
-        return cls(size, limit * GRID, median, _relation(adjacency), base, middle, whole)
+        return cls(size, limit * GRID, median, _relation(adjacency), base, middle, steps)
 
     @property
     def left(self) -> Floats:
@@ -322,6 +335,25 @@ class Medians:
             values += mask[:, token] * (levels[index + 1][token] - levels[index][token])
             del mask  # before the next is made: its memory is used again instead of mapped anew
         return sums, values
+
+
+def _sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
+    """The wanted rows of the batch sorted along its first axis; −limit and limit before the first and after the last.
+
+    Sorting short contiguous columns, some at a time, is twice as fast as sorting along the first axis.
+    """
+    size, vocabulary = steps.shape
+    ranks = np.empty((len(wanted), vocabulary), dtype=np.int32)
+    inside = [rank for rank in wanted if 0 <= rank < size]
+    for start in range(0, vocabulary if inside else 0, _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        block = np.ascontiguousarray(steps[:, columns].T)
+        block.sort(axis=1)
+        ranks[inside[0] - wanted[0] : inside[-1] - wanted[0] + 1, columns] = block[:, inside[0] : inside[-1] + 1].T
+    for place, rank in enumerate(wanted):
+        if not 0 <= rank < size:
+            ranks[place] = -limit if rank < 0 else limit
+    return ranks
 
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
