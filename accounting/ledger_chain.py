@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from cupel.accounting.ledger_entries import (
     Commit,
     LedgerError,
     LedgerEvent,
-    canonical,
     check_name,
     entry_hash,
+    text_of,
 )
 from cupel.accounting.ledger_store import FORMAT, Row
 from dp_accounting import DpEvent
@@ -31,20 +30,25 @@ class Tally:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._counts: Counter[str] = Counter()
+        self._found: dict[str, tuple[Charge, int]] = {}
         self._partition_of: dict[str, str] = {}
         self._public: dict[str, bool] = {}
 
-    def add(self, body: Mapping[str, Any]) -> None:
-        """Adds one charge.
+    def add(self, body: Mapping[str, Any]) -> Charge:
+        """Adds one charge and returns it, or an equal one with another key.
 
         Raises:
             LedgerError: where its partition contradicts an earlier charge, or it is no charge.
         """
-        text = canonical({name: value for name, value in body.items() if name != "key"})
-        if text not in self._counts:
-            self._check(Charge.from_json(body))
-        self._counts[text] += 1
+        text = text_of({name: value for name, value in body.items() if name != "key"})
+        charge, count = self._found.get(text, (None, 0))
+        if charge is None:
+            charge = Charge.from_json(body)
+            self._check(charge)
+        elif body.get("key") != charge.key:
+            charge.check_key(body.get("key"))
+        self._found[text] = (charge, count + 1)
+        return charge
 
     def _check(self, charge: Charge) -> None:
         if charge.partition is None:
@@ -55,16 +59,11 @@ class Tally:
             if self._partition_of.setdefault(part, charge.partition) != charge.partition:
                 raise LedgerError(f"part {part!r} of run {self._run!r} belongs to two partitions; name the parts apart")
 
-    def _charges(self) -> Iterator[tuple[Charge, int]]:
-        for text, count in self._counts.items():
-            body = json.loads(text)
-            yield Charge.from_json({**body, "key": body["stage"]}), count
-
     def event(self) -> DpEvent:
         """The composition of all charges: one parallel composition for each partition, and the rest beside it."""
         whole: list[tuple[DpEvent, int]] = []
         parts: dict[str, dict[str, list[tuple[DpEvent, int]]]] = {}
-        for charge, times in self._charges():
+        for charge, times in self._found.values():
             counts = charge.counts or (1,) * max(1, len(charge.parts))
             if charge.partition is None:
                 whole.append((charge.event, counts[0] * times))
@@ -79,11 +78,11 @@ class Tally:
     def events(self) -> list[LedgerEvent]:
         """The charges, equal ones taken together, in the order of their first."""
         found: dict[tuple[str, str, str | None, tuple[str, ...]], tuple[DpEvent, int]] = {}
-        for charge, times in self._charges():
+        for charge, times in self._found.values():
             counts = charge.counts or (1,) * max(1, len(charge.parts))
             for count in dict.fromkeys(counts):
                 parts = tuple(part for part, own in zip(charge.parts, counts, strict=False) if own == count)
-                key = (canonical(events.to_json(charge.event)), charge.stage, charge.partition, parts)
+                key = (text_of(events.to_json(charge.event)), charge.stage, charge.partition, parts)
                 found[key] = (charge.event, found.get(key, (charge.event, 0))[1] + count * times)
         return [
             LedgerEvent(event, count, events.is_native(event), self._run, stage, partition, parts)
@@ -118,7 +117,7 @@ class _CheckedRun:
         self.plan = plan
         self.tally = Tally(name)
         self.charged = _Keys()
-        self.open_charges: dict[str, dict[str, Any]] = {}
+        self.open_charges: dict[str, Charge] = {}
         self.finished = False
 
 
@@ -201,17 +200,17 @@ class ChainCheck:
             Adjacency(body["adjacency"])
             Unit.parse(body["unit"])
             plan = events.from_json(body["plan"])
+            dict(body["about"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LedgerError(f"not the beginning of a run: {error}") from None
         self._runs[name] = _CheckedRun(name, plan)
 
 
 def _charge(run: _CheckedRun, body: dict[str, Any]) -> None:
-    run.tally.add(body)
-    key = str(body["key"])
-    if not run.charged.add(key):
-        raise LedgerError(f"{key!r} is charged a second time")
-    run.open_charges[key] = body
+    charge = run.tally.add(body)
+    if not run.charged.add(body["key"]):
+        raise LedgerError(f"{body['key']!r} is charged a second time")
+    run.open_charges[body["key"]] = charge
 
 
 def _commit(run: _CheckedRun, body: dict[str, Any]) -> None:
@@ -219,15 +218,15 @@ def _commit(run: _CheckedRun, body: dict[str, Any]) -> None:
     charge = run.open_charges.pop(commit.key, None)
     if charge is None:
         raise LedgerError(f"commit of {commit.key!r}, which was not charged before or is committed already")
-    commit.check_against(Charge.from_json(charge))
+    commit.check_against(charge)
 
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
-    if not isinstance(body, dict) or canonical(body) != text:
+    if not isinstance(body, dict) or text_of(body) != text:
         raise LedgerError("its body is no canonical JSON object")
     return body
 

@@ -21,6 +21,7 @@ WHOLE = ""
 """The part name under which the realised cost of a charge on the whole data is kept."""
 
 _LONGEST_NAME = 200
+_NOT_FINITE = "the ledger holds finite numbers only, no infinity and no NaN"
 _COSTS = 3  # u⁻, u⁺, γ
 _ROOM = 2.0**-29  # the float error that a realised cost is rounded up by: 2^-52·(3V + …) < 2^-30 for V ≤ 2^20 tokens
 
@@ -67,9 +68,7 @@ class Charge:
 
     def __post_init__(self) -> None:
         check_name(self.stage, "a stage")
-        check_name(self.key, "a key")
-        if self.key != self.stage and not self.key.startswith(f"{self.stage}/"):
-            raise LedgerError(f"key {self.key!r} is of no known stage: it must be {self.stage!r} or '{self.stage}/…'")
+        self.check_key(self.key)
         if not isinstance(self.event, DpEvent):
             raise LedgerError(f"a charge needs a DpEvent, not a {type(self.event).__name__}")
         if self.partition is None:
@@ -86,6 +85,16 @@ class Charge:
                 raise LedgerError(f"a charge needs one count a part, not {len(self.counts)} for {len(self.parts)}")
             if not all(type(count) is int and count >= 1 for count in self.counts):
                 raise LedgerError("the counts of a charge must be whole numbers of at least 1")
+
+    def check_key(self, key: object) -> None:
+        """That a key is of this stage.
+
+        Raises:
+            LedgerError: where it is not.
+        """
+        check_name(key, "a key")
+        if key != self.stage and not str(key).startswith(f"{self.stage}/"):
+            raise LedgerError(f"key {key!r} is of no known stage: it must be {self.stage!r} or '{self.stage}/…'")
 
     def to_json(self) -> dict[str, Any]:
         """The body of the entry, in JSON types."""
@@ -112,7 +121,7 @@ class Charge:
             fields["parts"] = tuple(fields["parts"])
             fields["counts"] = None if fields["counts"] is None else tuple(fields["counts"])
             return cls(**fields)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise LedgerError(f"not a charge: {error}") from None
 
 
@@ -302,7 +311,19 @@ def canonical(value: object) -> str:
         LedgerError: for infinities, NaN, keys that are no text, and everything that JSON lacks (NumPy numbers too).
     """
     _check_json(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text_of(value)
+
+
+def text_of(parsed: object) -> str:
+    """The canonical text of what was parsed from JSON, which holds JSON's types only.
+
+    Raises:
+        LedgerError: for infinities and NaN, which Python's parser lets through.
+    """
+    try:
+        return json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except ValueError:
+        raise LedgerError(_NOT_FINITE) from None
 
 
 def _check_json(value: object) -> None:
@@ -310,7 +331,7 @@ def _check_json(value: object) -> None:
         return
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise LedgerError("the ledger holds finite numbers only, no infinity and no NaN")
+            raise LedgerError(_NOT_FINITE)
     elif isinstance(value, list | tuple):
         for item in value:
             _check_json(item)

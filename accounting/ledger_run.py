@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cupel.accounting import events
@@ -157,18 +157,23 @@ def relation_in(begin: Mapping[str, Any]) -> tuple[Adjacency, Unit]:
 
 
 def _first_difference(charged: DpEvent, plan: DpEvent) -> str:
-    """The first event whose counts differ, in one line."""
+    """The first event whose counts differ, in one line; a parallel composition counts in each of its parts."""
     counts: dict[str, list[int]] = {}
     for side, event in enumerate((charged, plan)):
-        for child, count in _counted(event):
-            counts.setdefault(repr(child), [0, 0])[side] += count
-    text, (was, planned) = next((text, pair) for text, pair in counts.items() if pair[0] != pair[1])
-    short = text if len(text) <= 120 else f"{text[:117]}…"
-    return f"it charged {was} of {planned} planned {short}"
+        for text, count in _counted(event):
+            counts.setdefault(text, [0, 0])[side] += count
+    for text, (was, planned) in counts.items():
+        if was != planned:
+            return f"it charged {was} of {planned} planned {text if len(text) <= 120 else text[:117] + '…'}"
+    return "it spread its charges over other parts or partitions than planned"
 
 
-def _counted(event: DpEvent) -> list[tuple[DpEvent, int]]:
-    if isinstance(event, dp_event.NoOpDpEvent):
-        return []
-    parts = event.events if isinstance(event, dp_event.ComposedDpEvent) else [event]
-    return [(p.event, p.count) if isinstance(p, dp_event.SelfComposedDpEvent) else (p, 1) for p in parts]
+def _counted(event: DpEvent, where: str = "", times: int = 1) -> Iterator[tuple[str, int]]:
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        yield from _counted(event.event, where, times * event.count)
+    elif isinstance(event, dp_event.ComposedDpEvent | events.ParallelDpEvent):
+        inside = ", all parts taken together" if isinstance(event, events.ParallelDpEvent) else where
+        for child in event.events:
+            yield from _counted(child, inside, times)
+    elif not isinstance(event, dp_event.NoOpDpEvent):
+        yield f"{event!r}{where}", times
