@@ -10,15 +10,25 @@ Source: "Clustering and Median Aggregation Improve Differentially Private Infere
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from cupel.accounting import ex_post, validate
+from cupel.mechanisms import noise, selection
 from numpy.typing import NDArray
 from scipy import special
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.batching import Batches
+    from cupel.mechanisms.language_model import LanguageModel
+    from cupel.mechanisms.private_inference import Generation, PrivateInference
+    from cupel.mechanisms.records import Record
 
 Floats = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
+_UNPROTECTED_CLIP = 20.0  # times τ: without protection, the sampler raises probabilities to e^−40 of the largest
 
 
 class LeaveOneOut:
@@ -34,7 +44,8 @@ class LeaveOneOut:
         clip: c of the clipped logits; not used for ``none``.
         temperature: τ.
         denominator: s of the mean.
-        rounding: a bound on |log p̃(y)/p(y)| between the law that is sampled and the exact softmax.
+        rounding: a bound on |log p̃(y)/p(y)| between the law that is sampled and the exact softmax. Without protection
+            it is worked out for each token.
 
     Raises:
         ValueError: for impossible parameters.
@@ -54,14 +65,39 @@ class LeaveOneOut:
         validate.one_of(("median", "mean", "none"), aggregate=aggregate)
         validate.positive(temperature=temperature)
         validate.non_negative(rounding=rounding)
-        if aggregate == "mean":
-            validate.integer(minimum=1, denominator=denominator or 0)
-        self._aggregate, self._clip, self._temperature = aggregate, clip, temperature
-        self._denominator, self._rounding = denominator or 1, rounding
+        share = validate.integer(minimum=1, denominator=denominator or 0) if aggregate == "mean" else 1
+        self._aggregate, self._rounding = aggregate, rounding
+        # Sums in the place of means: clip and temperature carry the denominator, so that no division rounds.
+        self._clip = _UNPROTECTED_CLIP * temperature if aggregate == "none" else clip * share
+        self._temperature = temperature * share
         self._losses = np.zeros(records)
         self._errors = np.zeros(records)
         self._slots: dict[int, tuple[int, ...]] = {}
-        self._open: dict[int, tuple[int, Floats, float]] = {}  # slot → document, log-probability of each row, its error
+        self._open: dict[int, tuple[int, Floats, Floats]] = {}  # slot → document, log-law of each row, its error
+
+    @classmethod
+    def of(cls, mechanism: PrivateInference, records: int) -> Self:
+        """The attack on a run of `mechanism` over this many records.
+
+        Where batches are cut (as published), a batch less one row is not what the pipeline makes of the data less one
+        record: losses describe the batch then, and only `rerun` compares neighbours.
+
+        Raises:
+            ValueError: where a row more or less is not a unit more or less, or not all that is summed is seen; `rerun`
+                works there.
+        """
+        if mechanism.records_per_context > 1:
+            raise ValueError("rows hold several records each, so no row can be left out for a record; use rerun")
+        if mechanism.anchor:
+            raise ValueError("the anchor of the mean is not seen with the rows; use rerun")
+        return cls(
+            records,
+            aggregate=mechanism.aggregate,
+            clip=mechanism.clip,
+            temperature=mechanism.temperature,
+            denominator=(mechanism.denominator or mechanism.batch_size) if mechanism.aggregate == "mean" else None,
+            rounding=0.0 if mechanism.aggregate == "none" else mechanism.rounding,
+        )
 
     def step(
         self,
@@ -104,7 +140,7 @@ class LeaveOneOut:
 
     @property
     def losses(self) -> Floats:
-        """Shape (records,): the loss of each record; 0 for one that no slot used."""
+        """Shape (records,): the loss of each record, once the run is over; 0 for one that no slot used."""
         self._close()
         return self._losses.copy()
 
@@ -124,58 +160,165 @@ class LeaveOneOut:
         errors = self.errors
         return {slot: float(errors[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
 
-    def _add(self, rows: NDArray[np.int64], losses: Floats, error: float) -> None:
+    def _add(self, rows: NDArray[np.int64], losses: Floats, error: Floats | float) -> None:
         self._losses[rows] += losses
         # The addition rounds its result by at most half a unit in the last place.
         self._errors[rows] += error + _UNIT_ROUNDOFF * np.abs(self._losses[rows])
 
     def _mean(self, clipped: Floats, token: int) -> tuple[Floats, float]:
-        """Log-ratios of softmax(Σ z/(sτ)) and the same without each row; the sums are exact on the logits' grid."""
-        scale = self._denominator * self._temperature
+        """Log-ratios of the law of Σ z and of the same without each row; the sums are exact on the logits' grid."""
         total = clipped.sum(axis=0)
-        without = (total - clipped) / scale
-        base = total[token] / scale - special.logsumexp(total / scale)
-        losses = base - (without[:, token] - special.logsumexp(without, axis=1))
-        reach = max(len(clipped), 1) * self._clip / self._denominator
-        return np.asarray(losses), ex_post.slack(clipped.shape[1], reach, self._temperature)
+        base = self._log_laws(total[None, :], token)
+        return base - self._log_laws(total - clipped, token), self._slack(clipped)
 
     def _unprotected(self, slot: int, rows: NDArray[np.int64], logits: Floats, token: int, document: int) -> None:
         current = self._open.get(slot)
         if current is None or current[0] != document:
             self._close(slot)
-            current = (document, np.zeros(len(rows)), 0.0)
-        scaled = logits / self._temperature
-        log_law = scaled[:, token] - special.logsumexp(scaled, axis=1)
-        spread = float(np.ptp(logits, axis=1).max(initial=0.0)) if np.isfinite(logits).all() else _LARGEST_SPREAD
-        error = ex_post.slack(logits.shape[1], spread / 2, self._temperature) + 2 * self._rounding
-        total = current[1] + log_law
-        error += _UNIT_ROUNDOFF * float(np.abs(total).max(initial=0.0))
-        self._open[slot] = (document, total, current[2] + error)
+            current = (document, np.zeros(len(rows)), np.zeros(len(rows)))
+        laws = self._log_laws(logits, token)
+        total = current[1] + laws
+        # A weight w is a whole number, at most 1 below its exact value, and weights sum up to at least the largest one.
+        weight = np.exp(laws) * 2.0**selection.BITS
+        rounding = 2 / weight + logits.shape[1] * 2.0**-selection.BITS
+        error = current[2] + self._slack(logits) + rounding + _UNIT_ROUNDOFF * np.abs(total)
+        self._open[slot] = (document, total, error)
+
+    def _log_laws(self, scores: Floats, token: int) -> Floats:
+        """log p(token) under each row of `scores`, shape (rows, V), in the law that is sampled from."""
+        values = selection.floored(scores, self._clip)
+        exponents = (values - values.max(axis=1, keepdims=True)) / self._temperature
+        return np.asarray(exponents[:, token] - np.log(np.exp(exponents).sum(axis=1)))
+
+    def _slack(self, rows: Floats) -> float:
+        """A bound on the float error of a difference of two `_log_laws`.
+
+        As derived at `ex_post.slack`, with one rounding more in the temperature and fewer in the weights.
+        """
+        return ex_post.slack(rows.shape[1], self._clip, self._temperature)
 
     def _close(self, slot: int | None = None) -> None:
         """Turns the documents that were followed row by row into losses."""
         for place in [slot] if slot is not None else list(self._open):
             if place in self._open:
-                _, log_laws, error = self._open.pop(place)
-                self._add(np.array(self._slots[place], dtype=np.int64), mixture_losses(log_laws), error)
+                _, log_laws, errors = self._open.pop(place)
+                self._add(np.array(self._slots[place], dtype=np.int64), *mixture_losses(log_laws, errors))
 
 
-_LARGEST_SPREAD = 1e3
-"""Logits are at most this far apart; −inf stands for a token that a model never writes."""
-
-
-def mixture_losses(log_laws: Floats) -> Floats:
+def mixture_losses(log_laws: Floats, errors: Floats) -> tuple[Floats, Floats]:
     """log mean_j p_j − log mean_{j≠i} p_j for every i, for a document written from one row drawn uniformly.
 
     Args:
         log_laws: shape (B,), log p_j of the document under each row.
+        errors: shape (B,), a bound on the error of each.
 
     Returns:
-        Shape (B,). With one row only, nothing is left without it: +inf, because the document then cannot be written.
+        The losses and bounds on their errors, each of shape (B,). For a single row both are 0: what is written without
+        it (from the public fallback) is not seen here, so nothing is shown; `rerun` compares the two.
     """
     count = len(log_laws)
     if count <= 1:
-        return np.full(count, np.inf)
-    both = special.logsumexp(log_laws) - np.log(count)
-    without = np.where(np.eye(count, dtype=bool), -np.inf, log_laws[None, :])
-    return np.asarray(both - (special.logsumexp(without, axis=1) - np.log(count - 1)))
+        return np.zeros(count), np.zeros(count)
+    without = np.where(np.eye(count, dtype=bool), -np.inf, 0.0)
+    ends = []
+    for sign in (-1, 1):  # means increase with every p_j
+        bounds = log_laws + sign * errors
+        whole = special.logsumexp(bounds) - np.log(count)
+        ends.append((whole, special.logsumexp(bounds + without, axis=1) - np.log(count - 1)))
+    (whole_low, rest_low), (whole_high, rest_high) = ends
+    losses = (whole_low + whole_high) / 2 - (rest_low + rest_high) / 2
+    spread = (whole_high - whole_low) / 2 + (rest_high - rest_low) / 2
+    size = np.abs(log_laws).max() + 2 * np.log(count)
+    return np.asarray(losses), np.asarray(spread + 32 * _UNIT_ROUNDOFF * (size + count))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A log-likelihood ratio of everything that a run released.
+
+    Attributes:
+        value: log p_D(x) − log p_{D∖i}(x).
+        error: a bound on its error, if scoring sees the logits of generation to within the model's row difference.
+    """
+
+    value: float
+    error: float
+
+
+def rerun(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    index: int,
+    model: LanguageModel,
+    generation: Generation,
+    key: bytes,
+) -> Loss:
+    """The loss of everything a run released when unit i is taken out of the whole pipeline.
+
+    Assignment, batching, contexts and noisy counts are those of the data without the unit. Only slots whose contexts
+    change are scored; the others have the same law.
+
+    Args:
+        mechanism: that ran.
+        records: of the run.
+        index: of a record; at unit user all records of its user go.
+        model: that wrote.
+        generation: of the run.
+        key: of the batching.
+    """
+    gone = records[index]
+    by_user = mechanism.unit.kind == "user"
+    rest = [record for record in records if (record.user != gone.user if by_user else record.id != gone.id)]
+    full, less = mechanism.batches(records, key), mechanism.batches(rest, key)
+    changed = [
+        slot
+        for slot, (old, new) in enumerate(zip(full.contexts, less.contexts, strict=True))
+        if _ids(old, records) != _ids(new, rest)
+    ]
+    scores = [mechanism.score(data, model, generation.transcript, key=key, slots=changed) for data in (records, rest)]
+    value = float((scores[0] - scores[1]).sum())
+    tokens = sum(len(generation.transcript.tokens[slot]) for slot in changed)
+    if generation.released_counts is not None:
+        before, without = (_count_law(mechanism, generation, batches) for batches in (full, less))
+        value += before - without
+    magnitude = float(sum(np.abs(score).sum() for score in scores)) + len(changed)
+    return Loss(value, tokens * _scoring_error(mechanism, model, generation) + 2.0**-40 * magnitude)
+
+
+def _count_law(mechanism: PrivateInference, generation: Generation, batches: Batches) -> float:
+    """Log-probability of the released counts, had the slots held these batches."""
+    assert generation.released_counts is not None
+    return noise.log_probability(
+        generation.released_counts,
+        batches.sizes,
+        epsilon=mechanism.slot_count_epsilon,
+        adjacency=mechanism.adjacency,
+    )
+
+
+def _scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
+    """A bound, for one token, on the error of a difference of two scores against the laws that are sampled from.
+
+    A logit may be off by d, the model's row difference. Clipping moves it by at most 2d (itself and its row's largest),
+    a median or the mean of at most that many rows by no more, and log softmax(·/τ) by at most twice that over τ; two
+    laws are compared. A mean's batch can be larger than its denominator, by `crowding`.
+    """
+    clip, temperature, rounding = mechanism.clip, mechanism.temperature, 0.0
+    if mechanism.aggregate == "none":
+        clip, rounding = _UNPROTECTED_CLIP * temperature, selection.selection_rounding(_UNPROTECTED_CLIP, 1.0)
+    else:
+        rounding = mechanism.rounding
+    crowding = 1.0
+    if mechanism.aggregate == "mean":
+        largest = float(np.max(generation.slot_sizes, initial=0)) + 1
+        crowding = max(1.0, largest / (mechanism.denominator or mechanism.batch_size))
+    forward = 8 * generation.row_difference * crowding / temperature
+    return forward + 2 * rounding + ex_post.slack(model.vocabulary_size, clip, temperature)
+
+
+def _ids(contexts: Sequence[Sequence[int]], records: Sequence[Record]) -> list[list[str]]:
+    """The contexts of a slot as ids, which do not depend on what else is in the data.
+
+    Records of equal content are told apart by nothing but their order, so their content stands for them.
+    """
+    return [[records[index].slotting_id for index in context] for context in contexts]

@@ -59,10 +59,14 @@ def upper_for(claim: Guarantee, upper: Bound) -> float:
     """What an upper bound proves of the number that is claimed; inf where nothing follows.
 
     Pure ε bounds every other currency. An ε at δ bounds the ε at any larger δ. ρ and μ convert to an ε at δ > 0. A
-    realised ex-post ε bounds nothing but an ex-post claim.
+    realised ex-post ε bounds nothing but an ex-post claim. Bounds of ``r`` and ``renyi_epsilon`` are taken to be at the
+    claim's own p and order, which a bound does not carry.
     """
-    if isinstance(claim, SecretProtection):
-        return upper.value if upper.quantity == "r" else math.inf
+    match claim:
+        case SecretProtection():
+            return upper.value if upper.quantity == "r" else math.inf
+        case RDP() if upper.quantity == "renyi_epsilon":
+            return upper.value  # asked for at the claim's own order
     proven = as_guarantee(upper)
     match claim, proven:
         case _, None:

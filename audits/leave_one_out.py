@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ from cupel.audits.result import AuditResult
 
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
 _RERUN = "scoring the released tokens gives the logits that generation saw, to within the error that is subtracted"
+_CUT = "batches are cut, so a batch less one row is not the pipeline's batch without the record: an estimate"
 _ONE_OUTCOME = "one outcome's log-ratio: it bounds no ε at a δ above 0, so it is an estimate here"
 
 
@@ -28,6 +30,7 @@ def leave_one_out_audit(
     rerun_error: float = 0.0,
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None = None,
     a_priori: float | None = None,
+    batches_are_kept: bool = True,
 ) -> AuditResult:
     """Bounds ε from below by the largest |log-ratio| of the released tokens, and checks it against the accounting.
 
@@ -46,6 +49,8 @@ def leave_one_out_audit(
         rerun_error: the same for every rerun loss.
         ex_post_by_slot: slot → (ε*, Σ γ); None for a mechanism without ex-post accounting.
         a_priori: the largest loss that any outcome could have had, from the clip range alone: the ceiling.
+        batches_are_kept: a unit removed changes no batch but its own (sound hashing). False makes the losses within
+            batches an estimate, because a batch less one row is then not what the data less one unit give.
 
     Raises:
         ValueError: for another adjacency or unit, for no loss at all, and for slots that do not match.
@@ -53,7 +58,12 @@ def leave_one_out_audit(
     _check(losses, rerun_losses, records, adjacency, unit, ex_post_by_slot)
     errors = errors or {}
     within = max((losses[slot] - errors.get(slot, 0.0) for slot in losses), default=0.0)
-    bounds = [_bound("leave_one_out", within, guarantee, unit, a_priori, (_FORWARD,))] if losses else []
+    bounds = []
+    if losses:
+        bound = _bound("leave_one_out", within, guarantee, unit, a_priori, (_FORWARD,))
+        if not batches_are_kept:
+            bound = dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, _CUT))
+        bounds.append(bound)
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses) - validate.non_negative(rerun_error=rerun_error)
         bounds.append(_bound("leave_one_out_rerun", worst, guarantee, unit, a_priori, (_FORWARD, _RERUN)))

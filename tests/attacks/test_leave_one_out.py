@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cupel.accounting import ex_post
 from cupel.attacks.leave_one_out import LeaveOneOut, mixture_losses
+from cupel.mechanisms import aggregation
 
 CLIP, TEMPERATURE, VOCABULARY = 6.0, 1.5, 7
 mpmath.mp.dps = 50
@@ -143,9 +144,62 @@ def test_an_unprotected_document_is_a_mixture_over_its_slot() -> None:
 
 def test_a_verbatim_copy_has_a_large_loss() -> None:
     """The record that alone explains a document: log(1/B) against what the others give it."""
-    assert mixture_losses(np.array([0.0, -30.0, -30.0]))[0] == pytest.approx(30 - np.log(3), abs=1e-9)
-    assert mixture_losses(np.array([-1.0])).tolist() == [np.inf]
-    assert mixture_losses(np.array([])).shape == (0,)
+    losses, errors = mixture_losses(np.array([0.0, -30.0, -30.0]), np.zeros(3))
+    assert losses[0] == pytest.approx(30 - np.log(3), abs=1e-9)
+    assert losses[1] == pytest.approx(np.log(2 / 3), abs=1e-9)
+    assert (errors < 1e-12).all()
+
+
+def test_the_last_record_of_a_slot_is_left_to_the_rerun() -> None:
+    losses, errors = mixture_losses(np.array([-1.0]), np.array([1e-9]))
+    assert (losses.tolist(), errors.tolist()) == ([0.0], [0.0])
+
+
+def test_an_uncertain_row_matters_as_much_as_it_explains() -> None:
+    """A row whose law is hardly known makes the losses uncertain only where it carries weight."""
+    unknown = np.array([0.0, 0.0, 3.0])
+    _, likely = mixture_losses(np.array([-1.0, -1.0, -1.0]), unknown)
+    losses, unlikely = mixture_losses(np.array([-1.0, -1.0, -40.0]), unknown)
+    assert (likely > 0.5).all()
+    assert (unlikely < 1e-12).all()
+    assert losses[2] == pytest.approx(np.log(2 / 3), abs=1e-12)
+
+
+def test_losses_are_those_of_the_law_that_is_sampled() -> None:
+    """A mean over more rows than its denominator, and a softmax without clip, are cut off far below their peak."""
+    rng = np.random.default_rng(8)
+    clipped = ex_post.clip_logits(rng.choice([-9.0, 9.0], size=(6, VOCABULARY)), CLIP)
+    attack = LeaveOneOut(6, aggregate="mean", clip=CLIP, temperature=TEMPERATURE, denominator=2)
+    for token in range(VOCABULARY):
+        arguments = {"slot": 0, "records": range(6), "medians": None, "log_probability": 0.0, "document": 0}
+        attack.step(clipped=clipped, token=token, position=token, **arguments)  # type: ignore[arg-type]
+    laws = {"clip": CLIP, "temperature": TEMPERATURE, "denominator": 2}
+    whole = aggregation.mean(clipped, None, **laws)  # type: ignore[arg-type]
+    for row in range(6):
+        rest = aggregation.mean(np.delete(clipped, row, axis=0), None, **laws)  # type: ignore[arg-type]
+        expected = sum(whole.log_probability(t) - rest.log_probability(t) for t in range(VOCABULARY))
+        assert attack.losses[row] == pytest.approx(expected, abs=1e-11)
+    assert np.ptp(whole.scores) > 2 * whole.clip
+
+    logits = np.zeros((2, VOCABULARY))
+    logits[0, 0] = 500.0
+    unprotected = LeaveOneOut(2, aggregate="none", clip=CLIP, temperature=TEMPERATURE)
+    unprotected.step(
+        slot=0,
+        records=range(2),
+        clipped=logits,
+        medians=None,
+        log_probability=0.0,
+        token=1,
+        document=0,
+        position=0,
+    )
+    floor = aggregation.single(logits, logits[0], temperature=TEMPERATURE).log_probability(1)
+    assert floor == pytest.approx(-40, abs=1e-9)
+    expected = np.log((np.exp(floor) + 1 / VOCABULARY) / 2) - floor
+    # The weight of such a token is 19 or 20, so its law is known to within a tenth.
+    assert unprotected.losses[1] == pytest.approx(expected, abs=0.2)
+    assert 0.05 < unprotected.errors[1] < 0.2
 
 
 def test_the_rounding_of_the_sampled_law_is_counted() -> None:

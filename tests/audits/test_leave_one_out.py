@@ -55,6 +55,11 @@ def test_a_single_outcome_is_certified_for_pointwise_guarantees_only(
     assert (bound.direction, bound.private, bound.value) == (Direction.LOWER, True, 0.5)
 
 
+def test_a_batch_that_is_cut_gives_an_estimate_only() -> None:
+    within, rerun = audit(PureDP(1.0), rerun_losses=[0.2], batches_are_kept=False).bounds
+    assert (within.rigor, rerun.rigor) == (Rigor.ESTIMATE, Rigor.CERTIFIED)
+
+
 def test_the_error_of_each_slot_is_its_own() -> None:
     """The largest certified value is taken after subtraction: slot 1 is larger by 0.2 but known to 0.3 only."""
     (bound,) = audit(errors={1: 0.3}).bounds

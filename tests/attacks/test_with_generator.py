@@ -1,0 +1,151 @@
+"""The attacks on real runs of the generator with the embedded model: what they agree on, and what they find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.guarantees import ExPostDP, PureDP
+from cupel.accounting.ledger import Ledger
+from cupel.attacks.leave_one_out import LeaveOneOut, Loss, rerun
+from cupel.attacks.reconstruction import PREFIX, Canaries, reconstruct
+from cupel.audits.games import leave_one_out_audit, reconstruction_audit
+from cupel.audits.verdict import decide
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import Generation, PrivateInference
+from cupel.mechanisms.randomness import Recorded
+from cupel.mechanisms.records import Record, with_content_ids
+
+KEY = bytes(range(32))
+CANARIES = Canaries.draw(96, seed=12)
+RECORDS = with_content_ids((text, None, None) for text in CANARIES.records())
+
+
+@dataclass
+class Played:
+    mechanism: PrivateInference
+    generation: Generation
+    attack: LeaveOneOut
+    costs: dict[int, tuple[float, float]] | None
+
+    def rerun(self, index: int, model: LanguageModel, records: list[Record] = RECORDS) -> Loss:
+        return rerun(self.mechanism, records, index, model, self.generation, KEY)
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    import torch
+
+    torch.set_num_threads(1)
+    return LanguageModel.load("builtin", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def play(model: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    def run(**changes: Any) -> Played:
+        settings: dict[str, Any] = {
+            "aggregate": "median",
+            "clip": 10.0,
+            "temperature": 1.2,
+            "batch_size": 12,
+            "tokens": 14,
+            "records": len(RECORDS),
+            "prefix": PREFIX,
+        }
+        mechanism = PrivateInference(**{**settings, **changes})
+        attack = LeaveOneOut.of(mechanism, len(RECORDS))
+        with Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.sqlite") as ledger:
+            plan = mechanism.plan()
+            entry = ledger.begin(
+                "run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"noise": "recorded"}
+            )
+            source = Recorded(20260501)  # the same draws every time, so that no test needs luck
+            generation = mechanism.generate(RECORDS, model, entry, key=KEY, observers=[attack], source=source)
+            entry.finish()
+            costs = None
+            if mechanism.aggregate == "median" and mechanism.variant == "sound":
+                realised = entry.realised()
+                costs = {
+                    slot: (realised[f"slot-{slot}"].epsilon, realised[f"slot-{slot}"].published)
+                    for slot in range(mechanism.total_slots)
+                }
+        return Played(mechanism, generation, attack, costs)
+
+    return run
+
+
+def audit(played: Played, guarantee: Any, reruns: list[Loss]) -> Any:
+    return leave_one_out_audit(
+        played.attack.by_slot(),
+        [loss.value for loss in reruns],
+        records=len(RECORDS),
+        guarantee=guarantee,
+        adjacency=played.mechanism.adjacency,
+        unit=played.mechanism.unit,
+        errors=played.attack.errors_by_slot(),
+        rerun_error=max((loss.error for loss in reruns), default=0.0),
+        ex_post_by_slot=played.costs,
+    )
+
+
+@pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
+def test_a_row_left_out_is_a_record_left_out_of_the_sound_pipeline(
+    aggregate: str, play: Any, model: LanguageModel
+) -> None:
+    played = play(aggregate=aggregate)
+    losses, errors = played.attack.losses, played.attack.errors
+    for index in (0, int(np.argmax(np.abs(losses)))):
+        other = played.rerun(index, model)
+        assert other.value == pytest.approx(losses[index], abs=other.error + errors[index])
+        if aggregate != "none":
+            assert other.error < 0.05
+    assert np.abs(losses).max() > 10 * errors.max()
+
+
+def test_losses_stay_within_the_ledgers_ex_post_costs(play: Any, model: LanguageModel) -> None:
+    played = play()
+    result = audit(played, ExPostDP(100.0), [played.rerun(0, model)])
+    assert result.errors == ()
+    assert "in every one of" in result.conclusion
+    assert max(played.attack.by_slot().values()) > 0
+
+
+def test_noisy_counts_are_part_of_what_was_released(play: Any, model: LanguageModel) -> None:
+    """With slot counts at ε = 2, one record's loss differs by exactly ±2 from its loss in the tokens alone."""
+    played = play(slot_threshold=-100.0, slot_count_epsilon=2.0)
+    difference = played.rerun(0, model).value - played.attack.losses[0]
+    assert abs(difference) == pytest.approx(2.0, abs=0.05)
+
+
+def test_pieces_of_a_fixed_size_leak_beyond_their_batch(play: Any, model: LanguageModel) -> None:
+    """One record less shifts every later piece: the pipeline's loss is not that of one batch."""
+    played = play(variant="as_published", batch_size=5, records=40)
+    within = np.abs(played.attack.losses)
+    worst = max(abs(played.rerun(index, model).value) for index in range(0, len(RECORDS), 12))
+    assert worst > within.max() + 1
+
+
+def test_without_protection_the_keys_come_out(play: Any, model: LanguageModel) -> None:
+    """The positive control refutes pure DP, by reconstruction and by leave-one-out loss."""
+    played = play(aggregate="none", temperature=1.0, batch_size=4, tokens=42)
+    found = reconstruct(played.generation.documents, CANARIES, [record.text for record in RECORDS])
+    assert found.asked > 60
+    assert found.reproduced > 0.7 * found.asked
+    arguments = {"guarantee": PureDP(1.0), "adjacency": Adjacency.ADD_REMOVE, "unit": Unit()}
+    reconstruction = reconstruction_audit(found, control=found, **arguments)  # type: ignore[arg-type]
+    assert reconstruction.controls_passed
+    assert reconstruction.difference is not None
+    assert reconstruction.difference.lower > 0
+    for bounds in (reconstruction.bounds, audit(played, PureDP(1.0), []).bounds):
+        assert decide(PureDP(1.0), adjacency="add_remove", unit=Unit(), bounds=bounds).name == "REFUTED"
+
+
+def test_what_leave_one_out_cannot_see_is_refused() -> None:
+    settings: dict[str, Any] = {"clip": 9.0, "temperature": 1.5, "batch_size": 8, "tokens": 4, "records": 64}
+    with pytest.raises(ValueError, match="use rerun"):
+        LeaveOneOut.of(PrivateInference(aggregate="mean", anchor=True, **settings), 64)
+    with pytest.raises(ValueError, match="use rerun"):
+        LeaveOneOut.of(PrivateInference(aggregate="median", records_per_context=2, **settings), 64)
