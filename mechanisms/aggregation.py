@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.medians import Cost, Medians, clip_logits
+from cupel.accounting.medians import GRID, Cost, Medians, clip_logits, clip_steps
 from cupel.mechanisms import selection
 from cupel.mechanisms.randomness import Source
 from numpy.typing import NDArray
@@ -27,15 +27,23 @@ class Aggregate:
             division rounds.
         clip: c, times the denominator of a mean.
         temperature: τ, likewise.
-        clipped: shape (B, V), what was aggregated; raw logits without a protection.
+        batch: shape (B, V), what was aggregated: clipped logits as int32 numbers of grid steps, or raw logits without a
+            protection.
         medians: what the costs of a median are computed from.
     """
 
     scores: Floats
     clip: float
     temperature: float
-    clipped: NDArray[np.floating]
+    batch: NDArray[np.int32] | NDArray[np.floating]
     medians: Medians | None = None
+
+    @property
+    def clipped(self) -> NDArray[np.floating]:
+        """Shape (B, V), what was aggregated: clipped logits, or raw ones without a protection."""
+        if np.issubdtype(self.batch.dtype, np.integer):
+            return np.asarray(self.batch * GRID, dtype=np.float64)
+        return np.asarray(self.batch, dtype=np.float64)
 
     def draw(self, source: Source) -> int:
         """A token of this law."""
@@ -63,10 +71,10 @@ def median(
         temperature: τ.
         adjacency: of the costs.
     """
-    clipped = clip_logits(logits, clip)
+    steps = clip_steps(logits, clip)
     public = None if fallback is None else clip_logits(fallback, clip)
-    medians = Medians.of(clipped, clip=clip, adjacency=adjacency, fallback=public)
-    return Aggregate(medians.median, clip, temperature, clipped, medians)
+    medians = Medians.of_steps(steps, clip=clip, adjacency=adjacency, fallback=public)
+    return Aggregate(medians.median, clip, temperature, steps, medians)
 
 
 def median_cost(aggregate: Aggregate, token: int, *, replaced: bool, rounding: float) -> Cost:
@@ -105,11 +113,11 @@ def mean(
         temperature: τ.
         denominator: s, public.
     """
-    clipped = clip_logits(logits, clip)
-    scores = clipped.sum(axis=0)  # exact: multiples of 2⁻²⁴ below 2²⁹
+    steps = clip_steps(logits, clip)
+    scores = steps.sum(axis=0, dtype=np.int64) * GRID  # exact in float64 up to 2²³ rows
     if anchor is not None:
         scores += clip_logits(anchor, clip)
-    return Aggregate(scores, clip * denominator, temperature * denominator, clipped)
+    return Aggregate(scores, clip * denominator, temperature * denominator, steps)
 
 
 def single(logits: NDArray[np.floating], row: NDArray[np.floating], *, temperature: float) -> Aggregate:

@@ -21,12 +21,26 @@ _TOKENS_PER_FORWARD = 8192
 class _Window:
     """The rows and positions that one forward writes: all layers of a session share one."""
 
-    def __init__(self) -> None:
-        self.total_rows = 0
-        self.rows = torch.empty(0, dtype=torch.long)  # the rows that are written
-        self.view: slice | None = None  # the same rows, for a forward that reads the cache; None while it is filled
-        self.positions = torch.empty(0, 0, dtype=torch.long)
+    def __init__(self, total_rows: int) -> None:
+        self.total_rows = total_rows
         self.length = 0  # entries 0, …, length − 1 are visible to this forward
+        self.view: slice | None = None  # the rows of a forward that reads the cache; None while it is filled
+        self._rows = torch.empty(0, dtype=torch.long)
+        self._positions = torch.empty(0, 0, dtype=torch.long)
+        self.entries: torch.Tensor | None = None
+        self.heads_and_capacity = (0, 0)
+
+    def move(self, rows: torch.Tensor, view: slice | None, positions: torch.Tensor, length: int) -> None:
+        """Sets the rows, shape (rows,), and the positions, shape (rows, n), of the next forward."""
+        self._rows, self._positions, self.view, self.length = rows, positions, view, length
+        self.entries = None
+
+    def locate(self, heads: int, capacity: int) -> None:
+        """Where the new keys, shape (rows, heads, n, width), go in a store seen as (rows·heads·capacity, width)."""
+        head = torch.arange(heads, device=self._rows.device)
+        strips = (self._rows[:, None] * heads + head)[:, :, None] * capacity
+        self.entries = (strips + self._positions[:, None, :]).reshape(-1)
+        self.heads_and_capacity = (heads, capacity)
 
 
 class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -64,7 +78,11 @@ class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def _write(self, store: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         window = self.window
-        store.transpose(1, 2)[window.rows[:, None], window.positions] = new.transpose(1, 2)
+        if window.entries is None or window.heads_and_capacity != (store.shape[1], store.shape[2]):
+            window.locate(store.shape[1], store.shape[2])
+        assert window.entries is not None
+        # One copy of contiguous numbers for each row, head and position.
+        store.view(-1, store.shape[3]).index_copy_(0, window.entries, new.reshape(-1, store.shape[3]))
         return new if window.view is None else store[window.view, :, : window.length]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -110,8 +128,7 @@ class DecodeSession:
         self._rows_per_forward = rows_per_forward
         self._device = network.device
         self._kinds, self._mask_by_kind = layer_kinds(network.config)
-        self._window = _Window()
-        self._window.total_rows = len(contexts)
+        self._window = _Window(len(contexts))
         self._cache = Cache(layers=[_RowLayer(self._window) for _ in range(network.config.num_hidden_layers)])
         lengths = torch.tensor([len(context) for context in contexts], dtype=torch.long)
         self._start = lengths - 1
@@ -179,6 +196,9 @@ class DecodeSession:
         """Forward of tokens of shape (rows, n) from each row's position, in pieces of rows."""
         count = tokens.shape[1]
         positions = self._position[:, None] + torch.arange(count)
+        if self.rows <= self._rows_per_forward:
+            logits = self._forward(torch.arange(self.rows), slice(None), tokens, positions, keep=count)
+            return logits[..., : self._vocabulary_size].float()
         out = torch.empty(self.rows, count, self._vocabulary_size, dtype=torch.float32, device=self._device)
         every = torch.arange(self.rows)
         for start in range(0, self.rows, self._rows_per_forward):
@@ -192,14 +212,13 @@ class DecodeSession:
         self, rows: torch.Tensor, view: slice | None, tokens: torch.Tensor, positions: torch.Tensor, keep: int = 1
     ) -> torch.Tensor:
         """One call of the model; the logits of its last `keep` positions, shape (rows, keep, V)."""
-        window = self._window
-        window.length = int(positions.max()) + 1
-        window.view = view
-        window.rows, window.positions = rows.to(self._device), positions.to(self._device)
+        length = int(positions.max()) + 1
+        positions = positions.to(self._device)
+        self._window.move(rows.to(self._device), view, positions, length)
         output = self._network(
             input_ids=tokens.to(self._device),
-            position_ids=window.positions,
-            attention_mask=self._masks(window.positions, window.length),
+            position_ids=positions,
+            attention_mask=self._masks(positions, length),
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=keep,

@@ -119,7 +119,7 @@ class Loop:
         return rows
 
     def _released_counts(self) -> NDArray[np.int64] | None:
-        """The noisy number of contexts of each slot, charged and committed before it is used."""
+        """The noisy number of records (or users) of each slot, charged and committed before it is used."""
         mechanism = self.mechanism
         if mechanism.slot_threshold is None:
             return None
@@ -128,8 +128,8 @@ class Loop:
         if known is None:
             charge = Charge(key=COUNTS, stage=COUNTS, event=noise.count_event(epsilon, adjacency))
             self.run.step(charge=charge)
-            sizes = self.inputs.batches.sizes
-            drawn = noise.noisy_counts(sizes, epsilon=epsilon, adjacency=adjacency, source=self.source)
+            units = self.inputs.batches.units
+            drawn = noise.noisy_counts(units, epsilon=epsilon, adjacency=adjacency, source=self.source)
             known = self._commit(charge, drawn.tolist())
         return np.array(known.value, dtype=np.int64)
 

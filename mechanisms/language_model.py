@@ -108,7 +108,7 @@ class LanguageModel:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    def session(self, contexts: Sequence[Sequence[int]], *, rows_per_forward: int = 1024) -> DecodeSession:
+    def session(self, contexts: Sequence[Sequence[int]], *, rows_per_forward: int = 4096) -> DecodeSession:
         """Rows that are continued token by token, one for each context.
 
         Args:

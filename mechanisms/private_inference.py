@@ -4,16 +4,16 @@ Records are hashed into slots. For every slot, the model predicts the next token
 predictions are clipped and aggregated, one token is drawn from the softmax of the aggregate and appended everywhere.
 Each slot spends exactly its token budget, document after document. What a token costs is decided by the aggregate:
 
-- ``mean``: the sum over a fixed public denominator s moves by at most c/s a coordinate, so each token is a bounded-range
-  selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, or contexts of several records).
+- ``mean``: the sum over a fixed public denominator s moves by at most c/s a coordinate, so each token is a
+  bounded-range selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, contexts of several records).
 - ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and kept in the ledger.
 - ``none``: the unprotected control. Each document is written from one record.
 
 Slots are disjoint, and hashing a record's own id keeps its slot whatever the others are: they compose in parallel. The
 published variant cuts shuffled records into pieces instead, and one record moves all pieces behind it: they compose.
 
-Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generation" (2024), for the mean; "Clustering and
-Median Aggregation Improve Differentially Private Inference", Algorithm 1, for the median.
+Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generation" (2024), for the mean;
+"Clustering and Median Aggregation Improve Differentially Private Inference", Algorithm 1, for the median.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PrivateInference:
         adjacency: add_remove or replace_one.
         unit: record or user.
         slot_count_epsilon: ε of the noisy slot counts, used where slot_threshold is set.
-        slot_threshold: slots whose noisy count is at least this run; None runs all slots and releases no counts.
+        slot_threshold: slots whose noisy count of units is at least this run; None runs all and releases no counts.
     """
 
     aggregate: Literal["median", "mean", "none"]
