@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 Number = Annotated[float | Literal["inf", "-inf"], Field(description="a finite number, or an infinity as a string")]
 
@@ -82,10 +82,16 @@ class Audit(Part):
     rates: list[Rate] = []
     controls: list[Rate] = []
     controls_passed: bool | None = None
-    difference: tuple[float, float] | None = Field(None, description="interval of source minus holdout hit rate")
-    control_difference: tuple[float, float] | None = Field(None, description="the same for the positive control")
+    difference: tuple[float, float] | None = Field(
+        default=None, description="interval of source minus holdout hit rate"
+    )
+    control_difference: tuple[float, float] | None = Field(
+        default=None, description="the same for the positive control"
+    )
     p_value: float | None = None
-    multiplicity: list[str] = Field([], description="every statistic, score, threshold and canary kind that was tried")
+    multiplicity: list[str] = Field(
+        default=[], description="every statistic, score, threshold and canary kind that was tried"
+    )
     details: dict[str, Any] = {}
 
 
@@ -135,13 +141,13 @@ class Difference(Part):
     published: Number | None = None
     recomputed: Number | None = None
     why: str
-    private: bool = Field(True, description="a number or a sentence of it depends on the private data")
+    private: bool = Field(default=True, description="a number or a sentence of it depends on the private data")
 
 
 class Assay(Part):
     """A finished assay (`assay.json`)."""
 
-    schema_: Literal[1] = Field(SCHEMA_VERSION, alias="schema")
+    schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
     name: str
     created: str = Field(description="ISO 8601, UTC")
     claim: dict[str, Any]
@@ -152,20 +158,31 @@ class Assay(Part):
     reasons: list[str] = []
     missing: Missing | None = None
     bounds: list[BoundRow] = Field(description="every bound, accountants first")
-    best_upper: BoundRow | None = Field(None, description="the certified upper bound that is closest to the claim")
-    best_lower: BoundRow | None = Field(None, description="the lower bound that refutes, else the largest that could")
+    best_upper: BoundRow | None = Field(
+        default=None, description="the certified upper bound that is closest to the claim"
+    )
+    best_lower: BoundRow | None = Field(
+        default=None, description="the lower bound that refutes, else the largest that could"
+    )
     audits: list[Audit] = []
     batches: list[BatchCost] = []
     tokens: list[TokenCost] = []
-    spent: dict[str, float] = Field({}, description="where the budget went: stage → ε; private")
+    spent: dict[str, float] = Field(default={}, description="where the budget went: stage → ε; private")
     differences: list[Difference] = []
     ledger: LedgerSummary
-    not_protected: list[str] = Field([], description="printed on both pages: nothing here depends on private data")
-    limitations: list[str] = Field([], description="printed on both pages: nothing here depends on private data")
-    threat_model: list[str] = Field([], description="printed on both pages: nothing here depends on private data")
-    side_channels: list[str] = Field([], description="floating point, timing; printed on both pages")
+    not_protected: list[str] = Field(
+        default=[], description="printed on both pages: nothing here depends on private data"
+    )
+    limitations: list[str] = Field(
+        default=[], description="printed on both pages: nothing here depends on private data"
+    )
+    threat_model: list[str] = Field(
+        default=[], description="printed on both pages: nothing here depends on private data"
+    )
+    side_channels: list[str] = Field(default=[], description="floating point, timing; printed on both pages")
     implementation: dict[str, str] = Field(
-        {}, description="hashes, seeds of public choices, source of noise; only PUBLIC_FACTS leave the private page"
+        default={},
+        description="hashes, seeds of public choices, source of noise; only PUBLIC_FACTS leave the private page",
     )
     versions: dict[str, str]
 

@@ -91,7 +91,9 @@ def render(assay: Assay, *, side: Side) -> str:
 
 def _page(assay: Assay | Release, side: Side) -> Page:
     claim = text.claimed(assay.claim)
-    every = _distinct([*assay.bounds, *(row for audit in assay.audits for row in audit.bounds)])
+    audits: Sequence[Audit | ReleasedAudit] = assay.audits
+    of_audits = [row for audit in audits for row in audit.bounds]
+    every = _distinct([*assay.bounds, *of_audits])
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
 
@@ -100,7 +102,6 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         compared = claim is None or claim.on_scale(bound)
         return Row(bound, bound in best, compared, _width(bound), numbers)
 
-    of_audits = [row for audit in assay.audits for row in audit.bounds]
     page = Page(
         side=side,
         assay=assay,
@@ -121,7 +122,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
                 _lines(audit, "errors") + _lines(audit, "failures"),
                 figures.rates(audit, f"rates-{index}") if isinstance(audit, Audit) else None,
             )
-            for index, audit in enumerate(assay.audits)
+            for index, audit in enumerate(audits)
         ],
     )
     page.assumptions = list(assumptions)

@@ -36,7 +36,7 @@ class ReleasedLedger(Part):
 class Release(Part):
     """The releasable projection of an assay. Names are those of `Assay`."""
 
-    schema_: Literal[1] = Field(SCHEMA_VERSION, alias="schema")
+    schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
     name: str
     created: str
     claim: dict[str, Any]

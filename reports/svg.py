@@ -36,7 +36,7 @@ TEXT, SMALL = 13.5, 12.5
 HALO: dict[str, Any] = {"facecolor": PAGE, "edgecolor": "none", "pad": 1.5}
 """Behind a text that may lie on a line."""
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "cupel",
     "font.family": "DejaVu Sans",
