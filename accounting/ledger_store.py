@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import sqlite3
-import time
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,13 +79,13 @@ class Store:
             if not path.exists():
                 if read_only or not create:
                     raise LedgerError(f"{path}: there is no ledger here")
-                _create_file(path)
+                _create(path)
             if not path.is_file():
                 raise LedgerError(f"{path}: a ledger is a file")
             database = _connect(path, read_only=read_only, timeout=timeout)
             store = cls(path, database, read_only=read_only, timeout=timeout)
             try:
-                store._prepare(may_create=create and not read_only)
+                store._check()
             except BaseException:
                 database.close()
                 raise
@@ -176,68 +176,61 @@ class Store:
         """Turns SQLite's errors into one line each."""
         return _plain_errors(self.path, self._timeout)
 
-    def _prepare(self, *, may_create: bool) -> None:
-        """Checks that the file is a ledger of this format, or makes it one if it is new."""
+    def _check(self) -> None:
+        """Checks that the file is a ledger of this format that can be used as asked."""
         database = self.database
-        if self._is_blank():
-            if not may_create:
-                raise LedgerError(f"{self.path}: the file is empty, it is no ledger")
-            self._create_tables()
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application != _APPLICATION:
-            raise LedgerError(f"{self.path}: this database is no ledger of cupel")
+            raise LedgerError(f"{self.path}: this file is no ledger of cupel")
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version != FORMAT:
             raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads format {FORMAT}, update it")
         if _schema(database) != _expected_schema():
             raise LedgerError(f"{self.path}: the ledger's tables or triggers were changed")
         if not self.read_only:
-            # FULL: a transaction is on the disk when COMMIT returns. fullfsync is the same on macOS.
-            for pragma in ("synchronous = FULL", "fullfsync = ON"):
-                database.execute(f"PRAGMA {pragma}")
+            _make_durable(database)
             with self.transaction():
                 pass  # fails now, not after an hour of work, where the file cannot be written
 
-    def _is_blank(self) -> bool:
-        (application,) = self.database.execute("PRAGMA application_id").fetchone()
-        (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return bool(application == 0 and tables == 0)
 
-    def _create_tables(self) -> None:
-        """Makes the tables and the first entry, whose salt keeps the hashes from being a function of the data alone."""
-        os.chmod(self.path, 0o600)
-        deadline = time.monotonic() + self._timeout
-        while True:  # SQLite answers "locked" at once where another process is switching too
-            try:
-                self.database.execute("PRAGMA journal_mode = WAL")
-                break
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-        self.database.execute("PRAGMA synchronous = FULL")
-        with self.transaction():
-            if not self._is_blank():
-                return  # another process was faster
-            for statement in _statements():
-                self.database.execute(statement)
-            self.database.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self.database.execute(f"PRAGMA user_version = {FORMAT}")
-            self.append("", "open", {"format": FORMAT, "salt": secrets.token_hex(32)})
+def _create(path: Path) -> None:
+    """Makes a new ledger under a passing name and gives it its own when it is whole, so that a kill leaves no half.
 
-
-def _create_file(path: Path) -> None:
-    """An empty file that only its owner may read."""
+    Only the owner may read it. Its first entry is a salt that keeps the hashes from being a function of the data alone.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+    os.close(descriptor)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        return  # another process was faster
+        store = Store(path, sqlite3.connect(name, isolation_level=None), read_only=False, timeout=0)
+        with contextlib.closing(store):
+            database = store.database
+            database.execute("PRAGMA journal_mode = WAL")
+            _make_durable(database)
+            with store.transaction():
+                for statement in _statements():
+                    database.execute(statement)
+                database.execute(f"PRAGMA application_id = {_APPLICATION}")
+                database.execute(f"PRAGMA user_version = {FORMAT}")
+                store.append("", "open", {"format": FORMAT, "salt": secrets.token_hex(32)})
+        try:
+            os.link(name, path)  # unlike a rename, it never takes the place of another process's ledger
+        except OSError:
+            if not path.exists():  # a file system without links
+                os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
     if os.name == "posix":  # the name must survive a power cut as the entries do
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _make_durable(database: sqlite3.Connection) -> None:
+    """A transaction is on the disk when COMMIT returns; fullfsync says the same on macOS."""
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("PRAGMA fullfsync = ON")
 
 
 def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:

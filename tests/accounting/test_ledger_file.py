@@ -95,10 +95,11 @@ def make_damaged(path: Path) -> None:
     ("make", "says"),
     [
         (make_text, "this file is no ledger"),
-        (make_other_database, "this database is no ledger of cupel"),
+        (make_other_database, "this file is no ledger of cupel"),
         (make_newer, "a ledger of format 7; this cupel reads format 1, update it"),
         (drop_trigger, "tables or triggers were changed"),
         (make_damaged, "the ledger cannot be read or written"),
+        (lambda path: path.touch(), "this file is no ledger of cupel"),
         (lambda path: path.mkdir(), "a ledger is a file"),
     ],
 )
@@ -120,16 +121,21 @@ def test_a_missing_ledger_is_not_made_by_reading(path: Path) -> None:
     assert not list(path.parent.iterdir())
 
 
-def test_an_empty_file_is_what_a_kill_leaves_and_becomes_a_ledger(little: Any, path: Path) -> None:
-    path.touch(mode=0o644)
-    with pytest.raises(LedgerError, match="the file is empty"):
-        Ledger.open(path, create=False)
-    with pytest.raises(LedgerError, match="the file is empty"):
-        Ledger.open(path, read_only=True)
-    with Ledger.open(path) as ledger:
-        little.run(ledger)
-        ledger.verify()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+def test_a_new_ledger_is_whole_or_not_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", fail)
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(LedgerError, match="no space left on device"):
+            Ledger.open(path)
+        assert not list(path.parent.iterdir())
+        patch.undo()
+        patch.setattr(os, "link", fail)  # as on a file system without links
+        with Ledger.open(path) as ledger:
+            assert ledger.entries == 1
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_locked_ledger_says_so(little: Any, path: Path) -> None:
