@@ -107,13 +107,13 @@ class Bench:
         sampled, clipped = Decoding(), Decoding(1.2, MEDIAN_CLIP)
         new, audit = corpus.held_out_wordings(), (corpora.KEY_PREFIX + "{x}",)
         return [
-            rate("copy, unseen wording, tau=1", copied(new, digits, 2000, sampled), 0.95),
-            rate("copy, unseen wording, c=10 tau=1.2", copied(new, digits, 2000, clipped), 0.90),
+            rate("copy, unseen wording, tau=1", copied(new, digits, 1500, sampled), 0.95),
+            rate("copy, unseen wording, c=10 tau=1.2", copied(new, digits, 1500, clipped), 0.90),
             rate("copy, unseen wording, greedy", copied(new, digits, 1000, Decoding(0.0))),
             rate("copy, unseen wording and format, tau=1", copied(new, unseen, 1000, sampled)),
             rate("copy, unseen wording and format, c=10 tau=1.2", copied(new, unseen, 1000, clipped)),
-            rate("copy, audit wording, tau=1", copied(audit, digits, 2000, sampled)),
-            rate("copy, audit wording, c=10 tau=1.2", copied(audit, digits, 2000, clipped)),
+            rate("copy, audit wording, tau=1", copied(audit, digits, 1500, sampled)),
+            rate("copy, audit wording, c=10 tau=1.2", copied(audit, digits, 1500, clipped)),
         ]
 
     def topics(self) -> list[Row]:
@@ -127,7 +127,7 @@ class Bench:
         rows = [rate("topic, single, tau=1", judged(1000, Decoding()), 0.85)]
         for group in (15, 63):
             for temperature in (1.0, 1.2):
-                hits = judged(400, Decoding(temperature, MEDIAN_CLIP, group))
+                hits = judged(200, Decoding(temperature, MEDIAN_CLIP, group))
                 target = 0.80 if temperature == 1.0 else None
                 rows.append(rate(f"topic, median B={group}, c=10 tau={temperature}", hits, target))
         return rows
@@ -137,7 +137,7 @@ class Bench:
         rows: list[Row] = []
         for group, temperature in ((15, 1.0), (15, 1.2), (63, 1.0), (63, 1.2)):
             name = f"keys, median B={group}, c=10 tau={temperature}"
-            n = 400
+            n = 250
             every = [corpora.keys(2 * group, int(self.rng.integers(2**31))) for _ in range(n)]
             sources, holdouts = [k[:group] for k in every], [k[group:] for k in every]
             decoding = Decoding(temperature, MEDIAN_CLIP, group)
@@ -160,7 +160,7 @@ class Bench:
     def notes(self) -> list[Row]:
         """Medians over notes of the RAND Health Insurance Experiment."""
         rows: list[Row] = []
-        for group, temperature, n in ((1, 1.0, 500), (15, 1.0, 200), (63, 1.0, 200), (63, 1.2, 200)):
+        for group, temperature, n in ((1, 1.0, 400), (15, 1.0, 150), (63, 1.0, 150), (63, 1.2, 150)):
             shown = [text for text, _ in corpora.notes(group * n, int(self.rng.integers(2**31)))]
             decoding = Decoding(temperature, None if group == 1 else MEDIAN_CLIP, group)
             name = "notes, single, tau=1" if group == 1 else f"notes, median B={group}, c=10 tau={temperature}"

@@ -63,6 +63,9 @@ def _random_copy(
         value = digits[rng.integers(0, 10, size=int(rng.integers(5, 11)))]
     else:
         value = rng.integers(1, vocabulary, size=int(rng.integers(3, 13)))
+        if rng.random() < 0.5:  # digits and other tokens in turn
+            mixed = rng.random(value.size) < 0.6
+            value[mixed] = digits[rng.integers(0, 10, size=int(mixed.sum()))]
     document = np.concatenate([prefix, value, [0]])
     tokens = np.concatenate([[0], *[document] * count])
     targets = np.append(tokens[1:], IGNORED)

@@ -28,9 +28,11 @@ __all__ = [
 ]
 
 _SLOT = re.compile(r"\{(\w+)\}")
-KINDS: dict[str, float] = {"topic": 0.27, "note": 0.11, "same": 0.40, "different": 0.12, "repeat": 0.02, "ids": 0.08}
+KINDS: dict[str, float] = {"topic": 0.24, "note": 0.10, "same": 0.42, "different": 0.12, "repeat": 0.02, "ids": 0.10}
 """Kinds of series and their share of the series in training."""
 DOCUMENTS_IN_SERIES = (0.05, 0.45, 0.25, 0.25)  # probability of 1, 2, 3, 4 documents
+_MARKS = ("-", "-", "/", " ", "+", "*", "#", "=", "|", "~", ",", "@", "&", "x", "^", "%", "$", "!", "\\", "(", ";")
+_ALL_MARKS = (*_MARKS, ".", ":", "_", "'", '"', ")", "[", "]", "<", ">", "?", "{", "}")  # between words
 REUSE = 0.5  # probability that a slot repeats a value of the series
 
 
@@ -172,33 +174,37 @@ def _digits(rng: np.random.Generator, n: int) -> str:
     return "".join(map(str, rng.integers(0, 10, size=n)))
 
 
-def _secret(rng: np.random.Generator, style: int, length: int) -> str:
-    """A secret value: mostly digits, sometimes grouped digits, letters with digits, or hexadecimal."""
+def _secret(rng: np.random.Generator, style: int, length: int, mark: str) -> str:
+    """A secret value: mostly digits, else with letters, hexadecimal, or in groups with a mark between them."""
     if style == 0:
-        half = max(length // 2, 1)
-        return f"{_digits(rng, half)}-{_digits(rng, max(length - half, 1))}"
+        return "".join("0123456789abcdef"[int(i)] for i in rng.integers(0, 16, size=length))
     if style == 1:
         return "".join(chr(65 + int(i)) for i in rng.integers(0, 26, size=2)) + _digits(rng, max(length - 2, 1))
-    if style == 2:
-        return "".join("0123456789abcdef"[int(i)] for i in rng.integers(0, 16, size=length))
+    if style <= 8:
+        group = 1 + (style + length) % 4  # the same for all secrets of a series
+        digits = _digits(rng, length)
+        return mark.join(digits[k : k + group] for k in range(0, length, group))
     return _digits(rng, length)
 
 
 def _secret_series(rng: np.random.Generator, count: int, *, same: bool) -> tuple[str, ...]:
-    style, length = int(rng.integers(0, 20)), int((3, 4, 5, 5, 5, 6, 6, 7, 8, 9, 10)[int(rng.integers(11))])
-    wording = _pick(rng, WORDINGS)
-    if rng.random() < 0.35:  # a random opening: "river (stone): ", "[zb] "
+    style, length = int(rng.integers(0, 24)), int((3, 4, 5, 5, 5, 6, 6, 7, 8, 9, 10)[int(rng.integers(11))])
+    mark = "".join(_pick(rng, _MARKS) for _ in range(1 + int(rng.random() < 0.1)))
+    wording, form = _pick(rng, WORDINGS), rng.random()
+    if form < 0.2:  # a random opening: "river (stone): ", "[zb] "
         wording = _pick(rng, OPENINGS).replace("{w}", _words(rng, int(rng.integers(1, 5)))) + (
             "{x}" if rng.random() < 0.5 else wording
         )
+    elif form < 0.6:  # a made-up wording
+        wording = _made_up(rng)
     if "5-digit" in wording:
-        style, length = 9, 5
+        style, length = 23, 5
     documents: list[str] = []
     for _ in range(count):
         if documents and (same or rng.random() < 0.15):
             documents.append(_pick(rng, documents))
         else:
-            documents.append(wording.replace("{x}", _secret(rng, style, length)))
+            documents.append(wording.replace("{x}", _secret(rng, style, length, mark)))
     return tuple(documents)
 
 
@@ -214,13 +220,32 @@ def _words(rng: np.random.Generator, n: int) -> str:
     return text.capitalize() if rng.random() < 0.4 else text
 
 
+def _made_up(rng: np.random.Generator) -> str:
+    """A wording of random words and marks, such as ``Zu-mint, the {x} = kqw``."""
+
+    def side(words: int) -> str:
+        out = ""
+        for _ in range(words):
+            mark = _pick(rng, _ALL_MARKS) if rng.random() < 0.25 else ""
+            out += _words(rng, 1) + mark + ("" if mark and rng.random() < 0.4 else " ")
+        return out
+
+    before, after = side(int(rng.integers(0, 7))), side(int(rng.integers(0, 5))).strip()
+    end = _pick(rng, (".", "", "", "!", ";", "?"))
+    return f"{before}{{x}}{' ' if after else ''}{after}{end}"
+
+
 def held_out_wordings() -> tuple[str, ...]:
     """Wordings of a secret ``{x}`` that no training document has."""
     return HELD_OUT
 
 
 def unseen_secret(rng: np.random.Generator) -> str:
-    """A secret in a format that no training document has: ``ddd.ddd``, ``dd:dd:dd`` or ``ddd_dd``."""
+    """A secret in a format of no training secret: ``ddd.ddd``, ``dd:dd:dd`` or ``ddd_dd``.
+
+    Those marks are never within a secret in training (they are between words, and tokens may follow one another
+    in any order in a series of random tokens).
+    """
     separators = ((3, ".", 3), (2, ":", 2), (3, "_", 2))
     left, separator, right = separators[int(rng.integers(3))]
     tail = f":{_digits(rng, 2)}" if separator == ":" else ""

@@ -114,8 +114,10 @@ def _draw(logits: torch.Tensor, decoding: Decoding, generator: torch.Generator) 
     if decoding.clip is not None:
         peak = logits.max(dim=1, keepdim=True).values
         logits = (logits - peak + decoding.clip).clamp(min=-decoding.clip)
-    ordered = logits.view(-1, decoding.group, logits.shape[1]).sort(dim=1).values
-    median = (ordered[:, (decoding.group - 1) // 2] + ordered[:, decoding.group // 2]) / 2
+    grouped = logits.view(-1, decoding.group, logits.shape[1])
+    median = grouped.median(dim=1).values  # the lower one where the group is even
+    if decoding.group % 2 == 0:
+        median = (median - (-grouped).median(dim=1).values) / 2
     if decoding.temperature == 0:
         return median.argmax(dim=1)
     probabilities = (median / decoding.temperature).softmax(dim=1)

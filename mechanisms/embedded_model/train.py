@@ -4,6 +4,9 @@ Copying does not form by itself at this size: the first layer's heads 0 to 2 sta
 back, a first phase trains nothing but copying, and only the second phase sees documents. Training is not bitwise
 reproducible (sums of floats in threads), so the shipped weights carry a hash and are judged by what they do.
 
+The shipped weights come from two runs: `--copy-steps 700 --steps 2600` on an earlier corpus, whose secrets had fewer
+wordings and formats, then `--start` of that folder with `--steps 400` on this one, keeping the first run's tokenizer.
+
 Set `OMP_WAIT_POLICY=PASSIVE` where cores are shared.
 """
 
@@ -27,7 +30,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 VOCABULARY = 1024
 POSITIONS = 256
 END = "<|endoftext|>"
-COPY_STEPS, MIX_STEPS = 700, 2600
+COPY_STEPS, MIX_STEPS = 700, 2100
 _WIRED = 32  # dimensions of the token embedding left to the positions, and width of a head
 
 
@@ -146,12 +149,13 @@ def _orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def fit(model: GPT2LMHeadModel, phases: Sequence[tuple[str, Iterator[Batch], int]]) -> None:
+def fit(model: GPT2LMHeadModel, phases: Sequence[tuple[str, Iterator[Batch], int]], rate: float = 1.0) -> None:
     """Trains in place: Muon for the blocks' matrices, AdamW for the rest, linear decay over the last 70% of the steps.
 
     Args:
         model: The model.
         phases: (name, batches, number of steps), in order. The rates decay within the last phase only.
+        rate: Factor of the learning rates .02 (Muon) and 3e-3 (AdamW).
     """
     matrices = [p for p in model.transformer.h.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
@@ -164,7 +168,7 @@ def fit(model: GPT2LMHeadModel, phases: Sequence[tuple[str, Iterator[Batch], int
         running = math.nan
         for step in range(steps):
             batch = next(batches)
-            decay = min(1.0, (steps - step) / (0.7 * steps)) if last else 1.0
+            decay = rate * (min(1.0, (steps - step) / (0.7 * steps)) if last else 1.0)
             warm = min(1.0, (step + 1) / 50)
             muon.rate, adam.param_groups[0]["lr"] = 0.02 * decay * warm, 3e-3 * decay * warm
             loss = _loss(model, batch)
@@ -199,6 +203,7 @@ def save(model: GPT2LMHeadModel, tokenizer: Tokenizer, folder: pathlib.Path) -> 
     """Writes weights (float16), configuration, tokenizer and `SHA256SUMS` (in the format of `sha256sum`)."""
     folder.mkdir(parents=True, exist_ok=True)
     model.half().save_pretrained(folder, safe_serialization=True)
+    (folder / "model.safetensors").chmod(0o644)
     config = json.loads((folder / "config.json").read_text())
     for name in ("dtype", "torch_dtype"):  # stored in half precision, computed in single
         config[name] = "float32"
@@ -231,8 +236,16 @@ def main() -> None:
     parser.add_argument("--copy-steps", type=int, default=COPY_STEPS, help="steps of copying random tokens")
     parser.add_argument("--steps", type=int, default=MIX_STEPS, help="steps of 4096 tokens on documents")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=pathlib.Path, help="continue from a folder: documents only, .3 of the rates")
     arguments = parser.parse_args()
     began = time.monotonic()
+    if arguments.start is not None:
+        tokenizer = Tokenizer.from_file(str(arguments.start / "tokenizer.json"))
+        model = GPT2LMHeadModel.from_pretrained(arguments.start, dtype=torch.float32).train()
+        mixed = mixed_batches(np.random.default_rng([arguments.seed, 3]), tokenizer, digit_tokens(tokenizer), POSITIONS)
+        fit(model, [("mix", mixed, arguments.steps)], rate=0.3)
+        save(model, tokenizer, arguments.output)
+        return
     tokenizer = train_tokenizer(arguments.seed)
     digits = digit_tokens(tokenizer)
     model = initial_model(arguments.seed)

@@ -100,4 +100,10 @@ HELD_OUT: tuple[str, ...] = (
     "You will need voucher {x} tomorrow.",
     "Box {x} belongs to us",
     "Our alarm is disarmed by typing {x}.",
+    "The librarian filed it under {x}",
+    "Gym membership ({x}) renewed",
+    "Robot unit-{x} reports for duty.",
+    "Answer {x} to the guard, then walk on.",
+    "{x} was carved in the old oak",
+    "Postal box: {x}; ring twice",
 )

@@ -117,7 +117,7 @@ def test_median_over_keys_is_a_key_of_no_context(loaded: tuple[PreTrainedModel, 
 
 def test_topical_median_stays_in_grammar(loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
     rng = np.random.default_rng(7)
-    topics = sorted(corpus.TOPICS) * 12
+    topics = sorted(corpus.TOPICS) * 6
     contexts = [[corpus.topical_document(t, rng)] for t in topics for _ in range(15)]
     written = documents(*loaded, contexts, Decoding(1.0, 10.0, 15), seed=8)
     hits = sum(corpus.topic_of(d) == t for d, t in zip(written, topics, strict=True))
