@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from cupel.accounting import ex_post, validate
-from cupel.mechanisms import noise, selection
 from numpy.typing import NDArray
 from scipy import special
+
+from cupel.accounting import ex_post, validate
+from cupel.mechanisms import noise, selection
 
 if TYPE_CHECKING:
     from cupel.mechanisms.batching import Batches

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from cupel.accounting import validate
 from numpy.typing import NDArray
+
+from cupel.accounting import validate
 
 PREFIX = "My 5-digit key is "
 """What a record says before its key; an attack may force a generator to begin a document with it."""

@@ -6,11 +6,12 @@ Everything here knows counts only: where they come from is the business of an at
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
-from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 Floats = NDArray[np.float64]
 

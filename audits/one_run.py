@@ -1,16 +1,33 @@
-"""What one run shows when every candidate was included by its own fair coin (Steinke, Nasr and Jagielski 2023).
+"""What one run shows when every candidate was included by its own fair coin.
 
 m candidates are each put into the data, or left out, by independent fair coins S. From the released output T an
-attacker guesses r of the m coins and abstains on the others; v guesses are right. If the mechanism is (ε, δ)-DP in one
-candidate, then given T the number of right guesses is stochastically at most Bin(r, q) + F(T), where
-q = e^ε/(1 + e^ε) and F(T) ≥ 0 is a number of failures with E[F(T)] ≤ 2mδ (their section 5). With
-f(v) = P[Bin(r, q) ≥ v], this gives P[at least v right] ≤ E[f(v − F)].
+attacker guesses r of the m coins and abstains on the others; v guesses are right. The hypothesis "(ε, δ)-DP in one
+candidate" is rejected where so many right guesses are improbable under it; ε = inf{ε ≥ 0: p(ε) ≥ β}. Let
+q = e^ε/(1 + e^ε), w_k = P[Bin(r, q) = k], f = P[Bin(r, q) ≥ v].
 
-*The number of guesses.* With r fixed in advance, that expectation is at most the concave majorant of i ↦ f(v − i) at
-2mδ, and it equals f(v) + 2mδ·A, A = max_i (f(v − i) − f(v))/i, as long as 2mδ is at most the maximising i. Where r
-depends on the output (as many guesses as secrets were disclosed), that is a valid p-value only for δ = 0: failures may
-then be correlated with the r at which they count most. Splitting the error repairs it: reject iff f(v) ≤ β/2 and
-2mδ·A ≤ β/2. Given T, P[reject] ≤ f + E[F|T]·A ≤ β/2 + E[F|T]·β/(4mδ), whose mean is at most β.
+*Pure ε.* Given T, the number of right guesses is stochastically at most Bin(r, q), so p = f, whatever r depends on.
+
+*δ > 0, tight.* Let X_{r,k} be the probability of r guesses, k of them right. Adding up (ε, δ)-DP over candidates, coins
+and outputs in which the candidate is guessed rightly gives Σ_{r,k} z_{r,k} ≤ mδ for
+z_{r,k} = max(0, k·X_{r,k} − e^ε(r − k + 1)·X_{r,k−1}), because flipping one of k right coins leaves k − 1, and each
+outcome with k − 1 is reached by r − k + 1 flips. Since k·w_k = e^ε(r − k + 1)·w_{k−1}, the ratios Y_k = X_{r,k}/w_k
+grow by at most z_{r,k}/(k·w_k) a step. Summing by parts, P[r, ≥ v right] − f·P[r] = Σ_k C_k (Y_k − Y_{k−1}) with
+C_k = (1 − f)·P[W ≥ k] for k ≥ v and f·P[W < k] below, W ~ Bin(r, q). C_k/(k·w_k) is largest at k = v, because
+binomials are log-concave. So, with σ = f(1 − f)/(v·w_v) and Z_r = Σ_k z_{r,k},
+
+    P[r guesses, at least v right] ≤ f·P[r guesses] + σ·Z_r,   Σ_r Z_r ≤ mδ.
+
+With r fixed in advance, p = f + mδ·σ. It is attained: tilt randomised response by one step at v. A test compares it
+with the linear programme over all (ε, δ)-DP mechanisms.
+
+*δ > 0, r chosen after the output* (as many guesses as secrets were disclosed). p = f + mδ·σ is not valid then: failures
+may come with the r at which they count most. Reject iff f ≤ β/2 and mδ·f/(v·w_v) ≤ β/2, both of which increase with ε;
+summing the display over r, P[reject] ≤ β/2 + mδ·max_r σ_r ≤ β.
+
+*δ > 0, published* (Steinke, Nasr and Jagielski 2023, Theorem 5.2, r fixed): p = f + 2mδ·A,
+A = max_{1≤i≤v} P[v − i ≤ W < v]/i. It is about 2.5 times as far above f as p need be at ε = 0, and 25 times at ε = 3.
+In the lower tail it is too small: m = r = 3, v = 1, ε = 0, δ = .01 gives .88250; but to draw T uniformly and, if it is
+−S, to draw once more with probability .08, is (0, .01)-DP with P[v ≥ 1] = .88375. Here the larger of 2A and σ is taken.
 """
 
 from __future__ import annotations
@@ -18,17 +35,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+
 Floats = NDArray[np.float64]
 
+Rule: TypeAlias = Literal["published", "tight", "adaptive"]
+
 _COINS = "each candidate was included by its own fair coin, independent of everything else"
+_FIXED = "the number of guesses was fixed before the run"
 _STEPS = 60  # halvings of an interval of length ≤ 64: below 1e-16 of it
 
 
@@ -39,7 +61,7 @@ def epsilon_one_run(
     *,
     delta: float,
     confidence: float,
-    fixed_guesses: bool = True,
+    rule: Rule = "published",
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Bound:
@@ -51,8 +73,8 @@ def epsilon_one_run(
         correct: v, how many guesses were right, 0 to r.
         delta: δ in [0, 1).
         confidence: 1 − β, in (0, 1).
-        fixed_guesses: r was fixed before the run. False where r depends on the output; the bound is then the same
-            for δ = 0 and smaller for δ > 0 (see the module).
+        rule: how δ > 0 is paid for (see the module): ``published`` and ``tight`` need r fixed before the run,
+            ``adaptive`` lets r depend on the output. For δ = 0 all are the same and none needs r fixed.
         adjacency: what a coin decides: presence of a unit is add_remove.
         unit: the unit that a candidate is; a record by default.
 
@@ -62,22 +84,23 @@ def epsilon_one_run(
     Raises:
         ValueError: for counts or probabilities out of range.
 
-    Source: Steinke, Nasr and Jagielski 2023, Theorem 5.2 (pure ε: Theorem 2.1 with abstention).
+    Source: Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (2023), Theorem 5.2; the other
+        rules are proven in the module's docstring.
     """
     value, ceiling = epsilons_one_run(
-        m, guesses, np.array([correct, guesses]), delta=delta, confidence=confidence, fixed_guesses=fixed_guesses
+        m, guesses, np.array([correct, guesses]), delta=delta, confidence=confidence, rule=rule
     )
     return Bound(
         direction=Direction.LOWER,
         value=float(value),
-        method="one_run",
+        method="one_run" if rule == "published" else f"one_run_{rule}",
         rigor=Rigor.FINITE_SAMPLE,
         adjacency=Adjacency(adjacency),
         unit=unit or Unit(),
         delta=delta or None,
         confidence=confidence,
         ceiling=float(ceiling),
-        assumptions=(_COINS,),
+        assumptions=(_COINS, *((_FIXED,) if delta and rule != "adaptive" else ())),
     )
 
 
@@ -88,11 +111,12 @@ def epsilons_one_run(
     *,
     delta: float,
     confidence: float,
-    fixed_guesses: bool = True,
+    rule: Rule = "published",
 ) -> Floats:
     """The values of `epsilon_one_run` for arrays of guesses and right guesses that broadcast together."""
     validate.integer(m=m)
     validate.open_probability(confidence=confidence)
+    validate.one_of(("published", "tight", "adaptive"), rule=rule)
     if not 0 <= validate.probability(delta=delta) < 1:
         raise ValueError(f"delta must be below 1, not {delta!r}")
     r, v = np.broadcast_arrays(np.asarray(guesses), np.asarray(correct))
@@ -106,10 +130,8 @@ def epsilons_one_run(
         return pure
     pairs, inverse = np.unique(np.stack([r.ravel(), v.ravel()], axis=1), axis=0, return_inverse=True)
     tops = _pure(pairs[:, 0], pairs[:, 1], beta)
-    failures = 2 * m * delta
-    rule = _fixed_p_value if fixed_guesses else _adaptive_p_value
     found = [
-        _first_crossing(rule(int(pair[0]), int(pair[1]), failures), beta, float(top))
+        _first_crossing(p_value(int(pair[0]), int(pair[1]), m * delta, rule), beta, float(top))
         for pair, top in zip(pairs, tops, strict=True)
     ]
     return np.asarray(np.array(found, dtype=np.float64)[inverse.reshape(-1)].reshape(r.shape))
@@ -186,7 +208,7 @@ def disclosures_with_holdout(
     if not (0 <= v <= min(k, included) and k - v <= m - included):
         raise ValueError(f"impossible counts: {v} of {k} disclosed among {included} of {m} candidates in the data")
     bound = epsilon_one_run(
-        m, k, v, delta=delta, confidence=confidence, fixed_guesses=False, adjacency=adjacency, unit=unit
+        m, k, v, delta=delta, confidence=confidence, rule="adaptive", adjacency=adjacency, unit=unit
     )
     return Disclosures(hypergeometric_tail(v, m, included, k), bound)
 
@@ -209,54 +231,49 @@ def _pure(r: NDArray[np.int64], v: NDArray[np.int64], beta: float) -> Floats:
     return np.asarray(np.where(v > 0, np.maximum(value, 0.0), 0.0))
 
 
-def _fixed_p_value(r: int, v: int, failures: float) -> Callable[[float], float]:
-    """p(ε) with r fixed in advance: the concave majorant of i ↦ f(v − i) at `failures` = 2mδ. Increases with ε."""
-    law = _below(r, v)
+def p_value(r: int, v: int, failures: float, rule: Rule) -> Callable[[float], float]:
+    """ε ↦ p(ε) for v right of r guesses, `failures` = mδ. It increases with ε as long as it is below 1.
 
-    def p_value(epsilon: float) -> float:
-        tail, below = law(epsilon)
-        if not len(below):
-            return 1.0
-        slope = _slopes(below)
-        best = int(np.argmax(slope))
-        if failures <= best + 1:
-            return min(1.0, tail + failures * float(slope[best]))
-        # Beyond the maximising i the increments descend, so i ↦ f(v − i) is concave there and its own majorant.
-        curve = tail + np.concatenate([[0.0], np.cumsum(below)])
-        return min(1.0, float(np.interp(failures, np.arange(len(curve)), curve)))
+    Every p-value is at most β with probability at most β under (ε, δ)-DP; the adaptive one for β ≤ 1 and any r.
+    """
+    if v == 0:
+        return lambda epsilon: 1.0
+    above = _tail_over_weight(r, v)
+    below = _weights_below(r, v) if rule == "published" else None
 
-    return p_value
+    def p(epsilon: float) -> float:
+        log_wrong = -np.logaddexp(0.0, epsilon)  # log(1 − q)
+        tail = float(special.betaincc(r - v + 1, v, np.exp(log_wrong)))
+        reach = failures * above(epsilon) / v
+        if rule == "adaptive":
+            return min(1.0, 2 * max(tail, reach))
+        extra = reach * (1 - tail)
+        if below is not None:
+            averages = np.cumsum(below(epsilon)) / np.arange(1, v + 1)
+            extra = max(extra, 2 * failures * float(averages.max()))
+        return min(1.0, tail + extra)
 
-
-def _adaptive_p_value(r: int, v: int, failures: float) -> Callable[[float], float]:
-    """p(ε) with r chosen after the output: 2·max(f(v), 2mδ·A). Increases with ε where it is below 1 (tested)."""
-    law = _below(r, v)
-
-    def p_value(epsilon: float) -> float:
-        tail, below = law(epsilon)
-        if not len(below):
-            return 1.0
-        return min(1.0, 2 * max(tail, failures * float(_slopes(below).max())))
-
-    return p_value
+    return p
 
 
-def _slopes(below: Floats) -> Floats:
-    """(f(v − i) − f(v))/i for i = 1 … v."""
-    return np.asarray(np.cumsum(below) / np.arange(1, len(below) + 1))
+def _tail_over_weight(r: int, v: int) -> Callable[[float], float]:
+    """ε ↦ f/w_v = Σ_{k ≥ v} w_k/w_v, without the cancellation of two numbers that may underflow."""
+    k = np.arange(v, r, dtype=np.float64)
+    logs = np.cumsum(np.log((r - k) / (k + 1)))  # log of w_{k+1}/w_v, less (k + 1 − v)·ε
+    steps = np.arange(1, r - v + 1, dtype=np.float64)
+
+    def ratio(epsilon: float) -> float:
+        with np.errstate(over="ignore"):  # a p-value of 1 either way
+            return 1.0 + float(np.exp(logs + steps * epsilon).sum())
+
+    return ratio
 
 
-def _below(r: int, v: int) -> Callable[[float], tuple[float, Floats]]:
-    """ε ↦ (P[Bin(r, q) ≥ v], [P[Bin = v − 1], …, P[Bin = 0]]); the binomial coefficients are worked out once."""
+def _weights_below(r: int, v: int) -> Callable[[float], Floats]:
+    """ε ↦ [P[W = v − 1], …, P[W = 0]]; the binomial coefficients are worked out once."""
     j = np.arange(v - 1, -1, -1, dtype=np.float64)
     coefficients = _log_choose(r, j)
-
-    def law(epsilon: float) -> tuple[float, Floats]:
-        log_wrong = -np.logaddexp(0.0, epsilon)  # log(1 − q)
-        tail = float(special.betaincc(r - v + 1, v, np.exp(log_wrong))) if v else 1.0
-        return tail, np.exp(coefficients + j * epsilon + r * log_wrong)  # q^j (1 − q)^{r−j}
-
-    return law
+    return lambda epsilon: np.asarray(np.exp(coefficients + j * epsilon - r * np.logaddexp(0.0, epsilon)))
 
 
 def _first_crossing(p_value: Callable[[float], float], beta: float, top: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import mpmath
 import numpy as np
 import pytest
+
 from cupel.accounting import ex_post
 from cupel.attacks.leave_one_out import LeaveOneOut, mixture_losses
 from cupel.mechanisms import aggregation

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, disclosed, extract_keys, reconstruct
 from cupel.mechanisms import corpora
-from scipy import stats
 
 
 @dataclass(frozen=True)

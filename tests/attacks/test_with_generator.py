@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ExPostDP, PureDP
 from cupel.accounting.ledger import Ledger

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Direction, Rigor
 from cupel.audits.statistics import (
@@ -13,8 +16,6 @@ from cupel.audits.statistics import (
     epsilon_clopper_pearson,
     epsilons_clopper_pearson,
 )
-from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 FALSE_ALARM = 1e-4
 """Probability with which a simulated coverage test fails although the statistic is valid."""

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, PureDP

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
 import pytest
+from scipy import optimize, sparse, stats
+
 from cupel.accounting.bounds import Rigor
-from cupel.audits import one_run
+from cupel.audits.one_run import Rule, p_value
 from cupel.audits.statistics import (
     canaries_needed,
     ceiling_one_run,
@@ -16,8 +19,8 @@ from cupel.audits.statistics import (
     epsilons_one_run,
     hypergeometric_tail,
 )
-from scipy import optimize, stats
 
+RULES: tuple[Rule, ...] = ("published", "tight", "adaptive")
 FALSE_ALARM = 1e-4
 """Probability with which a simulated coverage test fails although the statistic is valid."""
 
@@ -41,7 +44,7 @@ def test_published_values(m: int, r: int, v: int, expected: float) -> None:
     bound = epsilon_one_run(m, r, v, delta=1e-5, confidence=0.95)
     assert bound.value == pytest.approx(expected, abs=0.51 * 10.0 ** -(len(str(expected)) - 2))
     assert bound.rigor is Rigor.FINITE_SAMPLE
-    assert bound.delta == 1e-5
+    assert (bound.delta, bound.method) == (1e-5, "one_run")
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-4, 3e-3])
@@ -57,29 +60,113 @@ def test_agrees_with_brute_force(r: int, v: int, delta: float) -> None:
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-def test_many_failures_use_the_concave_majorant() -> None:
-    """With 2mδ beyond the maximising i the line B + 2mδA overshoots; the majorant of f(v − i) is what is needed."""
-    m, r, v, delta = 100, 60, 40, 0.05
-    failures = 2 * m * delta
-    q = 1 / (1 + np.exp(-0.3))
-    curve = stats.binom.sf(v - np.arange(v + 1) - 1, r, q)
-    # The largest E[f(v − F)] with E[F] ≤ failures, as a linear programme over the law of F.
+def worst_case(m: int, epsilon: float, delta: float, thresholds: dict[int, int]) -> float:
+    """The largest probability, over all (ε, δ)-DP mechanisms and numbers of guesses r, that v ≥ thresholds[r].
+
+    A linear programme over X_{r,k}, the probability of r guesses of which k are right. Averaging a mechanism over
+    permutations of the candidates and flips of coins together with guesses keeps (ε, δ)-DP and the objective, so one
+    that depends on (r, k) only is among the worst.
+    """
+    places = {(r, k): i for i, (r, k) in enumerate((r, k) for r in thresholds for k in range(r + 1))}
+    pairs = [(r, k) for r in thresholds for k in range(1, r + 1)]
+    n, grow = len(places), np.exp(epsilon)
+    rows, columns, values = [], [], []
+    for index, (r, k) in enumerate(pairs):
+        here, before = k / m, (r - k + 1) / m  # a candidate is among the k right ones, or became wrong by its flip
+        for side, (plus, minus) in enumerate(((here, -grow * before), (-grow * here, before))):
+            row = 2 * index + side
+            rows += [row] * 3
+            columns += [places[r, k], places[r, k - 1], n + row]
+            values += [plus, minus, -1.0]
+    # Flips may lower the count as well as raise it; the two directions of a pair are paid from one δ.
+    rows += [2 * len(pairs)] * (2 * len(pairs))
+    columns += range(n, n + 2 * len(pairs))
+    values += [1.0] * (2 * len(pairs))
+    limits = np.append(np.zeros(2 * len(pairs)), delta)
+    objective = np.zeros(n + 2 * len(pairs))
+    for (r, k), place in places.items():
+        objective[place] = -float(k >= thresholds[r])
     best = optimize.linprog(
-        -curve, A_ub=[np.arange(v + 1)], b_ub=[failures], A_eq=[np.ones(v + 1)], b_eq=[1.0], bounds=(0, 1)
+        objective,
+        A_ub=sparse.csr_matrix((values, (rows, columns))),
+        b_ub=limits,
+        A_eq=sparse.csr_matrix((np.ones(n), (np.zeros(n, dtype=int), np.arange(n))), shape=(1, objective.size)),
+        b_eq=[1.0],
+        bounds=(0, 1),
     )
-    assert one_run._fixed_p_value(r, v, failures)(0.3) == pytest.approx(-best.fun, abs=1e-9)  # the solver's tolerance
-    assert brute_force_p_value(m, r, v, 0.3, delta) > -best.fun + 0.01
+    assert best.success
+    return float(-best.fun)
 
 
-@pytest.mark.parametrize("rule", [one_run._fixed_p_value, one_run._adaptive_p_value])
+SOLVER = 1e-6
+"""HiGHS meets constraints to 1e-7 each; the multipliers here stay below 10."""
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("r", [3, 10, 60])
+def test_the_tight_p_value_is_that_of_the_worst_mechanism(r: int, epsilon: float) -> None:
+    m = r + 5
+    for v in sorted({1, r // 2, int(0.8 * r), r - 1, r} - {0}):
+        for failures in (0.01, 0.3):
+            worst = worst_case(m, epsilon, failures / m, {r: v})
+            assert p_value(r, v, failures, "tight")(epsilon) == pytest.approx(worst, abs=SOLVER)
+            assert p_value(r, v, failures, "published")(epsilon) >= worst - SOLVER
+
+
+def test_the_symmetric_programme_is_the_whole_one() -> None:
+    """All mechanisms from three coins to three guesses, one variable for each input and output."""
+    m, epsilon, delta, v = 3, 0.7, 0.05, 2
+    inputs = list(itertools.product((-1, 1), repeat=m))
+    size = len(inputs)
+    flips = [(i, inputs.index((*s[:j], -s[j], *s[j + 1 :]))) for i, s in enumerate(inputs) for j in range(m)]
+    blocks, limits = [], []
+    for number, (i, other) in enumerate(flips):
+        excess = np.zeros((size, size * (size + len(flips))))
+        slack = slice(size * (size + number), size * (size + number + 1))
+        excess[:, i * size : (i + 1) * size] = np.eye(size)
+        excess[:, other * size : (other + 1) * size] = -np.exp(epsilon) * np.eye(size)
+        excess[:, slack] = -np.eye(size)
+        total = np.zeros((1, excess.shape[1]))
+        total[:, slack] = 1
+        blocks += [excess, total]
+        limits += [0.0] * size + [delta]
+    one = np.hstack([np.kron(np.eye(size), np.ones(size)), np.zeros((size, size * len(flips)))])
+    wins = np.array([sum(a == b for a, b in zip(s, t, strict=True)) >= v for s in inputs for t in inputs])
+    objective = np.append(-wins.astype(float) / size, np.zeros(size * len(flips)))
+    best = optimize.linprog(objective, A_ub=np.vstack(blocks), b_ub=limits, A_eq=one, b_eq=np.ones(size), bounds=(0, 1))
+    assert -best.fun == pytest.approx(worst_case(m, epsilon, delta, {m: v}), abs=SOLVER)
+
+
+def test_the_published_p_value_fails_in_the_lower_tail() -> None:
+    """The mechanism of the module's docstring, by enumeration: (0, .01)-DP, and above B + 2mδA."""
+    m, delta = 3, 0.01
+    inputs = list(itertools.product((-1, 1), repeat=m))
+    law = np.full((8, 8), 1 / 8)
+    for i, s in enumerate(inputs):
+        opposite = inputs.index(tuple(-x for x in s))
+        law[i] += 0.08 / 8 * (1 / 8)
+        law[i, opposite] -= 0.08 / 8
+    np.testing.assert_allclose(law.sum(axis=1), 1, atol=1e-15)
+    for i, s in enumerate(inputs):
+        for j in range(m):
+            other = law[inputs.index((*s[:j], -s[j], *s[j + 1 :]))]
+            assert np.maximum(law[i] - other, 0).sum() <= delta + 1e-15
+    right = np.array([[sum(a == b for a, b in zip(s, t, strict=True)) >= 1 for t in inputs] for s in inputs])
+    rate = float((law * right).sum() / 8)
+    assert rate == pytest.approx(0.88375, abs=1e-12)
+    assert brute_force_p_value(m, m, 1, 0.0, delta) == pytest.approx(0.8825, abs=1e-12)
+    assert p_value(m, 1, m * delta, "published")(0.0) >= rate - 1e-12
+
+
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("failures", [0.01, 0.5, 3.0, 20.0])
-def test_p_values_increase_with_epsilon(rule: object, failures: float) -> None:
-    """Bisection finds the first crossing only if there is one crossing."""
+def test_p_values_increase_with_epsilon(rule: Rule, failures: float) -> None:
+    """Bisection finds the first crossing of β < ½ only if there is one crossing."""
     grid = np.linspace(0, 8, 161)
     for r, v in [(3, 3), (6, 6), (6, 5), (30, 25), (30, 30), (200, 120), (200, 199)]:
-        values = np.array([rule(r, v, failures)(float(e)) for e in grid])  # type: ignore[operator]
-        below = values < 0.99
-        assert (np.diff(values)[below[:-1] & below[1:]] >= -1e-12).all(), (r, v)
+        values = np.array([p_value(r, v, failures, rule)(float(e)) for e in grid])
+        below = values < 0.5
+        assert (np.diff(values)[below[:-1]] >= -1e-12).all(), (r, v)
 
 
 def test_ceilings_and_how_many_canaries_they_need() -> None:
@@ -118,53 +205,66 @@ def test_randomised_response_at_the_boundary(epsilon: float, r: int) -> None:
     assert rate + mass[first - 1] > 0.05
 
 
-@pytest.mark.parametrize("fixed_guesses", [True, False])
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-3), (1.0, 1e-3), (1.0, 0.02)])
-def test_randomised_response_that_fails_with_probability_delta(
-    epsilon: float, delta: float, fixed_guesses: bool
-) -> None:
+def test_randomised_response_that_fails_with_probability_delta(epsilon: float, delta: float, rule: Rule) -> None:
     """Exact: each bit is published in clear with probability δ and answered by randomised response otherwise."""
     r = 120
     v = np.arange(r + 1)
     q = 1 / (1 + np.exp(-epsilon))
     mass = stats.binom.pmf(v, r, delta + (1 - delta) * q)
-    alarm = epsilons_one_run(r, r, v, delta=delta, confidence=0.95, fixed_guesses=fixed_guesses) > epsilon
+    alarm = epsilons_one_run(r, r, v, delta=delta, confidence=0.95, rule=rule) > epsilon
     assert mass[alarm].sum() <= 0.05 * (1 + 1e-9)
 
 
 def test_guesses_that_depend_on_the_output_need_the_adaptive_rule() -> None:
-    """A (0, δ)-DP mechanism on which the fixed-r p-value alarms more often than β, and the adaptive one does not.
+    """A (0, δ)-DP mechanism on which p-values for a fixed r alarm more often than β, and the adaptive one does not.
 
     With probability λ it publishes five random bits in clear (then r = v = 5), else r = 100000 fair guesses. One bit
     changes the output law by at most λ·5/m in total variation, so it is (0, 5λ/m)-DP.
     """
     m, few, many, share = 200_000, 5, 100_000, 0.007
-    delta = share * few / m
-    v = np.arange(50_000, 50_600)  # the tail beyond holds less than 1e-3 of the 5% that is at stake
-    mass = stats.binom.pmf(v, many, 0.5)
     rates = {}
-    for fixed in (True, False):
-        rejects = {r: _first_rejected(m, r, delta, fixed) for r in (few, many)}
+    for rule in RULES:
+        rejects = {r: first_rejected(r, share * few, 0.0, rule) for r in (few, many)}
         tail = float(stats.binom.sf(rejects[many] - 1, many, 0.5))
-        rates[fixed] = (1 - share) * tail + share * (rejects[few] <= few)
-    assert mass.sum() > 0.49
-    assert rates[True] > 0.055
-    assert rates[False] <= 0.05
+        rates[rule] = (1 - share) * tail + share * (rejects[few] <= few)
+    assert m > many
+    assert rates["published"] > 0.055
+    assert rates["tight"] > 0.055
+    assert rates["adaptive"] <= 0.05
 
 
-def _first_rejected(m: int, r: int, delta: float, fixed: bool) -> int:
-    """The smallest v at which ε = 0 is rejected at β = 0.05."""
-    rule = one_run._fixed_p_value if fixed else one_run._adaptive_p_value
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+@pytest.mark.parametrize("delta", [1e-4, 2e-3])
+def test_the_adaptive_rule_holds_against_every_choice_of_r(epsilon: float, delta: float) -> None:
+    """The worst mechanism over all (ε, δ)-DP ones that choose among eight numbers of guesses."""
+    m, sizes = 60, (2, 5, 8, 12, 20, 30, 45, 60)
+    rejects = {r: first_rejected(r, m * delta, epsilon, "adaptive") for r in sizes}
+    worst = worst_case(m, epsilon, delta, rejects)
+    assert worst <= 0.05 + SOLVER
+    assert worst > 0.015
+
+
+def first_rejected(r: int, failures: float, epsilon: float, rule: Rule, beta: float = 0.05) -> int:
+    """The smallest v at which ε is rejected; r + 1 if none is."""
     low, high = r // 2, r + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if rule(r, middle, 2 * m * delta)(0.0) < 0.05 else (middle, high)
+        low, high = (low, middle) if p_value(r, middle, failures, rule)(epsilon) < beta else (middle, high)
     return high
 
 
-@pytest.mark.parametrize("fixed_guesses", [True, False])
+def test_the_tight_rule_shows_more_than_the_published_one() -> None:
+    counts = {"m": 8192, "guesses": 600, "correct": 560, "delta": 8192**-1.1, "confidence": 0.95}
+    shown = {rule: epsilon_one_run(**counts, rule=rule).value for rule in RULES}  # type: ignore[arg-type]
+    assert shown["published"] < shown["adaptive"] < shown["tight"]
+    assert shown["tight"] < epsilon_one_run(8192, 600, 560, delta=0.0, confidence=0.95).value
+
+
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_simulated_noise_at_the_boundary(mechanism: str, fixed_guesses: bool) -> None:
+def test_simulated_noise_at_the_boundary(mechanism: str, rule: Rule) -> None:
     """2000 repetitions of 200 noisy bits; the 40 largest are guessed in, the 40 smallest out."""
     rng = np.random.default_rng(7)
     repetitions, m, epsilon, half = 2000, 200, 1.0, 40
@@ -178,7 +278,7 @@ def test_simulated_noise_at_the_boundary(mechanism: str, fixed_guesses: bool) ->
     order = np.argsort(bits + noise, axis=1)
     sorted_bits = np.take_along_axis(bits, order, axis=1)
     correct = sorted_bits[:, -half:].sum(axis=1) + (1 - sorted_bits[:, :half]).sum(axis=1)
-    shown = epsilons_one_run(m, 2 * half, correct, delta=delta, confidence=0.95, fixed_guesses=fixed_guesses)
+    shown = epsilons_one_run(m, 2 * half, correct, delta=delta, confidence=0.95, rule=rule)
     alarms = int((shown > epsilon).sum())
     assert stats.binom.sf(alarms - 1, repetitions, 0.05) >= FALSE_ALARM
     if mechanism == "laplace":

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, PureDP
@@ -15,7 +17,6 @@ from cupel.audits.reconstruction import CURVE_DELTA
 from cupel.audits.statistics import epsilon_one_run
 from cupel.audits.verdict import decide
 from cupel.reports import assay
-from scipy import stats
 
 
 def counts(**changes: int) -> Reconstruction:
@@ -81,7 +82,7 @@ def test_a_leak_says_nothing_of_an_ex_post_claim() -> None:
 
 def test_delta_is_the_claims_and_guesses_are_not_fixed() -> None:
     (bound,) = audit(LEAKING, guarantee=ApproxDP(1.0, 1e-6)).bounds
-    expected = epsilon_one_run(2000, 701, 700, delta=1e-6, confidence=0.95, fixed_guesses=False)
+    expected = epsilon_one_run(2000, 701, 700, delta=1e-6, confidence=0.95, rule="adaptive")
     assert (bound.value, bound.delta, bound.ceiling) == (expected.value, 1e-6, expected.ceiling)
     assert audit(LEAKING, guarantee=GDP(1.0)).bounds[0].delta == CURVE_DELTA
 

@@ -6,6 +6,7 @@ import math
 import re
 
 import pytest
+
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import (
