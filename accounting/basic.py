@@ -71,7 +71,7 @@ def _bounded_range(
     accountant: Accountant[Any], event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent
 ) -> Fraction:
     """A log-ratio in [t − η, t] of two laws that each sum to 1 has t in [0, η], so η-bounded range is η-DP."""
-    return Fraction(event.eta) + 2 * Fraction(event.rounding)
+    return Fraction(event.eta) + 4 * Fraction(event.rounding)
 
 
 def _laplace(accountant: Accountant[Any], event: dp_event.LaplaceDpEvent) -> Exact:

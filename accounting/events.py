@@ -30,7 +30,8 @@ class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
     For every pair of neighbours there is a t with log P(y)/Q(y) in [t − eta, t] for every outcome y, at the adjacency
     of the ledger that holds the event. Softmax of scores at temperature τ qualifies with eta = range/τ, where range is
     the largest max_y Δ_y − min_y Δ_y of the scores between neighbours. `rounding` bounds |log p̃(y)/p(y)| between the
-    law that was sampled and the exact softmax; the sampled law is (eta + 2·rounding)-bounded-range.
+    law that was sampled and the exact softmax. A log-ratio of two sampled laws then moves by up to 2·rounding, one way
+    at one outcome and the other way at another, so the sampled law is (eta + 4·rounding)-bounded-range.
     """
 
     eta: float = attrs.field(validator=_positive)
@@ -39,7 +40,7 @@ class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
     @property
     def range(self) -> float:
         """The bounded range of the law that was sampled, rounding included."""
-        return self.eta + 2 * self.rounding
+        return self.eta + 4 * self.rounding
 
 
 @attrs.frozen
@@ -56,7 +57,7 @@ class ExPostSelectionDpEvent(DpEvent):  # type: ignore[misc]
     @property
     def range(self) -> float:
         """The bounded range of the law that was sampled, rounding included."""
-        return self.eta + 2 * self.rounding
+        return self.eta + 4 * self.rounding
 
 
 @attrs.frozen

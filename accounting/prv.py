@@ -6,10 +6,9 @@ import functools
 import math
 from typing import Any
 
-from cupel.accounting import conversions, validate
+from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.alternatives import Alternatives, Composition, DistributionAccountant, leaf
-from cupel.accounting.basic import pure_epsilon
 from cupel.accounting.bounds import Bound
 from cupel.accounting.composition import Unsupported, noise
 from dp_accounting import DpEvent, dp_event
@@ -41,7 +40,7 @@ class PrivacyRandomVariables(DistributionAccountant):
         if not composition:
             return 0.0
         if delta <= 1e-13:
-            raise ValueError(f"prv has no answer for δ at or below 1e-13, where float64 sums end; {delta} was given")
+            raise Unsupported(f"prv has no answer for δ at or below 1e-13, where float64 sums end; {delta} was given")
         composed = _compose(composition, self.adjacency, delta / 1000)
         return float(composed.compute_epsilon(delta, delta / 1000, EPSILON_ERROR)[2])
 
@@ -64,45 +63,36 @@ def _compose(composition: Composition, adjacency: Adjacency, delta_error: float)
 
     variables = [_variable(event, adjacency) for event, _ in composition]
     counts = [count for _, count in composition]
-    library = PRVAccountant(
-        prvs=variables, eps_error=EPSILON_ERROR, delta_error=delta_error, max_self_compositions=counts
-    )
-    return library.compute_composition(counts)
+    try:
+        library = PRVAccountant(
+            prvs=variables, eps_error=EPSILON_ERROR, delta_error=delta_error, max_self_compositions=counts
+        )
+        return library.compute_composition(counts)
+    except (RuntimeError, ValueError, FloatingPointError) as error:
+        raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
 
 
 def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
     """The library's random variable; sensitivities are doubled here under replace_one."""
     from prv_accountant import privacy_random_variables as variables
 
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return variables.PoissonSubsampledGaussianMechanism(
+            sampling_probability=event.sampling_probability, noise_multiplier=event.event.noise_multiplier
+        )
     scale = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    match event:
-        case dp_event.GaussianDpEvent():
-            return variables.GaussianMechanism(event.noise_multiplier / scale)
-        case dp_event.LaplaceDpEvent():
-            return variables.LaplaceMechanism(scale / event.noise_multiplier)
-        case dp_event.PoissonSampledDpEvent():
-            return variables.PoissonSubsampledGaussianMechanism(
-                sampling_probability=event.sampling_probability, noise_multiplier=event.event.noise_multiplier
-            )
-        case dp_event.ZCDpEvent():  # carries a pure ε as ξ, see `_pure`
-            return variables.PureDPMechanism(event.xi)
-    raise AssertionError(f"no random variable for {event!r}")
+    return variables.GaussianMechanism(event.noise_multiplier / scale)
 
 
-def _noisy(
-    accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent
-) -> Alternatives:
+def _gaussian(accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent) -> Alternatives:
     if not noise(event.noise_multiplier, "noise_multiplier"):
         return leaf(accountant, dp_event.NonPrivateDpEvent())
     return leaf(accountant, event)
 
 
-def _pure(accountant: PrivacyRandomVariables, event: DpEvent) -> Alternatives:
-    """Any ε-DP event as randomised response with that ε, which dominates it; (ξ, 0)-zCDP is pure ξ-DP."""
-    epsilon = conversions.up(pure_epsilon(accountant, event))
-    if epsilon == 0:
-        return accountant._zero()
-    return leaf(accountant, dp_event.NonPrivateDpEvent() if math.isinf(epsilon) else dp_event.ZCDpEvent(0.0, epsilon))
+def _with_atoms(accountant: PrivacyRandomVariables, event: DpEvent) -> Alternatives:
+    """The library integrates a mean numerically and stops with an error, or shifts its lattice, where a law jumps."""
+    raise Unsupported(f"prv has no reliable bound for {type(event).__name__}, whose privacy loss has atoms; pld has")
 
 
 def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledDpEvent) -> Alternatives:
@@ -114,15 +104,15 @@ def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledD
     if rate == 0:
         return accountant._zero()
     if rate == 1 or not noise(event.event.noise_multiplier, "noise_multiplier"):
-        return _noisy(accountant, event.event)
+        return _gaussian(accountant, event.event)
     return leaf(accountant, event)
 
 
 PrivacyRandomVariables.handlers = {
-    dp_event.GaussianDpEvent: _noisy,
-    dp_event.LaplaceDpEvent: _noisy,
-    dp_event.DiscreteLaplaceDpEvent: _pure,
-    dp_event.RandomizedResponseDpEvent: _pure,
+    dp_event.GaussianDpEvent: _gaussian,
     dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.LaplaceDpEvent: _with_atoms,
+    dp_event.DiscreteLaplaceDpEvent: _with_atoms,
+    dp_event.RandomizedResponseDpEvent: _with_atoms,
     dp_event.NonPrivateDpEvent: leaf,
 }

@@ -177,11 +177,8 @@ def _poisson(accountant: RenyiAccountant, event: dp_event.PoissonSampledDpEvent)
     for index in np.flatnonzero(whole):
         divergence[index] = sampled_gaussian_divergence(rate, multiplier, int(accountant.orders[index]))
     if not whole.all():
-        from dp_accounting.rdp import RdpAccountant
-
-        library = RdpAccountant(accountant.orders[~whole])
-        library.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(multiplier)))
-        divergence[~whole] = library.rdp
+        sampled = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(multiplier))
+        divergence[~whole] = _from_library(sampled, accountant.adjacency, tuple(accountant.orders[~whole]))
     return Renyi(divergence, whole)
 
 
@@ -241,13 +238,25 @@ def _without_replacement(accountant: RenyiAccountant, event: dp_event.SampledWit
         return accountant._zero()
     if not multiplier:
         return _non_private(accountant, event)
+    halved = dp_event.GaussianDpEvent(multiplier / accountant.scale)
+    sampled = dp_event.SampledWithoutReplacementDpEvent(size, sample, halved)
+    divergence = np.full(accountant.orders.shape, math.inf)
+    few = accountant.orders <= 64  # the series takes time quadratic in the order
+    divergence[few] = _from_library(sampled, accountant.adjacency, tuple(accountant.orders[few]))
+    return Renyi(divergence, np.zeros(accountant.orders.shape, dtype=bool))
+
+
+@functools.lru_cache(maxsize=64)
+def _from_library(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...]) -> Floats:
+    """Divergences by dp_accounting's RdpAccountant, which does not double sensitivities: give it what they are."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
-    library = RdpAccountant(accountant.orders, NeighboringRelation.REPLACE_ONE)
-    halved = dp_event.GaussianDpEvent(multiplier / accountant.scale)
-    library.compose(dp_event.SampledWithoutReplacementDpEvent(size, sample, halved))
-    return Renyi(library.rdp, np.zeros(accountant.orders.shape, dtype=bool))
+    replaced = adjacency is Adjacency.REPLACE_ONE
+    relation = NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
+    library = RdpAccountant(orders, relation)
+    library.compose(event)
+    return np.asarray(library.rdp, dtype=np.float64)
 
 
 def _non_private(accountant: RenyiAccountant, event: DpEvent) -> Renyi:
