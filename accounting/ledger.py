@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger_chain import Tally, check_chain, verify_export
@@ -36,7 +38,6 @@ from cupel.accounting.ledger_entries import (
 )
 from cupel.accounting.ledger_run import Run, relation_in, tallies
 from cupel.accounting.ledger_store import Row, Store
-from dp_accounting import DpEvent, dp_event
 
 __all__ = [
     "WHOLE",

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dp_accounting import DpEvent
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger_entries import (
@@ -20,7 +22,6 @@ from cupel.accounting.ledger_entries import (
     text_of,
 )
 from cupel.accounting.ledger_store import FORMAT, Row
-from dp_accounting import DpEvent
 
 _NO_ENTRY = "the printed head is that of no entry of this ledger: the end of it was cut off or rewritten"
 

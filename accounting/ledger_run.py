@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger_chain import Tally
@@ -19,7 +21,6 @@ from cupel.accounting.ledger_entries import (
     canonical,
 )
 from cupel.accounting.ledger_store import Store
-from dp_accounting import DpEvent, dp_event
 
 
 class Run:

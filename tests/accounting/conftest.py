@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.accounting.ledger import Charge, Commit, Ledger, Run
-from dp_accounting import DpEvent, dp_event
 
 
 class LittleMechanism:

@@ -13,6 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import DpEvent, dp_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
@@ -25,9 +29,6 @@ from cupel.accounting.ledger import (
     LedgerError,
 )
 from cupel.accounting.ledger_entries import UpwardSum
-from dp_accounting import DpEvent, dp_event
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 SELECTION = ExPostSelectionDpEvent(33.333333333333336, 1e-12)
@@ -374,3 +375,12 @@ def test_a_partition_is_public_or_not(little: Any, path: Path) -> None:
             )
         with pytest.raises(LedgerError, match="entry 4: partition 'p' of run 'run' is public in one charge only"):
             ledger.verify()
+
+
+def test_the_example_of_the_guide_runs() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "ledger.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", guide, flags=re.DOTALL)
+    assert len(examples) == 1
+    names: dict[str, Any] = {}
+    exec(examples[0], names)  # noqa: S102  # our own text
+    assert len(names["head"]) == 64

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import dp_event
+
 from cupel.accounting.ledger import (
     Ledger,
     LedgerError,
@@ -21,7 +23,6 @@ from cupel.accounting.ledger import (
 )
 from cupel.accounting.ledger_entries import canonical
 from cupel.accounting.ledger_store import _statements
-from dp_accounting import dp_event
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 

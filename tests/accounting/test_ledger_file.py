@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import dp_event
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import (
@@ -28,7 +30,6 @@ from cupel.accounting.ledger import (
     relation_of,
     verify_export,
 )
-from dp_accounting import dp_event
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 STEPS = 60

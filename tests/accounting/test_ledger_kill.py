@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import dp_event
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import AlreadyCommitted, Charge, Commit, Ledger, Run
 from cupel.accounting.ledger_store import Store
-from dp_accounting import dp_event
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
 
