@@ -12,23 +12,14 @@ Number = Annotated[float | Literal["inf", "-inf"], Field(description="a finite n
 
 
 PUBLIC_FACTS = (
-    "aggregation",
-    "context length",
+    "batching key",
     "device",
-    "embedded model hash",
-    "key",
-    "key of the slots",
-    "model",
-    "model fingerprint",
+    "language model",
+    "model fingerprint (SHA-256)",
     "precision",
-    "public seed",
-    "randomness",
-    "row independence tolerance",
-    "rows independent within",
-    "seed",
+    "seed of the public choice of builtin records",
     "source of noise",
     "tokenizer",
-    "vocabulary size",
 )
 """Keys of `Assay.implementation` that may stand on the releasable page. A key that is not listed stays private:
 the hash of an input file, for one, tells whoever can guess the file that the guess is right."""

@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
-from cupel.reports import svg, text
-from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
-from cupel.reports.svg import Figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from cupel.reports import svg, text
+from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
+from cupel.reports.svg import Figure
 
 _LOG_FROM = 12.0
 """A ratio of largest to smallest value from which a logarithmic axis is used."""
@@ -224,7 +225,7 @@ def _value_axis(axes: Axes, series: Sequence[np.ndarray], line: float | None = N
     positive = values[np.isfinite(values) & (values > 0)]
     if line is not None:
         positive = np.append(positive, line)
-    words = FuncFormatter(lambda value, _: text.number(value, digits=3))
+    words = FuncFormatter(lambda value, _: text.tick(value))
     if not positive.size or positive.max() / positive.min() < _LOG_FROM:
         axes.set_ylim(0, float(positive.max()) * 1.12 if positive.size else 1.0)
         axes.yaxis.set_major_locator(MaxNLocator(5))

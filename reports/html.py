@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import jinja2
+from markupsafe import Markup
+
 from cupel.reports import composition, figures, scale, text
 from cupel.reports.assay import Assay, Audit, BoundRow
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
-from markupsafe import Markup
 
 Side = Literal["private", "release"]
 
@@ -100,19 +101,21 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     def row_of(bound: BoundRow) -> Row:
         numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
         compared = claim is None or claim.on_scale(bound)
-        return Row(bound, bound in best, compared, _width(bound), numbers)
+        return Row(bound, bound in best and not math.isinf(float(bound.value)), compared, _width(bound), numbers)
 
     page = Page(
         side=side,
         assay=assay,
         verdict=assay.verdict,
         withheld=assay.withheld if isinstance(assay, Release) else None,
-        sentence=text.without_verdict(assay.sentence, assay.verdict),
+        sentence=text.in_words(text.without_verdict(assay.sentence, assay.verdict)),
         created=_date(assay.created),
         claim=claim,
         claim_rows=_claim_rows(assay),
         facts=_facts(assay, claim, every),
-        rows=[row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits],
+        rows=sorted(
+            (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits), key=lambda row: not row.best
+        ),
         evidence=[
             Evidence(
                 audit,
@@ -184,14 +187,14 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
 
 def _claim_rows(assay: Assay | Release) -> list[tuple[str, str]]:
     claim = assay.claim
-    unit, name = str(claim.get("unit", "record")), str(claim.get("mechanism", ""))
+    unit = str(claim.get("unit", "record"))
     data = claim.get("data")
     rows = [
         ("Guarantee", assay.guarantee),
         ("What that says", text.guarantee_means(claim)),
         ("Unit", unit),
         ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
-        ("Mechanism", text.MECHANISMS.get(name, name.replace("_", " "))),
+        ("Mechanism", text.mechanism(claim)),
         ("Variant", text.VARIANTS.get(str(claim.get("variant", "")), str(claim.get("variant", "")))),
         ("Parameters", _given(claim.get("parameters"))),
         ("Language model", str(claim.get("model", ""))),
@@ -206,7 +209,8 @@ def _claim_rows(assay: Assay | Release) -> list[tuple[str, str]]:
 
 def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     """How an audit was made, and on the private side what its controls and its p-value say."""
-    rows = [("Game", audit.game), ("Attack", audit.attack), ("Statistic", "; ".join(audit.statistics))]
+    statistics = "; ".join(text.in_words(name) for name in audit.statistics)
+    rows = [("Game", text.capital(audit.game)), ("Attack", text.capital(audit.attack)), ("Statistic", statistics)]
     if isinstance(audit, ReleasedAudit):
         results = (
             "below, as far as they may be released" if audit.bounds else "withheld: they depend on the private data"
@@ -301,6 +305,7 @@ def _environment() -> jinja2.Environment:
         "method": text.method,
         "rigor": text.rigor,
         "neighbours": text.neighbours,
+        "in_words": text.in_words,
         "svg": Markup,
     }
     environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS}

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Literal
 
+from pydantic import ConfigDict, Field
+
 from cupel.reports import text
 from cupel.reports.assay import PUBLIC_FACTS, SCHEMA_VERSION, Assay, BoundRow, Difference, Part
-from pydantic import ConfigDict, Field
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD_AUDITS = "verdict withheld"
@@ -101,14 +102,13 @@ def releasable(assay: Assay) -> Release:
         limitations=assay.limitations,
         threat_model=assay.threat_model,
         side_channels=assay.side_channels,
-        implementation={key: value for key, value in assay.implementation.items() if is_public_fact(key)},
+        implementation={
+            key: _model_name(value) if key == "language model" else value
+            for key, value in assay.implementation.items()
+            if key in PUBLIC_FACTS
+        },
         versions=assay.versions,
     )
-
-
-def is_public_fact(key: str) -> bool:
-    """Whether an implementation fact of this name may be released."""
-    return key.replace("_", " ").lower() in PUBLIC_FACTS
 
 
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:

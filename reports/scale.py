@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cupel.reports import svg, text
-from cupel.reports.assay import BoundRow
-from cupel.reports.svg import Figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator
+
+from cupel.reports import svg, text
+from cupel.reports.assay import BoundRow
+from cupel.reports.svg import Figure
 
 _MOST_ROWS = 6
 """Bars of each direction; the others are in the tables."""
@@ -55,12 +56,15 @@ class _Scale:
         if self.log:
             first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
             step = max(1, math.ceil((last - first + 1) / most))
-            values = [0.0, *(10.0**k for k in range(first, last + 1, step))]
+            steps = (1, 2, 5) if last - first < 2 else (1,)
+            powers = range(first - (len(steps) > 1), last + 1, step)
+            marks = [m * 10.0**k for k in powers for m in steps]
+            values = [0.0, *(mark for mark in marks if self.low <= mark <= self.high)]
         else:
             values = [float(v) for v in MaxNLocator(most).tick_values(0, self.high) if 0 <= v <= self.high]
         if self.infinite:
             values.append(math.inf)
-        return [(self(value), text.number(value, digits=3)) for value in values]
+        return [(self(value), text.tick(value)) for value in values]
 
 
 def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:

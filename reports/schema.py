@@ -7,8 +7,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from cupel.reports.assay import SCHEMA_VERSION, Assay
 from pydantic import ValidationError
+
+from cupel.reports.assay import SCHEMA_VERSION, Assay
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
-from cupel.reports.text import clean
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
+
+from cupel.reports.text import clean
 
 # Stand-ins that matplotlib draws with; the page's style sheet gives each its colour, for light, dark and print.
 INK, MUTED, RULE, PAGE = "#010101", "#020202", "#030303", "#040404"

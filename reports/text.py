@@ -121,6 +121,16 @@ def number(value: float | str | None, rounding: Rounding = "nearest", digits: in
     return f"{_plain_decimal(scaled)} × 10{str(power).translate(_SUPERSCRIPTS)}"
 
 
+def tick(value: float) -> str:
+    """A round number on an axis; large and small powers of ten as such."""
+    value = float(value)  # matplotlib asks with numbers of numpy
+    if 0 < value < math.inf and not 1e-4 < value < 1e5:
+        exact = Decimal(repr(value))
+        if exact == Decimal(1).scaleb(exact.adjusted()):
+            return f"10{str(exact.adjusted()).translate(_SUPERSCRIPTS)}"
+    return number(value, digits=3)
+
+
 def _plain_decimal(value: Decimal) -> str:
     text = f"{value:,f}"
     if "." in text:
@@ -182,13 +192,13 @@ def without_verdict(sentence: str, verdict: str | None) -> str:
     """A sentence that starts with its own verdict, without it: the verdict stands above it in large letters."""
     start = f"{verdict}: "
     rest = sentence.removeprefix(start)
-    return rest[:1].upper() + rest[1:] if verdict and sentence.startswith(start) and rest else sentence
+    return rest if verdict and sentence.startswith(start) and rest else sentence
 
 
 def plain(value: Any) -> str:
     """Any JSON value as words: a mapping as ``a = 1, b = 2``, a list with commas."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{str(key).replace('_', ' ')} = {plain(item)}" for key, item in value.items())
+        return ", ".join(f"{str(key).replace('_', ' ')} = {_quoted(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(plain(item) for item in value) or "none"
     if isinstance(value, bool):
@@ -198,6 +208,26 @@ def plain(value: Any) -> str:
     if isinstance(value, float):
         return number(value, digits=6)
     return "none" if value in (None, "") else str(value)
+
+
+def _quoted(value: Any) -> str:
+    return f"“{value}”" if isinstance(value, str) and re.search(r"\s", value) else plain(value)
+
+
+def capital(words: str) -> str:
+    """`words` with a capital first letter; Greek and other letters stay, since they are symbols."""
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
+def in_words(sentence: str) -> str:
+    """A sentence with the registry names of methods in it replaced by words."""
+    names = "|".join(name for name in METHODS if "_" in name)
+
+    def words(match: re.Match[str]) -> str:
+        name = METHODS[match[1]]
+        return name if name[1:] != name[1:].lower() else name.lower()  # names of people keep their capitals
+
+    return capital(re.sub(rf"\b({names})\b", words, sentence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +322,17 @@ def _delta(delta: Any, claim: Mapping[str, Any]) -> float | None:
     if isinstance(delta, str) and delta.startswith("n^"):
         return float(float(claim["public"]["records"]) ** float(delta[2:]))
     return None if delta is None else float(delta)
+
+
+def mechanism(claim: Mapping[str, Any]) -> str:
+    """The mechanism of a claim in words."""
+    name, parameters = str(claim.get("mechanism", "")), claim.get("parameters")
+    if name == "private_inference" and isinstance(parameters, Mapping) and parameters.get("aggregate") == "none":
+        return (
+            "Private inference with its protection taken out, as a control: each synthetic document is written by the "
+            "language model from one record of a batch"
+        )
+    return MECHANISMS.get(name, name.replace("_", " "))
 
 
 def guarantee_means(claim: Mapping[str, Any]) -> str:

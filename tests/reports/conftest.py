@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cupel.reports.assay import Assay, Audit, BatchCost, BoundRow, Difference, LedgerSummary, Missing, Rate, TokenCost
 from scipy.stats import beta
+
+from cupel.reports.assay import Assay, Audit, BatchCost, BoundRow, Difference, LedgerSummary, Missing, Rate, TokenCost
 
 HEAD = "9f2c41d7e0b85a6c3d1f7a90b4e8c6525c7be1f04a2d9836e5f01b7c8a3d4e6f"
 SLOTS, TOKENS, CLIP, TEMPERATURE = 65, 512, 10.0, 1.2
@@ -145,7 +146,7 @@ COMMON: dict[str, Any] = {
     "side_channels": ["Running times and floating-point exceptions are not protected."],
     "implementation": {
         "source of noise": "the operating system’s entropy, through secrets",
-        "model fingerprint": "sha256:5b1c7a20",
+        "model fingerprint (SHA-256)": "5b1c7a20",
         "input file": "sha256:1f0e33aa",
     },
     "versions": {"cupel": "0.1.0", "python": "3.11.9", "torch": "2.6.0", "dp-accounting": "0.6.0"},

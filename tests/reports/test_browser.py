@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 

@@ -6,12 +6,13 @@ import math
 import re
 
 import pytest
-from cupel.accounting import events
-from cupel.reports import composition, figures, scale, svg, text
-from cupel.reports.assay import Assay, BatchCost, BoundRow, TokenCost
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from cupel.accounting import events
+from cupel.reports import composition, figures, scale, svg, text
+from cupel.reports.assay import Assay, BatchCost, BoundRow, TokenCost
 
 CLAIM = text.Claimed("pure_dp", "epsilon", 3.0, None, "record", "add_remove")
 
@@ -40,7 +41,7 @@ values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-12, 1e12))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["upper", "lower"]), values, st.none() | values), min_size=1, max_size=16))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -> None:
     figure = scale.scale([row(*item) for item in drawn], CLAIM)
     for drawing, width in ((figure.wide, svg.WIDE), (figure.narrow, svg.NARROW)):

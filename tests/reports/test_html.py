@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 

@@ -6,12 +6,13 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from cupel.reports import text
 from cupel.reports.assay import PUBLIC_FACTS, Assay
 from cupel.reports.html import render
 from cupel.reports.release import Release, releasable
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 # What may leave, said a second time and independently of the code: everything else is overwritten by the tests.
 PUBLIC = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
 from cupel.reports import schema
 from cupel.reports.assay import Assay
 

@@ -6,10 +6,11 @@ import math
 from decimal import Decimal
 
 import pytest
-from cupel.reports import text
-from cupel.reports.assay import BoundRow
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cupel.reports import text
+from cupel.reports.assay import BoundRow
 
 _POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-", "\u202f")
 
@@ -126,6 +127,16 @@ def test_what_counts() -> None:
     best = text.best(rows, PURE, "upper")
     assert best is not None
     assert best.value == 2.0
+
+
+def test_names_of_methods_become_words() -> None:
+    assert text.in_words("one_run bounds ε, of which ex_post says nothing") == (
+        "One-run statistic bounds ε, of which ex-post accounting says nothing"
+    )
+    assert text.in_words("ε is basic") == "ε is basic"
+    assert text.in_words("by clopper_pearson") == "By Clopper–Pearson"
+    assert text.without_verdict("SUPPORTED: a bound", "SUPPORTED") == "a bound"
+    assert text.plain({"prefix": "My key is ", "n": 2}) == "prefix = “My key is ”, n = 2"
 
 
 def test_control_and_direction_characters_are_shown() -> None:
