@@ -151,8 +151,6 @@ class Loop:
 
     def _charge(self, key: str, stage: str, slots: Sequence[int], times: int = 1) -> Charge:
         """The charge of `times` tokens in each of some slots."""
-        if self.mechanism.aggregate == "none":
-            return Charge(key=key, stage=stage, event=self.event, counts=(times,) if times > 1 else None)
         parts: dict[str, int] = {}
         for slot in slots:
             parts[self._part(slot)] = parts.get(self._part(slot), 0) + times

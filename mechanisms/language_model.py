@@ -99,6 +99,14 @@ class LanguageModel:
     def device(self) -> torch.device:
         return torch.device(self.network.device)
 
+    @property
+    def bytes_per_position(self) -> int:
+        """Bytes of keys and values that one position of one row takes."""
+        config: Any = self.network.config
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        return int(2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize)
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without special tokens."""
         return list(self.tokenizer.encode(text, add_special_tokens=False))

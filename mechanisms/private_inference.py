@@ -176,9 +176,7 @@ class PrivateInference:
     def plan(self) -> DpEvent:
         """The event that a run charges in all, in the ledger's canonical form; known before any data is read."""
         event, parts = self.token_event(), max(1, len(self.labels))
-        if self.aggregate == "none":
-            generated = events.compose([(event, self.tokens)])
-        elif self.variant == "sound":
+        if self.variant == "sound":
             generated = ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots)
         else:
             generated = ParallelDpEvent([events.compose([(event, self.tokens * self.slots)])] * parts)

@@ -25,7 +25,7 @@ DEFAULT_TEMPLATE = (
     "{% for text in examples %}" + FENCE + "\n{% if label %}{{ label }}\n{% endif %}{{ text }}\n" + FENCE + "\n\n"
     "{% endfor %}" + FENCE + "\n{% if label %}{{ label }}\n{% endif %}"
 )
-_LEAST_RECORD_TOKENS = 8
+_LEAST_RECORD_TOKENS = 4
 
 
 class Tokens(Protocol):

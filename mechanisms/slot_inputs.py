@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ class SlotInputs:
         longest = max((len(row) for item in inputs for row in item.rows), default=1)
         rule = self.mechanism.end_rule(self.model)
         positions = longest + min(rule.longest, self.mechanism.tokens)
-        return max(1, _MEMORY // (positions * bytes_per_position(self.model) + 8 * self.model.vocabulary_size))
+        return max(1, _MEMORY // (positions * self.model.bytes_per_position + 8 * self.model.vocabulary_size))
 
     def aggregate(self, item: SlotInput, logits: NDArray[np.floating], row: int | None = None) -> Aggregate:
         """The law of a slot's next token.
@@ -113,14 +113,6 @@ class SlotInputs:
         chosen = fallback if row is None else own[row]
         assert chosen is not None
         return aggregation.single(own, chosen, temperature=temperature)
-
-
-def bytes_per_position(model: LanguageModel) -> int:
-    """Bytes of keys and values that one position of one row takes."""
-    config: Any = model.network.config
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return int(2 * config.num_hidden_layers * heads * width * model.network.dtype.itemsize)
 
 
 def groups_of(inputs: Sequence[SlotInput], rows: int) -> list[list[SlotInput]]:

@@ -160,6 +160,7 @@ class TableModel:
     beginning_ids = ()
     is_builtin = True
     row_difference = 0.0
+    bytes_per_position = 1024
 
     def __init__(self, vocabulary: int = 4, longest: int = 16, spread: float = 6.0, seed: int = 0) -> None:
         self.vocabulary_size = vocabulary

@@ -1,4 +1,4 @@
-"""The token sampler: integer weights against rational arithmetic, the draw against counting, the bound against mpmath."""
+"""The token sampler: weights against rational arithmetic, the draw against counting, the bound against mpmath."""
 
 from __future__ import annotations
 

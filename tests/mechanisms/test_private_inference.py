@@ -1,0 +1,436 @@
+"""Whole runs on small models: budgets, documents, the ledger, replay after an interruption, three aggregates."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.ledger import Commit, Ledger, Run
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import Generation, PrivateInference
+from cupel.mechanisms.randomness import Recorded
+from cupel.mechanisms.records import Record
+from cupel.mechanisms.selection import selection_rounding
+from dp_accounting import dp_event
+
+KEY = bytes(32)
+TEXTS = [str(i).translate(str.maketrans("0456789", "1123123")) for i in range(100, 112)]
+RECORDS = [Record(f"id-{i}", text, "ab"[i % 2], f"user-{i // 2}") for i, text in enumerate(TEXTS)]
+
+
+def mechanism(**changes: Any) -> PrivateInference:
+    base: dict[str, Any] = {
+        "aggregate": "median",
+        "clip": 6.0,
+        "temperature": 1.5,
+        "batch_size": 3,
+        "tokens": 6,
+        "records": 12,
+        "labels": ("a", "b"),
+    }
+    return PrivateInference(**(base | changes))
+
+
+class Watcher:
+    """Keeps what observers are shown."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+
+    def step(self, **seen: Any) -> None:
+        self.steps.append(seen)
+
+
+def write(mechanism: PrivateInference, model: Any, run: Run, seed: int = 1, **options: Any) -> Generation:
+    return mechanism.generate(RECORDS, model, run, key=KEY, source=Recorded(seed), rows_at_once=5, **options)
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"adjacency": Adjacency.REPLACE_ONE},
+    {"records_per_context": 2, "batch_size": 2},
+    {"variant": "as_published"},
+    {"slot_threshold": 3.0, "slot_count_epsilon": 1.0},
+    {"aggregate": "mean"},
+    {"aggregate": "mean", "denominator": 5, "anchor": True, "slot_threshold": 2.0},
+    {"aggregate": "mean", "variant": "as_published"},
+    {"aggregate": "none"},
+    {"unit": Unit("user"), "records": 6},
+    {"labels": ()},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_a_run_charges_its_plan_and_spends_every_token(changes: dict[str, Any], table_model: Any, runs: Any) -> None:
+    chosen = mechanism(**changes)
+    run = runs.begin(chosen, noise="recorded")
+    generation = write(chosen, table_model(), run)
+    run.finish()
+    for tokens, runs_ in zip(generation.transcript.tokens, generation.transcript.running, strict=True):
+        assert len(tokens) == (chosen.tokens if runs_ else 0)
+    assert len(generation.transcript.tokens) == chosen.total_slots
+    written = [token for document in generation.documents for token in document.tokens]
+    assert written == [token for tokens in generation.transcript.tokens for token in tokens]
+    for document in generation.documents:
+        assert document.complete == (document.tokens[-1] == 0)
+        assert 0 not in document.tokens[:-1]
+        assert "0" not in document.text
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.parametrize("stop_at", [1, 2, 3, 5, 8, 13, 14])
+def test_an_interrupted_run_goes_on_where_it_was(
+    changes: dict[str, Any], stop_at: int, table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before or after its n-th write: committed tokens stand, and the whole run charges exactly its plan."""
+    chosen, model = mechanism(**changes), table_model()
+    first = runs.begin(chosen, noise="recorded", name="one")
+    steps = {"count": 0}
+    original = Run.step
+
+    def dies(self: Run, **parts: Any) -> None:
+        steps["count"] += 1
+        if steps["count"] == stop_at and stop_at % 2:
+            raise KeyboardInterrupt
+        original(self, **parts)
+        if steps["count"] == stop_at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "step", dies)
+    try:
+        write(chosen, model, first, seed=1)
+    except KeyboardInterrupt:
+        monkeypatch.setattr(Run, "step", original)
+    else:
+        pytest.skip("the run is shorter than that")
+    done = first.last_committed("tokens")
+    committed = [first.outcome(f"tokens/{index}").value["tokens"] for index in range(done)]
+    again = runs.begin(chosen, noise="recorded", name="one")
+    watcher = Watcher()
+    generation = write(chosen, model, again, seed=2, observers=[watcher])
+    again.finish()
+    after = [again.outcome(f"tokens/{index}").value["tokens"] for index in range(again.last_committed("tokens"))]
+    assert after[:done] == committed
+    assert sum(map(len, after)) == sum(map(len, generation.transcript.tokens)) == len(watcher.steps)
+    third = write(chosen, model, runs.begin(chosen, noise="recorded", name="one"), seed=3)
+    assert third.transcript == generation.transcript
+    assert third.documents == generation.documents
+    if generation.token_costs is not None:
+        assert np.array_equal(third.token_costs, generation.token_costs, equal_nan=True)
+
+
+def test_a_run_goes_on_with_the_same_inputs_only(table_model: Any, runs: Any) -> None:
+    chosen, model = mechanism(), table_model()
+    write(chosen, model, runs.begin(chosen, noise="recorded", name="one"))
+    again = runs.begin(chosen, noise="recorded", name="one")
+    for records, key in ((RECORDS[1:], KEY), (RECORDS, bytes(31) + b"1")):
+        with pytest.raises(ValueError, match="other records, another model, key or parameters"):
+            chosen.generate(records, model, again, key=key, source=Recorded(1))
+    with pytest.raises(ValueError, match="another plan"):
+        write(mechanism(tokens=7), model, again)
+
+
+def test_two_writers_agree(table_model: Any, runs: Any) -> None:
+    """A second process that commits first wins: its tokens are taken, by the ledger's word."""
+    chosen, model = mechanism(), table_model()
+    mine, other = (runs.begin(chosen, noise="recorded", name="one") for _ in range(2))
+
+    class Rival:
+        name = "recorded"
+
+        def __init__(self) -> None:
+            self.done = False
+            self.inner = Recorded(1)
+
+        def below(self, bound: int) -> int:
+            if not self.done:
+                self.done = True
+                self.theirs = write(chosen, model, other, seed=2)
+            return self.inner.below(bound)
+
+    rival = Rival()
+    generation = chosen.generate(RECORDS, model, mine, key=KEY, source=rival, rows_at_once=5)  # type: ignore[arg-type]
+    assert generation.transcript == rival.theirs.transcript
+    mine.finish()
+
+
+def test_the_source_of_noise_is_on_record(table_model: Any, runs: Any) -> None:
+    chosen = mechanism()
+    with pytest.raises(ValueError, match="noise 'os'"):
+        write(chosen, table_model(), runs.begin(chosen))
+    with pytest.raises(ValueError, match="noise 'recorded'"):
+        chosen.generate(RECORDS, table_model(), runs.begin(chosen, noise="recorded"), key=KEY)
+    chosen.generate(RECORDS, table_model(), runs.begin(chosen), key=KEY)
+
+
+def test_realised_costs_are_those_of_the_batch(table_model: Any, runs: Any) -> None:
+    """The ledger's ex-post costs equal those that an observer computes from the medians it is shown."""
+    chosen = mechanism()
+    run = runs.begin(chosen, noise="recorded")
+    watcher = Watcher()
+    generation = write(chosen, table_model(), run, observers=[watcher])
+    sums: dict[int, list[tuple[float, float, float]]] = {}
+    for seen in watcher.steps:
+        cost = seen["medians"].costs(seen["token"], chosen.temperature, rounding=chosen.rounding)
+        sums.setdefault(seen["slot"], []).append(tuple(cost))
+    assert generation.spent is not None
+    for slot, costs in sums.items():
+        realised = run.realised()[f"slot-{slot}"]
+        for place, value in enumerate((realised.u_minus, realised.u_plus, realised.published)):
+            exact = math.fsum(cost[place] for cost in costs)
+            # The ledger rounds up; sums of 6 numbers below 50.
+            assert exact <= value <= exact + 1e-12
+            assert generation.spent[slot, place] == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("aggregate", ["median", "mean", "none"])
+def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: Any, runs: Any) -> None:
+    chosen, model = mechanism(aggregate=aggregate), table_model()
+    watcher = Watcher()
+    generation = write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[watcher])
+    scores = chosen.score(RECORDS, model, generation.transcript, key=KEY)
+    if aggregate == "none":
+        expected = unprotected_scores(chosen, watcher, generation)
+    else:
+        expected = np.zeros(chosen.total_slots)
+        for seen in watcher.steps:
+            expected[seen["slot"]] += seen["log_probability"]
+    assert scores == pytest.approx(expected, abs=1e-9)
+    assert chosen.score(RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
+
+
+def unprotected_scores(chosen: PrivateInference, watcher: Watcher, generation: Generation) -> Any:
+    """Each document is a mixture over the records of its slot; by hand from the raw logits that observers see."""
+    rows: dict[tuple[int, int], Any] = {}
+    for seen in watcher.steps:
+        shown = np.asarray(seen["clipped"]) / chosen.temperature
+        law = shown - np.log(np.exp(shown).sum(axis=1, keepdims=True))
+        place = (seen["slot"], seen["document"])
+        rows[place] = rows.get(place, 0.0) + law[:, seen["token"]]
+    scores = np.zeros(chosen.total_slots)
+    for (slot, _), by_row in rows.items():
+        if len(by_row):
+            scores[slot] += math.log(np.exp(by_row).mean())
+    return scores
+
+
+def test_unprotected_documents_name_their_source(table_model: Any, runs: Any) -> None:
+    chosen = mechanism(aggregate="none", tokens=20)
+    watcher = Watcher()
+    generation = write(chosen, table_model(), runs.begin(chosen, noise="recorded"), observers=[watcher])
+    members = {s["slot"]: s["records"] for s in watcher.steps}
+    sources = [(document.slot, document.source) for document in generation.documents]
+    assert all(source in members[slot] for slot, source in sources if members[slot])
+    assert len({source for _, source in sources}) > len(members)
+    first = watcher.steps[0]
+    row = list(first["records"]).index(generation.documents[0].source)
+    shown = np.asarray(first["clipped"])[row] / chosen.temperature
+    # Two log-softmaxes of numbers below 50.
+    assert first["log_probability"] == pytest.approx(
+        shown[first["token"]] - math.log(np.exp(shown - shown.max()).sum()) - shown.max(), abs=1e-12
+    )
+
+
+def test_an_empty_slot_releases_the_public_fallback(table_model: Any, runs: Any) -> None:
+    model = table_model()
+    chosen = mechanism(records=4, batch_size=1, labels=())
+    run, watcher = runs.begin(chosen, noise="recorded"), Watcher()
+    chosen.generate([], model, run, key=KEY, source=Recorded(1), observers=[watcher])
+    first = watcher.steps[0]
+    raw = model.row((0,), ())
+    expected = np.maximum(raw - raw.max() + 6.0, -6.0)
+    # Rounded to multiples of 2⁻²⁴, from logits in float32.
+    assert first["medians"].median == pytest.approx(expected, abs=1e-5)
+    chosen = dataclasses.replace(chosen, aggregate="mean")
+    watcher = Watcher()
+    chosen.generate([], model, runs.begin(chosen, noise="recorded"), key=KEY, source=Recorded(1), observers=[watcher])
+    assert watcher.steps[0]["log_probability"] == pytest.approx(-math.log(4), abs=1e-15)
+
+
+def test_a_threshold_keeps_thin_slots_from_running_and_charges_them_all(table_model: Any, runs: Any) -> None:
+    chosen = mechanism(slot_threshold=1e6, slot_count_epsilon=2.0)
+    run = runs.begin(chosen, noise="recorded")
+    generation = write(chosen, table_model(), run)
+    run.finish()
+    assert generation.documents == ()
+    assert generation.transcript.running == (False,) * chosen.total_slots
+    assert generation.released_counts is not None
+    assert run.outcome("counts").value == generation.released_counts.tolist()
+    assert np.isnan(generation.token_costs).all()
+
+
+def test_documents_end_at_the_public_largest_length(table_model: Any, runs: Any) -> None:
+    chosen = mechanism(tokens=12)
+    model = table_model(longest=6)
+    model.end_of_text_ids = (99,)
+    generation = chosen.generate([], model, runs.begin(chosen, noise="recorded"), key=KEY, source=Recorded(1))
+    assert {len(document.tokens) for document in generation.documents} == {6}
+    assert not any(document.complete for document in generation.documents)
+
+
+def test_progress_counts_to_the_end(table_model: Any, runs: Any) -> None:
+    chosen = mechanism()
+    seen: list[tuple[int, int]] = []
+    write(chosen, table_model(), runs.begin(chosen, noise="recorded"), progress=lambda d, t: seen.append((d, t)))
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {total for _, total in seen} == {len(seen)}
+
+
+def test_groups_of_slots_do_not_change_what_is_written(tiny: LanguageModel, runs: Any) -> None:
+    chosen = mechanism(tokens=4, prefix="key ")
+    whole = chosen.generate(RECORDS, tiny, runs.begin(chosen), key=KEY, rows_at_once=1000)
+    for rows in (1, 4):
+        run = runs.begin(chosen)
+        chosen.generate(RECORDS, tiny, run, key=KEY, rows_at_once=rows)
+        run.finish()
+    assert all(document.text.startswith("key ") for document in whole.documents)
+    scores = chosen.score(RECORDS, tiny, whole.transcript, key=KEY)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("aggregate", ["median", "mean"])
+def test_decoding_equals_a_naive_forward_of_each_context(aggregate: str, any_model: LanguageModel, runs: Any) -> None:
+    """What is aggregated against plain forwards of each record's whole text by itself. Tolerance: 1e-5 of the largest
+    logit, float32 rounding of sums in another order, and at least the grid of 2⁻²⁴."""
+    chosen = mechanism(aggregate=aggregate, tokens=5, prefix="k", template="{examples}\n")
+    watcher = Watcher()
+    generation = chosen.generate(RECORDS, any_model, runs.begin(chosen), key=KEY, observers=[watcher])
+    prefix = any_model.encode("k")
+    tails: dict[int, list[int]] = {}
+    for seen in watcher.steps:
+        tail = tails.setdefault(seen["slot"], [])
+        if seen["position"] == 0:
+            tail.clear()
+        texts = [RECORDS[index].text for index in seen["records"]]
+        contexts = [any_model.encode(f"{text}\n") + prefix + tail for text in texts]
+        raw = np.array([any_model.plain_logits(context).numpy() for context in contexts]).reshape(len(texts), -1)
+        clipped = np.maximum(raw - raw.max(axis=1, keepdims=True) + 6.0, -6.0)
+        assert np.abs(clipped - seen["clipped"]).max(initial=0.0) < 1e-5 * max(1.0, np.abs(raw).max(initial=0.0))
+        tail.append(seen["token"])
+    assert len(generation.documents) >= chosen.total_slots
+
+
+def test_plans() -> None:
+    rounding = selection_rounding(6.0, 1.5)
+    part = dp_event.SelfComposedDpEvent(ExPostSelectionDpEvent(16.0, rounding), 6)
+    assert mechanism().plan() == ParallelDpEvent([part] * 4)
+    mean = mechanism(aggregate="mean", batch_size=4, records=32)
+    assert mean.token_event() == BoundedRangeSelectionDpEvent(2 * 6 / (4 * 1.5), rounding)
+    assert dataclasses.replace(mean, adjacency=Adjacency.REPLACE_ONE).token_event().eta == 2 * mean.token_event().eta
+    assert dataclasses.replace(mean, records_per_context=2).token_event().eta == 2 * mean.token_event().eta
+    counted = mechanism(slot_threshold=3.0).plan()
+    assert dp_event.DiscreteLaplaceDpEvent(0.1, 1) in counted.events
+    published = mechanism(aggregate="mean", variant="as_published", batch_size=3)
+    whole = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(4 * 6 / (3 * 1.5), rounding), 6 * 2)
+    assert published.plan() == ParallelDpEvent([whole] * 2)
+    claimed = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(2 * 6 / (3 * 1.5)), 6)
+    assert published.published_plan() == ParallelDpEvent([claimed] * 4)
+    unprotected = dp_event.SelfComposedDpEvent(dp_event.NonPrivateDpEvent(), 6)
+    assert mechanism(aggregate="none").plan() == ParallelDpEvent([unprotected] * 4)
+
+
+def test_slots_follow_from_public_numbers_alone() -> None:
+    assert mechanism(records=4096, batch_size=63, labels=("key",)).slots == 65
+    assert mechanism(records=100, batch_size=10, labels=("a", "b"), records_per_context=2).slots == 2
+    assert mechanism(records=1).slots == 1
+    two = mechanism(records=100, batch_size=9, labels=("a", "b"), records_per_context=2)
+    assert (two.slots, two.contexts_per_slot) == (3, 9)
+    assert [mechanism().label_of(slot) for slot in range(4)] == ["a", "a", "b", "b"]
+    assert mechanism(labels=()).label_of(0) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"aggregate": "mode"}, "aggregate must be one of"),
+        ({"clip": 0.0}, "clip must be above 0"),
+        ({"clip": 70.0, "temperature": 10.0}, "clip must be at most 64"),
+        ({"temperature": -1.0}, "temperature must be above 0"),
+        ({"temperature": 0.1}, "at most 40"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"tokens": 1.5}, "tokens must be a whole number"),
+        ({"denominator": 5}, "belongs to aggregate mean"),
+        ({"anchor": True}, "belongs to aggregate mean"),
+        ({"labels": ("a", "a")}, "each label once"),
+        ({"labels": "ab"}, "list of texts"),
+        ({"template": "no records"}, "must use examples"),
+        ({"template": "{examples} {nothing}"}, "does not render"),
+        ({"template": "{% for %} examples"}, "does not render"),
+        ({"stop": ""}, "stop must not be empty"),
+        ({"unit": Unit("group", 2)}, "record or user"),
+        ({"adjacency": Adjacency.SECRET}, "add_remove or replace_one"),
+        ({"variant": "improved"}, "variant must be one of"),
+        ({"slot_count_epsilon": 0.0}, "slot_count_epsilon must be above 0"),
+        ({"slot_threshold": math.inf}, "slot_threshold must be finite"),
+        ({"aggregate": "none", "slot_threshold": 1.0}, "no use without protection"),
+    ],
+    ids=str,
+)
+def test_impossible_parameters_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        mechanism(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_prompts_that_do_not_fit_are_refused_before_anything_is_charged(tiny: LanguageModel) -> None:
+    mechanism().check(RECORDS, tiny)
+    with pytest.raises(ValueError, match="shorten them"):
+        mechanism(prefix="a long beginning " * 20).check(RECORDS, tiny)
+
+
+def test_long_records_are_cut_by_a_rule_for_each_record(tiny: LanguageModel) -> None:
+    chosen = mechanism(template="{label}: {examples}", records_per_context=2)
+    prompt = chosen.prompt(tiny, "a")
+    share = prompt.record_tokens
+    short, long = "tiny", "x y z " * 100
+    both = prompt.context([short, long], share)
+    assert len(both) <= tiny.context_length // 2
+    assert tiny.decode(both).startswith("a: tiny")
+    assert prompt.context([short, long + "more"], share) == both
+    many = prompt.context([long] * 9, share)
+    assert len(many) <= tiny.context_length // 2
+
+
+def test_a_stop_string_ends_a_document(tiny: LanguageModel) -> None:
+    rule = mechanism(template="{examples}", stop="END").end_rule(tiny)
+    tokens = tiny.encode("some textEND")
+    assert rule.stopped(tokens)
+    assert not rule.stopped(tokens[:-1])
+    assert rule.text(tokens) == "some text"
+    assert rule.split([*tokens, *tokens, 5]) == [tuple(tokens), tuple(tokens), (5,)]
+    assert mechanism().end_rule(tiny).stop == "```"
+
+
+def test_the_default_template_is_the_published_one(tiny: LanguageModel) -> None:
+    prompt = mechanism().prompt(tiny, "World")
+    assert tiny.decode(prompt.context(["one", "two"], 20)) == (
+        "```\nWorld\none\n```\n\n```\nWorld\ntwo\n```\n\n```\nWorld\n"
+    )
+
+
+def test_the_embedded_form_is_a_series(table_model: Callable[[], Any]) -> None:
+    prompt = mechanism(prefix="12").prompt(table_model(), "a")
+    assert prompt.context(["33", "2"], 8) == [0, 3, 3, 0, 2, 0, 1, 2]
+    assert prompt.context([], 8) == [0, 1, 2]
+
+
+def test_another_process_reads_the_same_transcript(table_model: Any, tmp_path: Any) -> None:
+    """What a run returns is what its ledger holds: nothing leaves that is not committed."""
+    chosen = mechanism()
+    with Ledger.open(tmp_path / "l.sqlite") as ledger:
+        run = ledger.begin(
+            "r", plan=chosen.plan(), adjacency=chosen.adjacency, unit=chosen.unit, about={"noise": "recorded"}
+        )
+        generation = chosen.generate(RECORDS, table_model(), run, key=KEY, source=Recorded(4), rows_at_once=100)
+        run.finish()
+    with Ledger.open(tmp_path / "l.sqlite", read_only=True) as ledger:
+        steps = [ledger.run("r").outcome(f"tokens/{step}").value["tokens"] for step in range(chosen.tokens)]
+        ledger.verify()
+    assert tuple(zip(*steps, strict=True)) == generation.transcript.tokens
+    assert Commit(key="x", value=1).realised is None
