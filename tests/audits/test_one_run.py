@@ -113,6 +113,17 @@ def test_the_tight_p_value_is_that_of_the_worst_mechanism(r: int, epsilon: float
             assert p_value(r, v, failures, "published")(epsilon) >= worst - SOLVER
 
 
+def test_the_published_p_value_is_the_larger_one_where_tests_reject() -> None:
+    for r in (1, 2, 5, 20, 150, 1000):
+        for epsilon in (0.0, 0.3, 1.0, 2.5, 6.0):
+            q = 1 / (1 + np.exp(-epsilon))
+            for level in (0.5, 0.2, 0.05, 1e-3, 1e-9):
+                v = int(stats.binom.isf(level, r, q)) + 1
+                if v <= r:
+                    tight = p_value(r, v, 1e-3, "tight")(epsilon)
+                    assert tight <= brute_force_p_value(r, r, v, epsilon, 1e-3 / r) * (1 + 1e-9)
+
+
 def test_the_symmetric_programme_is_the_whole_one() -> None:
     """All mechanisms from three coins to three guesses, one variable for each input and output."""
     m, epsilon, delta, v = 3, 0.7, 0.05, 2
