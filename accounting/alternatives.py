@@ -12,10 +12,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from dp_accounting import DpEvent
+
 from cupel.accounting import validate
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported
-from dp_accounting import DpEvent
 
 Composition = tuple[tuple[DpEvent, int], ...]
 """Leaf events with counts, each event once, in the order of their `repr`."""

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from dp_accounting import dp_event
+
 from cupel.accounting import conversions, validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.composition import Accountant, Unsupported, noise, randomized_response_epsilon
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
-from dp_accounting import dp_event
 
 Exact = Fraction | float
 """A non-negative rational number, or the float inf."""

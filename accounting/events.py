@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-from cupel.accounting import validate
 from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
 
 
 def _positive(_: object, attribute: attrs.Attribute[float], value: float) -> None:

@@ -44,10 +44,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.medians import GRID, Cost, Floats, Medians, check_temperature, clip_logits, slack
-from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
-from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Steps = NDArray[np.int32]

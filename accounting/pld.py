@@ -7,11 +7,12 @@ import math
 from typing import Any
 
 import numpy as np
+from dp_accounting import DpEvent, NeighboringRelation, dp_event
+
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.alternatives import Alternatives, Composition, DistributionAccountant, leaf
 from cupel.accounting.composition import Unsupported, noise, randomized_response_epsilon
-from dp_accounting import DpEvent, NeighboringRelation, dp_event
 
 _RELATIONS = {
     Adjacency.ADD_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,

@@ -6,12 +6,13 @@ import functools
 import math
 from typing import Any
 
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.alternatives import Alternatives, Composition, DistributionAccountant, leaf
 from cupel.accounting.bounds import Bound
 from cupel.accounting.composition import Unsupported, noise
-from dp_accounting import DpEvent, dp_event
 
 EPSILON_ERROR = 0.01
 """The ε error that prv_accountant is asked for; it is added to every answer."""

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from dp_accounting import DpEvent, dp_event
+from numpy.typing import NDArray
+
 from cupel.accounting import conversions, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.basic import pure_epsilon
@@ -16,8 +19,6 @@ from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported, noise
 from cupel.accounting.conversions import Floats
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
-from dp_accounting import DpEvent, dp_event
-from numpy.typing import NDArray
 
 ORDERS: tuple[float, ...] = (
     *(round(1 + x / 20, 2) for x in range(1, 20)),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Self
 
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.basic import Basic
@@ -13,7 +15,6 @@ from cupel.accounting.bounds import Bound
 from cupel.accounting.composition import Unsupported
 from cupel.accounting.conversions import up
 from cupel.accounting.ex_post import PartCost
-from dp_accounting import DpEvent, dp_event
 
 
 class ExPost(Basic):

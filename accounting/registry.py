@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from dp_accounting import DpEvent
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -17,7 +20,6 @@ from cupel.accounting.prv import PrivacyRandomVariables
 from cupel.accounting.rdp import RenyiAccountant
 from cupel.accounting.realised import ExPost
 from cupel.accounting.zcdp import ZeroConcentrated
-from dp_accounting import DpEvent
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind
@@ -44,6 +46,11 @@ class Planned(Protocol):
 Described: TypeAlias = DpEvent | Recorded | Planned
 
 
+_LARGER = (
+    "The recorded cost of each token and sign is the larger of replacing a row of its part and adding or removing one."
+)
+
+
 def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) -> Accountant[Any]:
     """An accountant by its name, with nothing composed yet.
 
@@ -65,7 +72,8 @@ def account(
 
     Args:
         event: an event, or a ledger or run (anything with ``.event()`` or ``.plan``). For method ``ex_post`` it also
-            needs ``.realised()``, and may have ``.moved()`` for replace_one; see `ex_post.of_run`.
+            needs ``.realised()``. Under replace_one a run keeps, token by token and sign by sign, the larger of the
+            costs of replacing a row and of adding or removing one, which the bound lists as an assumption.
         adjacency: the neighbouring relation the events were charged for.
         delta: δ in (0, 1). Only ``basic`` and ``ex_post`` answer without one, with a pure and an ex-post ε.
         method: an accountant's name.
@@ -76,10 +84,14 @@ def account(
     """
     chosen = accountant(method, adjacency, unit).compose(_event_of(event))
     if isinstance(chosen, ExPost):
-        realised, moved = (getattr(event, name, None) for name in ("realised", "moved"))
+        realised = getattr(event, "realised", None)
         if realised is None:
             raise Unsupported("ex_post needs the realised costs of a run, and an event alone has none")
-        return chosen.realise(realised(), moved and moved()).epsilon()
+        costs = realised()
+        if chosen.adjacency is Adjacency.ADD_REMOVE:
+            return chosen.realise(costs).epsilon()
+        bound = chosen.realise(costs, costs).epsilon()
+        return dataclasses.replace(bound, assumptions=(*bound.assumptions, _LARGER))
     if delta is None:
         if isinstance(chosen, Basic):
             return chosen.pure()
@@ -163,7 +175,5 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
 
 
 def _at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
-    import dataclasses
-
     bound = delta(max(epsilon, 0.0))
     return dataclasses.replace(bound, assumptions=(f"The δ is at ε = {epsilon!r}.", *bound.assumptions))

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from dp_accounting import dp_event
+
 from cupel.accounting import conversions, validate
 from cupel.accounting.basic import Exact, pure_epsilon
 from cupel.accounting.bounds import Bound
 from cupel.accounting.composition import Accountant, Unsupported, noise
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
-from dp_accounting import dp_event
 
 Pair = tuple[Exact, Exact]
 """(ρ, ξ): Rényi divergence of every order α > 1 at most ξ + ρα."""

@@ -11,14 +11,15 @@ import attrs
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting import DpEvent, NeighboringRelation, dp_event
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+
 from cupel.accounting import ACCOUNTANTS, Accountant, Adjacency, Rigor, Unit, accountant, events
 from cupel.accounting.bounds import Direction
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.accounting.rdp import RenyiAccountant, sampled_gaussian_divergence
 from cupel.accounting.zcdp import ZeroConcentrated
-from dp_accounting import DpEvent, NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant
-from dp_accounting.rdp import RdpAccountant
 
 DELTA = 1e-5
 NAMES = [name for name in ACCOUNTANTS if name != "ex_post"]  # ex_post answers for runs: tests of realised costs

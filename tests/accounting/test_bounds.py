@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+
 from cupel.accounting import Adjacency, Bound, Direction, Interval, Rigor, Unit
 from cupel.accounting.bounds import json_number
 

@@ -8,9 +8,10 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from cupel.accounting import conversions
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from cupel.accounting import conversions
 
 positive = st.floats(-8, 3).map(lambda power: 10.0**power)
 

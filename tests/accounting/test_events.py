@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from cupel.accounting import events
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from dp_accounting import DpEvent, dp_event
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from cupel.accounting import events
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 
 leaves = st.one_of(
     st.floats(0.1, 10).map(dp_event.GaussianDpEvent),

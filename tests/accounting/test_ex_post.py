@@ -12,10 +12,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from cupel.accounting import ex_post
-from cupel.accounting.adjacency import Adjacency
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from cupel.accounting import ex_post
+from cupel.accounting.adjacency import Adjacency
 
 Row = tuple[float, ...]
 CLIP, TEMPERATURE = 6.0, 1.5
@@ -235,9 +236,9 @@ def test_order_of_rows_and_of_tokens_does_not_matter(batch: tuple[list[Row], Row
 
 
 @settings(max_examples=60, deadline=None)
-@given(batch=batches(), factor=st.sampled_from([0.5, 2.0, 4.0]))
+@given(batch=batches(), factor=st.sampled_from([2.0, 4.0]))
 def test_a_change_of_unit_changes_nothing(batch: tuple[list[Row], Row, int], factor: float) -> None:
-    """Logits, clip and temperature times the same factor give the same law (the factors keep logits on the grid)."""
+    """Logits, clip and temperature times the same factor give the same law (whole factors keep logits on the grid)."""
     rows, fallback, token = batch
     array = as_array(rows, fallback)
     for adjacency in ("add_remove", "replace_one"):

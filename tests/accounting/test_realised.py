@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 import pytest
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import Rigor, Unit, account, accountant, ex_post
 from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent, compose
-from dp_accounting import DpEvent, dp_event
 
 UP = 1e-12  # a few roundings upward of numbers below 20
 
@@ -107,6 +108,9 @@ def test_a_run_can_be_accounted_by_name() -> None:
     assert account(Run(), adjacency="add_remove", method="ex_post") == ex_post.of_run(
         COSTS, plan(), adjacency="add_remove"
     )
+    replaced = account(Run(), adjacency="replace_one", method="ex_post")
+    assert replaced.value == ex_post.of_run(COSTS, plan(), adjacency="replace_one", moved=COSTS).value
+    assert any("the larger of replacing a row" in assumption for assumption in replaced.assumptions)
     with pytest.raises(ValueError, match="realised costs"):
         account(plan(), adjacency="add_remove", method="ex_post")
 

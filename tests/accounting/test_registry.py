@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from dp_accounting import dp_event
+
 from cupel.accounting import (
     ACCOUNTANTS,
     GDP,
@@ -24,7 +26,6 @@ from cupel.accounting import (
     upper_bounds,
 )
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
-from dp_accounting import dp_event
 
 SELECTION = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(0.25), 8)
 GAUSSIAN = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(4.0), 4)
