@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dp_accounting import dp_event
 
 from cupel import evidence, generation, narrative
 from cupel.accounting.adjacency import Adjacency
@@ -119,7 +120,7 @@ def prove(done: GeneratorRun, guarantee: Guarantee) -> Proof:
             bounds.append(account(charged, method="ex_post", adjacency=mechanism.adjacency, unit=mechanism.unit))
         summary = {
             "head": head,
-            "events": sum(event.count for event in ledger.events()),
+            "events": sum(row.count for row in ledger.events() if not isinstance(row.event, dp_event.NoOpDpEvent)),
             "entries": ledger.entries,
             "composition": to_json(event),
             "planned": event == mechanism.plan(),

@@ -95,27 +95,16 @@ def leave_one_out(
             step(done, len(chosen))
     return leave_one_out_audit(
         observer.by_slot() if observer else {},
-        reruns,
+        [loss.value for loss in reruns],
         records=len(run.records),
         guarantee=guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,
         errors=observer.errors_by_slot() if observer else None,
-        rerun_error=_rerun_error(run),
+        rerun_error=max(loss.error for loss in reruns),
         ex_post_by_slot=costs,
         a_priori=a_priori,
     )
-
-
-def _rerun_error(run: GeneratorRun) -> float:
-    """How far a loss from scored tokens may be from the loss in the law that they were sampled from.
-
-    Scoring and generation compute a logit in two ways that were measured to differ by at most d; a log-probability at
-    temperature τ then differs by 2d/τ, and a loss holds two of them for each token of each slot that changes.
-    """
-    slots = 1 if run.mechanism.variant == "sound" else run.mechanism.total_slots
-    tokens = slots * run.mechanism.tokens
-    return 4 * tokens * (run.generation.row_difference / run.mechanism.temperature + run.mechanism.rounding)
 
 
 def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
@@ -202,8 +191,14 @@ def _play(
     name: str,
     progress: Progress,
 ) -> Reconstruction:
-    with progress.stage(f"Attacking: {name}") as step:
-        generation, _ = charge_and_generate(
-            mechanism, records, model, folder / "ledger.sqlite", name=name, about={}, step=step
-        )
+    generation, _ = charge_and_generate(
+        mechanism,
+        records,
+        model,
+        folder / "ledger.sqlite",
+        name=name,
+        about={},
+        progress=progress,
+        title=f"Attacking: {name}",
+    )
     return reconstruct(generation.documents, canaries, [record.text for record in records])

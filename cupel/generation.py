@@ -16,8 +16,9 @@ from cupel.claim import BuiltinData, Claim, FileData
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, Observer, PrivateInference
+from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record, builtin_records, read_records
-from cupel.progress import Progress, Step
+from cupel.progress import Progress
 
 BUILTIN_SEED = 0
 """The seed of the public choice which builtin records are drawn; it has nothing to do with noise."""
@@ -104,11 +105,13 @@ def generate(
     *,
     observers: Iterable[Observer] = (),
     progress: Progress,
+    source: Source = OS_ENTROPY,
 ) -> GeneratorRun:
     """Runs the claim's generator over `records`, or goes on with the run that `output` holds.
 
-    Documents are written to ``release/`` if the mechanism is the sound variant with some protection, else to
-    ``private/``; the ledger is ``private/ledger.sqlite``. The batching key is drawn once and kept in the ledger.
+    Documents are written to ``release/`` if the mechanism is the sound variant with some protection and its noise is
+    the operating system's entropy, else to ``private/``; the ledger is ``private/ledger.sqlite``. The batching key is
+    drawn once and kept in the ledger.
     """
     mechanism = claim.generator()
     with input_errors():
@@ -117,14 +120,23 @@ def generate(
     check_same_data(private / "data.sha256", records)
     ledger = private / "ledger.sqlite"
     about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
-    with progress.stage("Generating") as step:
-        generation, key = charge_and_generate(
-            mechanism, records, model, ledger, name=claim.name, about=about, observers=observers, step=step
-        )
-    folder = release if mechanism.releasable else private
+    generation, key = charge_and_generate(
+        mechanism,
+        records,
+        model,
+        ledger,
+        name=claim.name,
+        about=about,
+        observers=observers,
+        source=source,
+        progress=progress,
+        title="Generating",
+    )
+    releasable = mechanism.releasable and source.name == OS_ENTROPY.name
+    folder = release if releasable else private
     path = folder / "synthetic.jsonl"
     write_documents(path, generation)
-    if mechanism.releasable:
+    if releasable:
         write_atomically(folder / "batching-key.txt", key.hex() + "\n")
     return GeneratorRun(claim, mechanism, model, records, key, generation, path, ledger)
 
@@ -137,8 +149,10 @@ def charge_and_generate(
     *,
     name: str,
     about: Mapping[str, Any],
+    progress: Progress,
+    title: str,
     observers: Iterable[Observer] = (),
-    step: Step | None = None,
+    source: Source = OS_ENTROPY,
 ) -> tuple[Generation, bytes]:
     """Runs a mechanism under the run `name` of a ledger file, or goes on with that run.
 
@@ -154,13 +168,14 @@ def charge_and_generate(
         with input_errors():
             known = opened.run(name).about if name in opened.runs() else {}
             key = known.get("key") or secrets.token_hex(32)
-            described = {**about, "model": model.fingerprint, "key": key}
+            described = {**about, "model": model.fingerprint, "key": key, "noise": source.name}
             run = opened.begin(
                 name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
             )
-        generation = mechanism.generate(
-            records, model, run, key=bytes.fromhex(key), observers=tuple(observers), progress=step
-        )
+        with progress.stage(title) as step:
+            generation = mechanism.generate(
+                records, model, run, key=bytes.fromhex(key), observers=tuple(observers), progress=step, source=source
+            )
         run.finish()
     return generation, bytes.fromhex(key)
 

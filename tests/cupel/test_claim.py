@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from cupel.accounting.guarantees import ApproxDP, ExPostDP
 
+from cupel.accounting.guarantees import ApproxDP, ExPostDP
 from cupel.claim import json_schema, read_claim
 from cupel.errors import InputError
 

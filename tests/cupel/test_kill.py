@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cupel.accounting.ledger import Ledger
 
+from cupel.accounting.ledger import Ledger
 from cupel.claim import read_claim
 
 CLAIM = """

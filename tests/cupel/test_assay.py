@@ -1,0 +1,139 @@
+"""The whole job: each kind of claim comes out as it must, and the numbers of a report agree with one another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from cupel import assay, testing
+from cupel.claim import read_claim
+from cupel.reports import schema
+
+CLAIMS = Path(__file__).resolve().parents[2] / "examples" / "claims"
+
+SMALL = """
+name: small
+data: {source: builtin, name: keys}
+mechanism: private_inference
+parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 31, tokens: 24, prefix: "My 5-digit key is "}
+public: {records: 124, labels: [key]}
+guarantee: {type: ex_post, epsilon: 1000.0}
+audits: [leave_one_out, reconstruction]
+"""
+
+
+def claim_file(folder: Path, text: str = SMALL) -> Path:
+    path = folder / "claim.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(tmp_path: Path) -> None:
+    done = assay.run(read_claim(claim_file(tmp_path)), tmp_path / "out")
+    assert done.verdict == "SUPPORTED"
+    assert done.verdict_is_private
+    assert len(done.batches) == 4
+    for batch in done.batches:
+        # Each number is rounded to float64 after at most 24 additions.
+        assert batch.leave_one_out <= batch.epsilon + 1e-9
+        assert batch.epsilon <= batch.epsilon_published + 1e-9
+        assert batch.tokens == 24
+    ex_post = next(bound for bound in done.bounds if bound.method == "ex_post")
+    assert ex_post.value == pytest.approx(max(batch.epsilon for batch in done.batches), abs=1e-9)
+    assert sum(row.count for row in done.tokens) == 4 * 24
+    reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
+    assert reconstruction.controls_passed is True
+    written = json.loads((tmp_path / "out/private/assay.json").read_text())
+    jsonschema.validate(written, schema.json_schema())
+    release = (tmp_path / "out/release/report.html").read_text()
+    assert "verdict withheld" in release
+    assert "SUPPORTED:" not in release
+
+
+def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
+    text = (CLAIMS / "keys-unprotected.yaml").read_text().replace("records: 1024", "records: 256")
+    done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+    assert done.verdict == "REFUTED"
+    refuting = {bound.method for bound in done.bounds if bound.direction == "lower" and float(bound.value) > 3.0}
+    assert "one_run" in refuting
+    assert refuting & {"leave_one_out", "leave_one_out_rerun"}
+    assert not (tmp_path / "out/release/synthetic.jsonl").exists(), "unprotected text must not be in release/"
+    assert (tmp_path / "out/private/synthetic.jsonl").exists()
+
+
+def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
+    # Clustering paper, Table 10, Mean Baseline on AGNews: n = 373, s = 64, c = 9, τ = 1.5 and N = 108000 give 9.985061.
+    text = SMALL.replace(
+        '{aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 31, tokens: 24, prefix: "My 5-digit key is "}',
+        "{aggregate: mean, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}",
+    ).replace("records: 124", "records: 108000")
+    from cupel.accounting import Adjacency, account
+
+    plan = read_claim(claim_file(tmp_path, text)).generator().plan()
+    bound = account(plan, method="zcdp", adjacency=Adjacency.ADD_REMOVE, delta=108000**-1.1)
+    assert bound.value == pytest.approx(9.985061, abs=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2", "gemma3", "qwen2"])
+def test_other_architectures_run_through(architecture: str, make_model: Callable[..., Path], tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "model", architecture)
+    text = SMALL.replace("batch_size: 31", "batch_size: 7").replace("records: 124", "records: 28")
+    done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out", model=str(folder), device="cpu")
+    assert done.verdict == "SUPPORTED"
+    assert done.ledger.planned
+    reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
+    # Random weights copy nothing, so the positive control must fail and no conclusion may be drawn.
+    assert reconstruction.controls_passed is False
+    assert reconstruction.conclusion.startswith("No conclusion")
+
+
+def test_canaries_are_put_among_other_data(tmp_path: Path) -> None:
+    text = SMALL.replace("name: keys", "name: notes").replace("[key]", "[]").replace("tokens: 24", "tokens: 12")
+    done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+    reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
+    assert reconstruction.trials > 0
+    assert done.verdict in ("SUPPORTED", "UNPROVEN")
+
+
+def test_recorded_noise_is_never_released(tmp_path: Path) -> None:
+    claim = read_claim(claim_file(tmp_path))
+    runs = [testing.recorded_run(claim, tmp_path / str(i), seed=7) for i in range(2)]
+    for run in runs:
+        assert run.documents_path.parent.name == "private"
+        assert not list((run.documents_path.parents[1] / "release").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("keys-median", "SUPPORTED"),
+        ("notes-median", "SUPPORTED"),
+        ("keys-mean", "SUPPORTED"),
+        ("keys-mean-understated", "UNPROVEN"),
+        ("keys-unprotected", "REFUTED"),
+    ],
+)
+def test_shipped_claims_come_out_as_the_readme_says(name: str, verdict: str, tmp_path: Path) -> None:
+    done = assay.run(read_claim(CLAIMS / f"{name}.yaml"), tmp_path)
+    assert done.verdict == verdict, done.sentence
+    assert done.ledger.planned
+    reconstruction = next((audit for audit in done.audits if audit.name == "reconstruction"), None)
+    if reconstruction is None:
+        return
+    assert reconstruction.controls_passed is True
+    asked = next(rate for rate in reconstruction.controls if "reproduced" in rate.name)
+    assert asked.rate >= 0.9
+    lower, upper = reconstruction.difference or (None, None)
+    assert lower is not None
+    assert upper is not None
+    if name == "keys-unprotected":
+        assert lower > 0
+    else:
+        # False alarm: at most 1 in 20 for each protected claim, because the interval has confidence 95%; the two
+        # Clopper–Pearson intervals that it combines make it far less.
+        assert lower <= 0 <= upper
