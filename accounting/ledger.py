@@ -22,7 +22,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger_chain import Tally, check_chain, verify_export
+from cupel.accounting.ledger_chain import check_chain, verify_export
 from cupel.accounting.ledger_entries import (
     WHOLE,
     AlreadyCommitted,
@@ -182,8 +182,7 @@ class Ledger:
             LedgerError: for an unknown run, and where runs differ in adjacency or unit.
         """
         if run is not None:
-            self.run(run)
-            return tallies(self._store, run).get(run, Tally(run)).event()
+            return self.run(run).event()
         if not self.runs():
             return dp_event.NoOpDpEvent()
         self.relation()

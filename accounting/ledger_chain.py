@@ -13,6 +13,7 @@ from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger_entries import (
     GENESIS,
+    WHOLE,
     Charge,
     Commit,
     LedgerError,
@@ -65,11 +66,10 @@ class Tally:
         whole: list[tuple[DpEvent, int]] = []
         parts: dict[str, dict[str, list[tuple[DpEvent, int]]]] = {}
         for charge, times in self._found.values():
-            counts = charge.counts or (1,) * max(1, len(charge.parts))
             if charge.partition is None:
-                whole.append((charge.event, counts[0] * times))
+                whole.append((charge.event, charge.times[WHOLE] * times))
                 continue
-            for part, count in zip(charge.parts, counts, strict=True):
+            for part, count in charge.times.items():
                 parts.setdefault(charge.partition, {}).setdefault(part, []).append((charge.event, count * times))
         for partition, charged in parts.items():
             composed = tuple(events.compose(items) for items in charged.values())
@@ -80,9 +80,11 @@ class Tally:
         """The charges, equal ones taken together, in the order of their first."""
         found: dict[tuple[str, str, str | None, tuple[str, ...]], tuple[DpEvent, int]] = {}
         for charge, times in self._found.values():
-            counts = charge.counts or (1,) * max(1, len(charge.parts))
-            for count in dict.fromkeys(counts):
-                parts = tuple(part for part, own in zip(charge.parts, counts, strict=False) if own == count)
+            by_count: dict[int, list[str]] = {}
+            for part, count in charge.times.items():
+                by_count.setdefault(count, []).append(part)
+            for count, listed in by_count.items():
+                parts = tuple(listed) if charge.parts else ()
                 key = (text_of(events.to_json(charge.event)), charge.stage, charge.partition, parts)
                 found[key] = (charge.event, found.get(key, (charge.event, 0))[1] + count * times)
         return [

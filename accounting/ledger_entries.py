@@ -87,6 +87,12 @@ class Charge:
             if not all(type(count) is int and count >= 1 for count in self.counts):
                 raise LedgerError("the counts of a charge must be whole numbers of at least 1")
 
+    @property
+    def times(self) -> dict[str, int]:
+        """How often the event runs in each part; the whole data is the part `WHOLE`."""
+        parts = self.parts or (WHOLE,)
+        return dict(zip(parts, self.counts or (1,) * len(parts), strict=True))
+
     def check_key(self, key: object) -> None:
         """That a key is of this stage.
 
@@ -182,7 +188,7 @@ class Commit:
         """
         if not self.realised:
             return
-        allowed = dict(zip(charge.parts or (WHOLE,), charge.counts or (1,) * max(1, len(charge.parts)), strict=True))
+        allowed = charge.times
         limit = getattr(charge.event, "range", None)
         for part, costs in self.realised.items():
             if part not in allowed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -123,25 +124,46 @@ class Run:
         with self._store.transaction():
             if self.finished:
                 return
-            charged = tallies(self._store, self.name).get(self.name, Tally(self.name)).event()
+            charged = self.event()
             if charged != self.plan:
                 raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
             self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
 
+    def event(self) -> DpEvent:
+        """The composition of what was charged so far; the plan, once the run is finished."""
+        return tallies(self._store, self.name).get(self.name, Tally(self.name)).event()
+
     def realised(self) -> dict[str, PartCost]:
-        """What the committed outcomes of each part cost, summed and rounded up. Private: it depends on the data."""
+        """What the committed outcomes of each part cost, summed and rounded up. Private: it depends on the data.
+
+        Where a value was committed for an ex-post selection and a part that it was charged to has no realised cost, the
+        part is counted at the a-priori worst case. A step with nothing committed, or the value null, released nothing.
+        """
         sums: dict[str, tuple[UpwardSum, UpwardSum, UpwardSum]] = {}
         counts: dict[str, int] = {}
-        for _, body in self._store.bodies("commit", self.name):
-            for part, costs in (body["realised"] or {}).items():
+        for charge, commit in self._committed():
+            costs = dict(commit.realised or {})
+            if isinstance(charge.event, events.ExPostSelectionDpEvent) and commit.value is not None:
+                for part, times in charge.times.items():
+                    costs.setdefault(part, [math.nextafter(charge.event.range * times, math.inf)] * 3)
+            for part, cost in costs.items():
                 own = sums.setdefault(part, (UpwardSum(), UpwardSum(), UpwardSum()))
-                for total, cost in zip(own, costs, strict=True):
-                    total.add(cost)
+                for total, value in zip(own, cost, strict=True):
+                    total.add(value)
                 counts[part] = counts.get(part, 0) + 1
         return {
             part: PartCost(minus.value(), plus.value(), published.value(), counts[part])
             for part, (minus, plus, published) in sums.items()
         }
+
+    def _committed(self) -> Iterator[tuple[Charge, Commit]]:
+        """The commits, each with its charge, one at a time."""
+        tally, waiting = Tally(self.name), {}
+        for kind, body in self._store.steps(self.name):
+            if kind == "charge":
+                waiting[body["key"]] = tally.add(body)
+            else:
+                yield waiting.pop(body["key"]), Commit.from_json(body)
 
 
 def tallies(store: Store, run: str | None = None) -> dict[str, Tally]:

@@ -151,6 +151,13 @@ class Store:
             for name, body in self.database.execute(query + " ORDER BY seq", arguments):
                 yield name, json.loads(body)
 
+    def steps(self, run: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(kind, body) of the charges and commits of a run, in order, a row at a time."""
+        query = "SELECT kind, body FROM entries WHERE run = ? AND kind IN ('charge', 'commit') ORDER BY seq"
+        with self.plain_errors():
+            for kind, body in self.database.execute(query, (run,)):
+                yield kind, json.loads(body)
+
     def rows(self) -> Iterator[Row]:
         """All rows in order, a row at a time, whatever was done to them: text that is none is kept byte by byte."""
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])

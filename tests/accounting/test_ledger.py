@@ -134,6 +134,31 @@ def test_realised_costs_are_summed_by_part_and_rounded_up(little: Any, path: Pat
             assert cost.epsilon == max(cost.u_minus, cost.u_plus)
 
 
+def test_a_missing_realised_cost_counts_at_its_worst_case(little: Any, path: Path) -> None:
+    charge = Charge(
+        key="tokens/1", event=SELECTION, stage="tokens", partition="slots", parts=little.slots, counts=(1, 2, 5)
+    )
+    with Ledger.open(path) as ledger:
+        run = little.begin(ledger)
+        for step in (0, 2):
+            run.step(charge=little.charge(step))
+        run.step(charge=charge)
+        assert run.realised() == {}, "a step that was not committed released nothing"
+        run.step(commit=Commit(key="tokens/2", value=None))  # nothing was sampled
+        assert run.realised() == {}
+        run.step(commit=little.commit(0))
+        run.step(commit=Commit(key="tokens/1", value=[1, 2, 3], realised={"slot-0": [0.5, 0.5, 0.5]}))
+        costs = run.realised()
+        for slot, own in zip(
+            little.slots, (Fraction(0.5), *(n * Fraction(SELECTION.range) for n in (2, 5))), strict=True
+        ):
+            # One rounding of the product and one of the sum, each up by at most two steps of the result.
+            slack = Fraction(2.0**-50) * (own + 1)
+            assert own + Fraction(0.1) <= Fraction(costs[slot].u_minus) <= own + Fraction(0.1) + slack
+            assert costs[slot].count == 2
+        assert run.event() == ledger.event("run") == ledger.event()
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(-1e12, 1e12), max_size=300))
 def test_the_sum_of_costs_is_the_smallest_float_that_is_no_less(values: list[float]) -> None:
