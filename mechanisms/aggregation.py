@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.medians import GRID, Cost, Medians, clip_logits, clip_steps
 from cupel.mechanisms import selection
 from cupel.mechanisms.randomness import Source
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from cupel.mechanisms.records import Record, check_ids
 from numpy.typing import NDArray
+
+from cupel.mechanisms.records import Record, check_ids
 
 KEY_BYTES = (16, 64)
 """Shortest and longest key."""

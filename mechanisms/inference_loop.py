@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from dp_accounting import dp_event
+from numpy.typing import NDArray
+
 from cupel.accounting.ledger import AlreadyCommitted, Charge, Commit, Outcome, Run
 from cupel.accounting.medians import Cost
 from cupel.mechanisms import aggregation, noise
@@ -22,8 +25,6 @@ from cupel.mechanisms.aggregation import Aggregate
 from cupel.mechanisms.randomness import Source
 from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows, groups_of
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
-from dp_accounting import dp_event
-from numpy.typing import NDArray
 
 INPUTS, COUNTS, IDLE, TOKENS = "inputs", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
-from cupel.mechanisms.transcripts import Transcript
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
+
+from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
+from cupel.mechanisms.transcripts import Transcript
 
 _ENTRIES = 2**26  # logits of one call of the model: 256 MiB
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from cupel.accounting import validate
 from cupel.mechanisms.decoding import DecodeSession, layer_kinds
 

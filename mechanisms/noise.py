@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from dp_accounting import dp_event
+from numpy.typing import ArrayLike, NDArray
+
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
-from dp_accounting import dp_event
-from numpy.typing import ArrayLike, NDArray
 
 
 def count_sensitivity(adjacency: Adjacency) -> int:

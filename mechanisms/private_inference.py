@@ -22,6 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from dp_accounting import DpEvent, dp_event
+
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
@@ -30,14 +32,14 @@ from cupel.mechanisms.prompts import DEFAULT_TEMPLATE, FENCE, Prompt, check_temp
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
-from dp_accounting import DpEvent, dp_event
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+
     from cupel.accounting.ledger import Run
     from cupel.mechanisms.batching import Batches
     from cupel.mechanisms.language_model import LanguageModel
-    from numpy.typing import NDArray
 
 __all__ = ["Document", "Generation", "Observer", "PrivateInference", "Transcript"]
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from cupel.accounting import validate
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
-from numpy.typing import ArrayLike, NDArray
 
 BITS = 62
 """The largest weight is 2^BITS."""

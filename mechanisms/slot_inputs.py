@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from cupel.mechanisms import aggregation
 from cupel.mechanisms.aggregation import Aggregate
 from cupel.mechanisms.batching import Batches
 from cupel.mechanisms.decoding import DecodeSession
 from cupel.mechanisms.records import Record
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from cupel.mechanisms.language_model import LanguageModel

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from cupel.accounting.medians import Medians
 from numpy.typing import NDArray
+
+from cupel.accounting.medians import Medians
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import settings
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
 from cupel.accounting.ledger import Ledger, Run
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
-from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 TEXTS = [
     "My 5-digit key is 04821",
@@ -22,6 +24,8 @@ TEXTS = [
     "0123456789 abcdefghijklmnopqrstuvwxyz",
 ]
 torch.set_num_threads(1)  # many tests, small tensors
+settings.register_profile("mechanisms", deadline=None)  # times vary with what else the machine does
+settings.load_profile("mechanisms")
 
 END = "<|end|>"
 
@@ -167,10 +171,13 @@ class TableModel:
         self.context_length = 2 * longest
         self._spread = spread
         self._seed = seed
+        self._rows: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
     def row(self, context: tuple[int, ...], tail: tuple[int, ...]) -> NDArray[np.float64]:
-        generator = np.random.default_rng([self._seed, len(context), *context, *tail])
-        return generator.normal(size=self.vocabulary_size) * self._spread
+        key = (self._seed, len(context), *context, *tail)
+        if key not in self._rows:
+            self._rows[key] = np.random.default_rng(key).normal(size=self.vocabulary_size) * self._spread
+        return self._rows[key]
 
     def encode(self, text: str) -> list[int]:
         return [int(digit) for digit in text]

@@ -7,11 +7,12 @@ import random
 
 import numpy as np
 import pytest
-from cupel.mechanisms.batching import Batches, cut_slots, hashed_slots, keyed_hash
-from cupel.mechanisms.records import Record, with_content_ids
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
+from cupel.mechanisms.batching import Batches, cut_slots, hashed_slots, keyed_hash
+from cupel.mechanisms.records import Record, with_content_ids
 
 KEY = bytes(range(32))
 LABELS = ("a", "b")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from cupel.mechanisms.language_model import LanguageModel, fingerprint
 
 CONTEXTS = [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [20, 21], [30, 31, 32, 33, 34, 35, 36], [40]]
@@ -138,6 +139,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_layers_without_keys_and_values_are_refused() -> None:
     import transformers
+
     from cupel.mechanisms.decoding import layer_kinds
 
     with pytest.raises(ValueError, match="linear_attention"):

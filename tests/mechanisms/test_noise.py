@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
+
 from cupel.accounting.adjacency import Adjacency
 from cupel.mechanisms import noise
 from cupel.mechanisms.randomness import OS_ENTROPY, Recorded, Source
-from scipy import stats
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
+
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.accounting.ledger import Commit, Ledger, Run
@@ -17,7 +19,6 @@ from cupel.mechanisms.private_inference import Generation, PrivateInference
 from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.selection import selection_rounding
-from dp_accounting import dp_event
 
 KEY = bytes(32)
 TEXTS = [str(i).translate(str.maketrans("0456789", "1123123")) for i in range(100, 112)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+
 from cupel.mechanisms.records import Record, builtin_records, check_ids, content_id, read_records, with_content_ids
 
 ROWS = [

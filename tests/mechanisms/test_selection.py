@@ -9,6 +9,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
 from cupel.mechanisms.randomness import OS_ENTROPY, Recorded, Source
 from cupel.mechanisms.selection import (
     BITS,
@@ -19,10 +24,6 @@ from cupel.mechanisms.selection import (
     selection_rounding,
     weights,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-from scipy import stats
 
 
 class Fixed(Recorded):
