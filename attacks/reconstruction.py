@@ -29,7 +29,14 @@ _KEY = re.compile(r"(?<![0-9])[0-9]{5}(?![0-9])")
 
 
 class Text(Protocol):
-    """A released document. `source` is the index of the one record it was written from, where it has one."""
+    """A released document: its text, the slot that wrote it, whether it ended by itself, and the index of the one
+    record that it was written from, where it has one. Documents of a slot come in the order they were written."""
+
+    @property
+    def slot(self) -> int: ...
+
+    @property
+    def complete(self) -> bool: ...
 
     @property
     def text(self) -> str: ...
@@ -111,7 +118,8 @@ class Reconstruction:
         never: number of keys in no list.
         never_hits: how many of those were printed.
         documents: number of documents that were read.
-        asked: documents that were written from one record that holds a key.
+        asked: documents that were written from one record that holds a key; the last of a slot does not count where
+            the token budget cut it off.
         reproduced: how many of those print that key.
         copies: records of each included candidate.
     """
@@ -172,9 +180,11 @@ def reconstruct(documents: Sequence[Text], canaries: Canaries, records: Sequence
     """
     found = disclosed(documents, canaries)
     printed = {key for document in documents for key in extract_keys(document.text)}
+    last = {document.slot: index for index, document in enumerate(documents)}
     asked = reproduced = 0
-    for document in documents:
-        if document.source is None or not 0 <= document.source < len(records):
+    for index, document in enumerate(documents):
+        cut_off = not document.complete and last[document.slot] == index
+        if cut_off or document.source is None or not 0 <= document.source < len(records):
             continue
         wanted = extract_keys(records[document.source])
         if wanted:

@@ -16,6 +16,8 @@ from cupel.mechanisms import corpora
 class Document:
     text: str
     source: int | None = None
+    complete: bool = True
+    slot: int = 0
 
 
 def test_keys_are_runs_of_exactly_five_digits() -> None:
@@ -84,6 +86,20 @@ def test_asked_for_keys_are_those_of_each_documents_own_record() -> None:
     result = reconstruct(documents, canaries, records)
     assert (result.asked, result.reproduced) == (3, 2)
     assert reconstruct(documents, canaries).asked == 0
+
+
+def test_a_document_that_the_budget_cut_off_was_not_asked() -> None:
+    """One that rambles on to its largest length was, and counts as a failure."""
+    canaries = Canaries(("11111",), np.array([True]))
+    text = PREFIX + "11111"
+    documents = [
+        Document("1234567", 0, complete=False, slot=0),
+        Document(text, 0, slot=0),
+        Document("111", 0, complete=False, slot=0),
+        Document(text, 0, slot=1),
+    ]
+    result = reconstruct(documents, canaries, [text])
+    assert (result.asked, result.reproduced) == (3, 2)
 
 
 def test_records_without_a_key_are_not_asked_for() -> None:
