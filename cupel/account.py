@@ -16,6 +16,7 @@ from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.accounting.ledger import Ledger, compose_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
 from cupel.errors import InputError, input_errors
+from cupel.reports.text import number
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def print_table(account: Account) -> None:
     for bound in account.bounds:
         note = " (private: depends on the data)" if bound.private else ""
         delta = "" if bound.delta is None else f"{bound.delta:.3g}"
-        table.add_row(bound.method, bound.quantity.replace("_", "-") + note, f"{bound.value:.6g}", delta, bound.rigor)
+        table.add_row(bound.method, bound.quantity.replace("_", "-") + note, number(bound.value, "up", 6), delta, bound.rigor)
     console = Console()
     console.print(table)
     for name, reason in account.unsupported.items():

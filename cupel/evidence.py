@@ -20,7 +20,7 @@ from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record, with_content_ids
 from cupel.progress import Progress
 
-RERUNS = 8
+RERUNS = 4
 """How many records are taken out of the whole pipeline: those with the largest losses, and as many others."""
 
 CONTROL_CANDIDATES = 512
@@ -54,17 +54,10 @@ def canary_records(canaries: Canaries, labels: Sequence[str], unit: str) -> list
 
 
 def loss_observer(mechanism: PrivateInference, records: int) -> LeaveOneOut | None:
-    """What watches a run for the leave-one-out audit; None where a row holds several records."""
-    if mechanism.records_per_context != 1:
+    """What watches a run for the leave-one-out audit; None where a row is not one unit, or not all of a sum is seen."""
+    if mechanism.records_per_context > 1 or mechanism.anchor:
         return None
-    return LeaveOneOut(
-        records,
-        aggregate=mechanism.aggregate,
-        clip=mechanism.clip,
-        temperature=mechanism.temperature,
-        denominator=mechanism.denominator or mechanism.batch_size if mechanism.aggregate == "mean" else None,
-        rounding=0.0 if mechanism.aggregate == "none" else mechanism.rounding,
-    )
+    return LeaveOneOut.of(mechanism, records)
 
 
 def leave_one_out(
@@ -104,6 +97,7 @@ def leave_one_out(
         rerun_error=max(loss.error for loss in reruns),
         ex_post_by_slot=costs,
         a_priori=a_priori,
+        batches_are_kept=run.mechanism.variant == "sound",
     )
 
 

@@ -32,9 +32,13 @@ def count_scale(epsilon: float, adjacency: Adjacency) -> float:
 
 
 def count_event(epsilon: float, adjacency: Adjacency) -> dp_event.DiscreteLaplaceDpEvent:
-    """The event of `noisy_counts`: its noise parameter is at least 1/scale, so that the charge covers rounding."""
-    sensitivity = count_sensitivity(adjacency)
-    return dp_event.DiscreteLaplaceDpEvent(validate.positive(epsilon=epsilon) / sensitivity, sensitivity)
+    """The event of `noisy_counts`: its noise parameter is at least 1/scale, so that the charge covers rounding.
+
+    The event's sensitivity is the norm of one unit's contribution, which is 1. Accountants double it under replace_one,
+    where one unit's contribution goes and another's comes.
+    """
+    rate = validate.positive(epsilon=epsilon) / count_sensitivity(adjacency)
+    return dp_event.DiscreteLaplaceDpEvent(rate, 1)
 
 
 def noisy_counts(
