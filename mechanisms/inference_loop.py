@@ -137,7 +137,8 @@ class Loop:
     def _charge_idle(self, slots: list[int]) -> None:
         """Charges slots that do not run as if they did, so that what is charged does not depend on the counts."""
         if slots and self.run.outcome(IDLE) is None:
-            self._commit(self._charge(IDLE, IDLE, slots, self.mechanism.tokens), None)
+            paid = len(slots) < self.mechanism.total_slots
+            self._commit(self._charge(IDLE, IDLE, slots, self.mechanism.tokens, paid=paid), None)
 
     def _commit(self, charge: Charge, value: Any) -> Outcome:
         """Charges and commits at once; the committed value, which may be another process's."""
@@ -150,8 +151,15 @@ class Loop:
         assert committed is not None
         return committed
 
-    def _charge(self, key: str, stage: str, slots: Sequence[int], times: int = 1) -> Charge:
-        """The charge of `times` tokens in each of some slots."""
+    def _charge(self, key: str, stage: str, slots: Sequence[int], times: int = 1, *, paid: bool = False) -> Charge:
+        """The charge of `times` tokens in each of some slots.
+
+        Where one token of all slots is one event, the first group of slots pays it; for the others (`paid`) the step
+        is noted with an event that costs nothing.
+        """
+        if self.mechanism.charges_jointly:
+            event = dp_event.NoOpDpEvent() if paid else self.event
+            return Charge(key=key, stage=stage, event=event, counts=(times,) if times > 1 else None)
         parts: dict[str, int] = {}
         for slot in slots:
             parts[self._part(slot)] = parts.get(self._part(slot), 0) + times
@@ -181,14 +189,16 @@ class Loop:
             outcome = self.run.outcome(key)
             if outcome is None:
                 if not self.run.charged(key):
-                    self.run.step(charge=self._charge(key, TOKENS, slots))
+                    self.run.step(charge=self._charge(key, TOKENS, slots, paid=number > 0))
                 self._begin_documents(writers)
             else:
                 self._replay_sources(writers, outcome)
             laws = None if rows is None else self._laws(writers, rows, outcome, spread)
             if outcome is None:
                 assert laws is not None
-                following = self._charge(keys[step + 1], TOKENS, slots) if step + 1 < tokens else None
+                following = None
+                if step + 1 < tokens:
+                    following = self._charge(keys[step + 1], TOKENS, slots, paid=number > 0)
                 outcome = self._commit_step(key, writers, laws, following)
             self._finish_step(step, writers, outcome, laws, rows)
             progress.step(step + 1)
@@ -219,7 +229,10 @@ class Loop:
         if self.costs is None or committed is not None:
             return _Drawn(token, law, None)
         replaced, rounding = self.mechanism.replaces_rows, self.mechanism.rounding
-        return _Drawn(token, law, aggregation.median_cost(law, token, replaced=replaced, rounding=rounding))
+        cost = aggregation.median_cost(law, token, replaced=replaced, rounding=rounding)
+        if self.mechanism.shifts_rows:  # no realised cost covers a batch that changes in every row
+            cost = Cost(self.event.range, self.event.range, cost.gamma)
+        return _Drawn(token, law, cost)
 
     def _commit_step(self, key: str, writers: list[_Writer], drawn: list[_Drawn], following: Charge | None) -> Outcome:
         """Commits the tokens of all slots with their realised cost, and charges the next step."""

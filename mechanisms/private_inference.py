@@ -5,7 +5,8 @@ predictions are clipped and aggregated, one token is drawn from the softmax of t
 Each slot spends exactly its token budget, document after document. What a token costs is decided by the aggregate:
 
 - ``mean``: the sum over a fixed public denominator s moves by at most c/s a coordinate, so each token is a
-  bounded-range selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, contexts of several records).
+  bounded-range selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, contexts of several records);
+  8c/(sτ) for both.
 - ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and kept in the ledger.
 - ``none``: the unprotected control. Each document is written from one record.
 
@@ -111,10 +112,17 @@ class PrivateInference:
     def _check_public(self) -> None:
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
             raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        several = self.records_per_context > 1 and self.variant == "sound"
+        if self.aggregate == "median" and several and self.adjacency is Adjacency.REPLACE_ONE:
+            raise ValueError(
+                "a median under replace_one needs records_per_context 1: an exchanged record would change two contexts "
+                "of a slot, and the realised cost is that of one; use add_remove or aggregate mean"
+            )
         if self.unit.kind not in ("record", "user"):
             raise ValueError(f"unit must be record or user for private inference, not {str(self.unit)!r}")
-        if isinstance(self.labels, str) or not all(isinstance(label, str) and label for label in self.labels):
-            raise ValueError("labels must be a list of texts that are not empty")
+        labels: object = self.labels  # as given: YAML and callers do not always keep to the type
+        if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
+            raise ValueError("labels must be a tuple of texts that are not empty")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("labels must name each label once")
         if self.template is not None:
@@ -164,24 +172,44 @@ class PrivateInference:
         """The public label of a slot."""
         return self.labels[slot // self.slots] if self.labels else None
 
+    @property
+    def shifts_rows(self) -> bool:
+        """Whether one unit more or less may change every row of a slot: pieces cut into contexts of several records."""
+        return self.variant == "as_published" and self.records_per_context > 1
+
+    @property
+    def charges_jointly(self) -> bool:
+        """Whether one token of *all* slots is one event: a mean under replace_one, sound.
+
+        A unit that moves from one slot to another changes both. Given the past, slots are independent, so their tokens
+        together are one selection whose range is the sum of both ranges: η = 4c/(sτ), the same as for a row that is
+        exchanged within a slot.
+        """
+        return self.aggregate == "mean" and self.variant == "sound" and self.adjacency is Adjacency.REPLACE_ONE
+
     def token_event(self) -> DpEvent:
-        """What one token of one slot costs before the run."""
+        """What one token of one slot (of all slots, if `charges_jointly`) costs before the run."""
         if self.aggregate == "none":
             return dp_event.NonPrivateDpEvent()
         if self.aggregate == "median":
             return ExPostSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
-        reach = 4 if self.replaces_rows else 2
-        return BoundedRangeSelectionDpEvent(
-            reach * self.clip / ((self.denominator or self.batch_size) * self.temperature), self.rounding
-        )
+        if self.shifts_rows:
+            return BoundedRangeSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
+        unit = self.clip / ((self.denominator or self.batch_size) * self.temperature)
+        if self.charges_jointly:
+            reach = 4 if self.records_per_context == 1 else 8
+            return BoundedRangeSelectionDpEvent(reach * unit, 2 * self.rounding)
+        return BoundedRangeSelectionDpEvent((4 if self.replaces_rows else 2) * unit, self.rounding)
 
     def plan(self) -> DpEvent:
         """The event that a run charges in all, in the ledger's canonical form; known before any data is read."""
-        event, parts = self.token_event(), max(1, len(self.labels))
-        if self.variant == "sound":
+        event, labels = self.token_event(), max(1, len(self.labels))
+        if self.charges_jointly:
+            generated = events.compose([(event, self.tokens)])
+        elif self.variant == "sound":
             generated = ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots)
         else:
-            generated = ParallelDpEvent([events.compose([(event, self.tokens * self.slots)])] * parts)
+            generated = ParallelDpEvent([events.compose([(event, self.tokens * self.slots)])] * labels)
         if self.slot_threshold is None:
             return events.compose([(generated, 1)])
         return events.compose([(noise.count_event(self.slot_count_epsilon, self.adjacency), 1), (generated, 1)])
@@ -200,16 +228,26 @@ class PrivateInference:
         """The records in slots and contexts; private."""
         from cupel.mechanisms.batching import cut_slots, hashed_slots
 
-        shared = {
-            "key": key,
-            "labels": self.labels,
-            "slots": self.slots,
-            "records_per_context": self.records_per_context,
-            "per_user": self.unit.kind == "user",
-        }
+        per_user = self.unit.kind == "user"
         if self.variant == "sound":
-            return hashed_slots(records, contexts=self.contexts_per_slot, **shared)
-        return cut_slots(records, batch_size=self.batch_size, **shared)
+            return hashed_slots(
+                records,
+                key=key,
+                labels=self.labels,
+                slots=self.slots,
+                contexts=self.contexts_per_slot,
+                records_per_context=self.records_per_context,
+                per_user=per_user,
+            )
+        return cut_slots(
+            records,
+            key=key,
+            labels=self.labels,
+            slots=self.slots,
+            batch_size=self.batch_size,
+            records_per_context=self.records_per_context,
+            per_user=per_user,
+        )
 
     def prompt(self, model: LanguageModel, label: str | None) -> Prompt:
         """The prompt of the slots of a label. A context takes at most half of the model's positions."""

@@ -71,7 +71,7 @@ def weights(scores: ArrayLike, *, clip: float, temperature: float) -> NDArray[np
     exponents = values - values.max(axis=-1, keepdims=True)
     exponents /= temperature
     # A float64 of at most 2^62 has an integer part that uint64 holds exactly; the cast drops the fraction.
-    return np.maximum((np.exp(exponents) * 2.0**BITS).astype(np.uint64), np.uint64(1))
+    return np.asarray(np.maximum((np.exp(exponents) * 2.0**BITS).astype(np.uint64), np.uint64(1)), dtype=np.uint64)
 
 
 def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source = OS_ENTROPY) -> int:

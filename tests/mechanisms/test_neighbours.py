@@ -102,7 +102,7 @@ def pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
         case dp_event.ComposedDpEvent():
             return sum(pure_epsilon(part, adjacency) for part in event.events)
         case dp_event.DiscreteLaplaceDpEvent():
-            return event.noise_parameter * event.sensitivity
+            return event.noise_parameter * event.sensitivity * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
         case ParallelDpEvent():
             worst = sorted((pure_epsilon(part, adjacency) for part in event.events), reverse=True)
             return sum(worst[: 2 if adjacency is Adjacency.REPLACE_ONE else 1])
@@ -117,6 +117,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("replace_one", {"adjacency": Adjacency.REPLACE_ONE}),
     ("user", {"unit": Unit("user"), "records": 3, "batch_size": 2}),
     ("add_remove", {"variant": "as_published", "batch_size": 2}),
+    ("add_remove", {"variant": "as_published", "records_per_context": 2, "batch_size": 2}),
 ]
 
 
@@ -155,7 +156,9 @@ MEANS: list[tuple[str, dict[str, Any]]] = [
     ("add_remove", {"anchor": True, "denominator": 2}),
     ("add_remove", {"records_per_context": 2, "batch_size": 2}),
     ("replace_one", {"adjacency": Adjacency.REPLACE_ONE}),
+    ("replace_one", {"adjacency": Adjacency.REPLACE_ONE, "records_per_context": 2, "batch_size": 2}),
     ("add_remove", {"variant": "as_published"}),
+    ("add_remove", {"variant": "as_published", "records_per_context": 2, "batch_size": 2}),
 ]
 
 

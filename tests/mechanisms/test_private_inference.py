@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
+from cupel.accounting import account
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.accounting.ledger import Commit, Ledger, Run
@@ -61,6 +62,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"aggregate": "mean"},
     {"aggregate": "mean", "denominator": 5, "anchor": True, "slot_threshold": 2.0},
     {"aggregate": "mean", "variant": "as_published"},
+    {"aggregate": "mean", "adjacency": Adjacency.REPLACE_ONE, "slot_threshold": 3.0, "slot_count_epsilon": 1.0},
+    {"variant": "as_published", "records_per_context": 2, "batch_size": 2},
     {"aggregate": "none"},
     {"unit": Unit("user"), "records": 6},
     {"labels": ()},
@@ -323,7 +326,10 @@ def test_plans() -> None:
     assert mechanism().plan() == ParallelDpEvent([part] * 4)
     mean = mechanism(aggregate="mean", batch_size=4, records=32)
     assert mean.token_event() == BoundedRangeSelectionDpEvent(2 * 6 / (4 * 1.5), rounding)
-    assert dataclasses.replace(mean, adjacency=Adjacency.REPLACE_ONE).token_event().eta == 2 * mean.token_event().eta
+    exchanged = dataclasses.replace(mean, adjacency=Adjacency.REPLACE_ONE)
+    jointly = BoundedRangeSelectionDpEvent(4 * 6 / (4 * 1.5), 2 * rounding)
+    assert exchanged.plan() == dp_event.SelfComposedDpEvent(jointly, 6)
+    assert dataclasses.replace(exchanged, records_per_context=2).token_event().eta == 2 * jointly.eta
     assert dataclasses.replace(mean, records_per_context=2).token_event().eta == 2 * mean.token_event().eta
     counted = mechanism(slot_threshold=3.0).plan()
     assert dp_event.DiscreteLaplaceDpEvent(0.1, 1) in counted.events
@@ -334,6 +340,29 @@ def test_plans() -> None:
     assert published.published_plan() == ParallelDpEvent([claimed] * 4)
     unprotected = dp_event.SelfComposedDpEvent(dp_event.NonPrivateDpEvent(), 6)
     assert mechanism(aggregate="none").plan() == ParallelDpEvent([unprotected] * 4)
+
+
+@pytest.mark.parametrize(
+    ("n", "s", "epsilon", "doubled"),
+    [
+        (367, 64, 9.888715, 23.416),
+        (373, 64, 9.985061, 23.664),
+        (689, 256, 2.897877, 6.3416),
+        (733, 256, 2.999107, 6.5729),
+    ],
+)
+def test_planned_epsilon_of_a_mean_is_that_of_the_papers_table(n: int, s: int, epsilon: float, doubled: float) -> None:
+    """AGNews, N = 108000, c = 9, τ = 1.5, δ = N^−1.1: printed to six decimals, at 4c/(sτ) to five digits."""
+    base = {"aggregate": "mean", "clip": 9.0, "temperature": 1.5, "batch_size": s, "tokens": n, "records": 108000}
+
+    def planned(**changes: Any) -> float:
+        chosen = PrivateInference(**(base | changes))
+        bound = account(chosen.plan(), adjacency=chosen.adjacency, delta=108000**-1.1, method="zcdp")
+        return bound.value
+
+    assert planned() == pytest.approx(epsilon, abs=1e-6)
+    for changes in ({"adjacency": Adjacency.REPLACE_ONE}, {"records_per_context": 2}):
+        assert planned(**changes) == pytest.approx(doubled, rel=2e-5)
 
 
 def test_slots_follow_from_public_numbers_alone() -> None:
@@ -359,11 +388,12 @@ def test_slots_follow_from_public_numbers_alone() -> None:
         ({"denominator": 5}, "belongs to aggregate mean"),
         ({"anchor": True}, "belongs to aggregate mean"),
         ({"labels": ("a", "a")}, "each label once"),
-        ({"labels": "ab"}, "list of texts"),
+        ({"labels": "ab"}, "tuple of texts"),
         ({"template": "no records"}, "must use examples"),
         ({"template": "{examples} {nothing}"}, "does not render"),
         ({"template": "{% for %} examples"}, "does not render"),
         ({"stop": ""}, "stop must not be empty"),
+        ({"adjacency": Adjacency.REPLACE_ONE, "records_per_context": 2}, "needs records_per_context 1"),
         ({"unit": Unit("group", 2)}, "record or user"),
         ({"adjacency": Adjacency.SECRET}, "add_remove or replace_one"),
         ({"variant": "improved"}, "variant must be one of"),
