@@ -24,7 +24,7 @@ GRID = 2.0**-24
 
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 _BLOCK = 2**17  # entries, 1 MiB of float64
-_COLUMNS = 256
+_COLUMNS, _ROWS = 1024, 8
 _MAX_RANGE = 600.0  # 2c/τ; above it exp(−2c/τ) times a float64 rounding error would underflow
 
 
@@ -341,14 +341,18 @@ class Medians:
 def _sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
     """The wanted rows of the batch sorted along its first axis; −limit and limit before the first and after the last.
 
-    Sorting short contiguous columns, some at a time, is twice as fast as sorting along the first axis.
+    Sorting short contiguous columns, some at a time, is three times as fast as sorting along the first axis. They are
+    turned a few rows at a time, because rows that lie a power of two apart push each other out of the cache.
     """
     size, vocabulary = steps.shape
     ranks = np.empty((len(wanted), vocabulary), dtype=np.int32)
     inside = [rank for rank in wanted if 0 <= rank < size]
     for start in range(0, vocabulary if inside else 0, _COLUMNS):
         columns = slice(start, start + _COLUMNS)
-        block = np.ascontiguousarray(steps[:, columns].T)
+        wide = steps[:, columns]
+        block = np.empty(wide.shape[::-1], dtype=np.int32)
+        for row in range(0, size, _ROWS):
+            block[:, row : row + _ROWS] = wide[row : row + _ROWS].T
         block.sort(axis=1)
         ranks[inside[0] - wanted[0] : inside[-1] - wanted[0] + 1, columns] = block[:, inside[0] : inside[-1] + 1].T
     for place, rank in enumerate(wanted):
