@@ -98,7 +98,9 @@ def print_table(account: Account) -> None:
     for bound in account.bounds:
         note = " (private: depends on the data)" if bound.private else ""
         delta = "" if bound.delta is None else f"{bound.delta:.3g}"
-        table.add_row(bound.method, bound.quantity.replace("_", "-") + note, number(bound.value, "up", 6), delta, bound.rigor)
+        table.add_row(
+            bound.method, bound.quantity.replace("_", "-") + note, number(bound.value, "up", 6), delta, bound.rigor
+        )
     console = Console()
     console.print(table)
     for name, reason in account.unsupported.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -14,6 +13,7 @@ from typing import Any
 from cupel.accounting.ledger import Ledger
 from cupel.claim import BuiltinData, Claim, FileData
 from cupel.errors import InputError, input_errors
+from cupel.mechanisms.inference_loop import OtherRunError
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, Observer, PrivateInference
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
@@ -117,7 +117,6 @@ def generate(
     with input_errors():
         mechanism.check(records, model)
     private, release = make_folders(output)
-    check_same_data(private / "data.sha256", records)
     ledger = private / "ledger.sqlite"
     about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
     generation, key = charge_and_generate(
@@ -160,7 +159,7 @@ def charge_and_generate(
         What was generated, and the batching key.
 
     Raises:
-        InputError: when the ledger holds a run of that name with other parameters or another model.
+        InputError: when the ledger holds a run of that name with other parameters, another model or other records.
     """
     with input_errors():
         opened = Ledger.open(ledger)
@@ -173,9 +172,18 @@ def charge_and_generate(
                 name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
             )
         with progress.stage(title) as step:
-            generation = mechanism.generate(
-                records, model, run, key=bytes.fromhex(key), observers=tuple(observers), progress=step, source=source
-            )
+            try:
+                generation = mechanism.generate(
+                    records,
+                    model,
+                    run,
+                    key=bytes.fromhex(key),
+                    observers=tuple(observers),
+                    progress=step,
+                    source=source,
+                )
+            except OtherRunError as error:
+                raise InputError(f"{ledger}: {error}") from None
         run.finish()
     return generation, bytes.fromhex(key)
 
@@ -191,22 +199,6 @@ def make_folders(output: Path) -> tuple[Path, Path]:
         release.mkdir(parents=True, exist_ok=True)
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
     return private, release
-
-
-def check_same_data(path: Path, records: Sequence[Record]) -> None:
-    """Keeps a digest of the records on the private side, and refuses to go on with a run over other records.
-
-    Raises:
-        InputError: when the folder holds a run over other records.
-    """
-    digest = hashlib.sha256()
-    for record in records:
-        fields = [record.id, record.text, record.label, record.user]
-        digest.update(json.dumps(fields, ensure_ascii=True).encode("ascii") + b"\n")
-    if not path.exists():
-        write_atomically(path, digest.hexdigest() + "\n")
-    elif path.read_text().strip() != digest.hexdigest():
-        raise InputError(f"{path.parent.parent}: holds a run over other data; give another folder with -o")
 
 
 def write_documents(path: Path, generation: Generation) -> None:

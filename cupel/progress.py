@@ -68,11 +68,15 @@ def _bar(title: str) -> Iterator[Step]:
         progress.TimeRemainingColumn(),
         progress.TimeElapsedColumn(),
     )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=None, rate="")
+    bar = progress.Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task(title, total=None, rate="")
 
-        def step(done: int, total: int) -> None:
-            speed = bar.tasks[task].speed
-            bar.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
+    def step(done: int, total: int) -> None:
+        bar.start()  # at the first step, so that an error before any work is all that a person sees
+        speed = bar.tasks[task].speed
+        bar.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
 
+    try:
         yield step
+    finally:
+        bar.stop()

@@ -29,6 +29,11 @@ from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer
 INPUTS, COUNTS, IDLE, TOKENS = "inputs", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""
 
+
+class OtherRunError(ValueError):
+    """An interrupted run cannot go on with these records, model, key or parameters. One line that names no record."""
+
+
 _Map = Callable[[Callable[..., Any], Any, Any, Any], Iterator[Any]]
 
 
@@ -112,7 +117,7 @@ class Loop:
         if known is None:
             known = self._commit(Charge(key=INPUTS, stage=INPUTS, event=dp_event.NoOpDpEvent()), value)
         if known.value["digest"] != value["digest"]:
-            raise ValueError(
+            raise OtherRunError(
                 "the interrupted run had other records, another model, key or parameters; a run goes on with the same "
                 "ones only: start a new one in a new folder"
             )

@@ -59,7 +59,7 @@ def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
     done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
     assert done.verdict == "REFUTED"
     refuting = {bound.method for bound in done.bounds if bound.direction == "lower" and float(bound.value) > 3.0}
-    assert "one_run" in refuting
+    assert "one_run_adaptive" in refuting
     assert refuting & {"leave_one_out", "leave_one_out_rerun"}
     assert not (tmp_path / "out/release/synthetic.jsonl").exists(), "unprotected text must not be in release/"
     assert (tmp_path / "out/private/synthetic.jsonl").exists()

@@ -118,6 +118,18 @@ def test_another_claim_cannot_go_on_in_the_same_folder(claim: Path, tmp_path: Pa
     assert "run" in result.stderr
 
 
+def test_other_data_cannot_go_on_in_the_same_folder(claim: Path, tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    claim.write_text(CLAIM.replace("{source: builtin, name: keys}", "{source: file, path: d.jsonl}"))
+    assert cupel("generate", claim, "-o", tmp_path / "run", "-q").returncode == 0
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\n{"text": "three"}\n')
+    result = cupel("generate", claim, "-o", tmp_path / "run")
+    assert result.returncode == 2
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert "other records" in result.stderr
+    assert "three" not in result.stderr
+
+
 def test_refuted_and_unproven_exit_1(claim: Path, tmp_path: Path) -> None:
     claim.write_text(CLAIM.replace("epsilon: 100000.0", "epsilon: 0.001"))
     result = cupel("assay", claim, "-o", tmp_path / "report")

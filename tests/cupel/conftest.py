@@ -1,0 +1,14 @@
+"""What the tests of the front door share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_models import save_model
+
+
+@pytest.fixture(scope="session")
+def make_model() -> Callable[..., Path]:
+    return save_model

@@ -1,0 +1,92 @@
+"""Small language models with random weights, in the shapes of `transformers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+TEXTS = [
+    "My 5-digit key is 04821",
+    "the doctor said that the patient came twice",
+    "0123456789 abcdefghijklmnopqrstuvwxyz",
+]
+
+END = "<|end|>"
+
+
+def byte_tokenizer(**special: str) -> Any:
+    """A byte-level BPE tokenizer of 300 tokens, token 0 is the end of text; no pad token unless one is named."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=[END, *special.values()],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, **special)
+
+
+COMMON = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+    "eos_token_id": 0,
+    "bos_token_id": None,
+    "pad_token_id": None,
+}
+
+
+def config(architecture: str, vocabulary: int) -> Any:
+    """A tiny configuration; windows of 6 so that sliding attention forgets within the tests' sequences."""
+    own = {**COMMON, "vocab_size": vocabulary}
+    mixed = ["sliding_attention", "full_attention", "sliding_attention"]
+    match architecture:
+        case "gpt2":
+            return transformers.GPT2Config(
+                vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=3, n_head=4, eos_token_id=0, bos_token_id=0
+            )
+        case "llama":
+            return transformers.LlamaConfig(**own)
+        case "gemma2":
+            return transformers.Gemma2Config(
+                **own, sliding_window=6, layer_types=mixed, query_pre_attn_scalar=8, attn_logit_softcapping=2.0
+            )
+        case "gemma3":
+            return transformers.Gemma3TextConfig(**own, sliding_window=6, layer_types=mixed, query_pre_attn_scalar=8)
+        case "qwen2":
+            return transformers.Qwen2Config(
+                **own, use_sliding_window=True, sliding_window=6, max_window_layers=1, layer_types=mixed
+            )
+        case "qwen3":
+            return transformers.Qwen3Config(**own)
+        case "mistral":
+            return transformers.MistralConfig(**own, sliding_window=6)
+    raise ValueError(architecture)
+
+
+ARCHITECTURES = ("gpt2", "llama", "gemma2", "gemma3", "qwen2", "qwen3", "mistral")
+
+
+def save_model(folder: Path, architecture: str = "gpt2", *, scale: float = 8.0, **special: str) -> Path:
+    """Writes a model with random weights; `scale` sharpens its predictions, which are near uniform at first."""
+    tokenizer = byte_tokenizer(**special)
+    torch.manual_seed(0)
+    network = transformers.AutoModelForCausalLM.from_config(config(architecture, len(tokenizer)))
+    with torch.no_grad():
+        for weight in network.parameters():
+            if weight.dim() > 1:
+                weight *= scale
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
