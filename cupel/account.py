@@ -57,7 +57,7 @@ def account_ledgers(paths: Sequence[Path], *, delta: float | None, method: str |
             validate.one_of(tuple(ACCOUNTANTS), method=method)
         adjacency, unit = relation_of(paths)
         event = compose_ledgers(paths)
-    questions = [PureDP(0.0)] if delta is None else [PureDP(0.0), ApproxDP(0.0, delta)]
+    questions: list[PureDP | ApproxDP] = [PureDP(0.0)] if delta is None else [PureDP(0.0), ApproxDP(0.0, delta)]
     bounds = [
         bound for question in questions for bound in upper_bounds(event, question, adjacency=adjacency, unit=unit)
     ]

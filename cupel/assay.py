@@ -79,7 +79,7 @@ def run(
     proof = prove(done, guarantee)
     audits = []
     if watching:
-        costs = slot_costs(done) if claim.adjacency == Adjacency.ADD_REMOVE else None
+        costs = slot_costs(done) if claim.adjacency is Adjacency.ADD_REMOVE else None
         audits.append(
             evidence.leave_one_out(
                 done, observer, guarantee=guarantee, costs=costs, a_priori=proof.a_priori, progress=progress

@@ -148,7 +148,7 @@ class Claim(_Strict):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
     data: Annotated[BuiltinData | FileData, Field(discriminator="source")]
     unit: str = Field("record", description="record, user, group(k) or secret")
-    adjacency: Literal["add_remove", "replace_one", "zero_out", "secret"] = "add_remove"
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
     mechanism: Literal["private_inference"]
     variant: Literal["sound", "as_published"] = "sound"
     parameters: PrivateInferenceParameters
@@ -164,7 +164,7 @@ class Claim(_Strict):
             self.claimed()
         if len(set(self.audits)) != len(self.audits):
             raise ValueError("audits: each audit is named once")
-        if self.audits and self.adjacency != Adjacency.ADD_REMOVE:
+        if self.audits and self.adjacency is not Adjacency.ADD_REMOVE:
             raise ValueError(
                 f"audits: {' and '.join(self.audits)} play at adjacency add_remove and say nothing of a claim at "
                 f"{self.adjacency}; leave them out"
@@ -187,7 +187,7 @@ class Claim(_Strict):
             **self.parameters.model_dump(),
             records=self.public.records,
             labels=tuple(self.public.labels),
-            adjacency=Adjacency(self.adjacency),
+            adjacency=self.adjacency,
             unit=Unit.parse(self.unit),
             variant=self.variant,
         )
@@ -200,7 +200,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not a word", key_node.start_mark)
         if key in seen:

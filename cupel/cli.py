@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 # The base of typer's own input errors, which it does not export by name.
-_USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]  # type: ignore[assignment]
+_USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
 SUPPORTED, NOT_SUPPORTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
