@@ -157,7 +157,7 @@ def document(
             "schema": 1,
             "name": done.claim.name,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "claim": done.claim.model_dump(mode="json", exclude_none=True),
+            "claim": done.claim.described(),
             "guarantee": describe(guarantee),
             "verdict": verdict.name,
             "verdict_is_private": verdict.is_private,

@@ -192,6 +192,15 @@ class Claim(_Strict):
             variant=self.variant,
         )
 
+    def described(self) -> dict[str, Any]:
+        """The claim in JSON types, for a report: files and folders by name only, because a path tells of a machine."""
+        body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        if isinstance(self.data, FileData):
+            body["data"]["path"] = self.data.path.name
+        if Path(self.model).is_absolute() or Path(self.model).is_dir():
+            body["model"] = Path(self.model).resolve().name
+        return body
+
 
 class _UniqueKeyLoader(yaml.SafeLoader):
     """`yaml.SafeLoader` that refuses a key given twice instead of keeping the last one in silence."""

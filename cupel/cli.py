@@ -75,14 +75,16 @@ def assay(
 
     Exits 0 on SUPPORTED, 1 on REFUTED or UNPROVEN, 2 on bad input. A run that was interrupted goes on where it was.
     """
-    from cupel import assay as job
     from cupel.claim import read_claim
 
+    asserted, on = read_claim(claim), _device(device)
+    from cupel import assay as job  # loads torch, which a mistake in the claim need not wait for
+
     finished = job.run(
-        read_claim(claim),
+        asserted,
         output,
         model=model,
-        device=_device(device),
+        device=on,
         download=download,
         progress=_progress(json_, quiet),
     )
@@ -105,14 +107,16 @@ def generate(
     quiet: Quiet = False,
 ) -> None:
     """Runs a generator: synthetic data in release/, the ledger of what it cost in private/."""
-    from cupel import generation
     from cupel.claim import read_claim
 
+    configured, on = read_claim(config), _device(device)
+    from cupel import generation
+
     run = generation.run(
-        read_claim(config),
+        configured,
         output,
         model=model,
-        device=_device(device),
+        device=on,
         download=download,
         progress=_progress(json_, quiet),
     )

@@ -111,6 +111,7 @@ def test_paths_are_relative_to_the_claim_file(tmp_path: Path) -> None:
     claim = read_claim(write(tmp_path, text))
     assert claim.data.path == tmp_path / "notes.jsonl"  # type: ignore[union-attr]
     assert claim.model == str(tmp_path / "model")
+    assert str(tmp_path) not in json.dumps(claim.described()), "a report tells no path of a machine"
 
 
 def test_a_claim_without_guarantee_configures_a_run(tmp_path: Path) -> None:
