@@ -120,7 +120,11 @@ def prove(done: GeneratorRun, guarantee: Guarantee) -> Proof:
             bounds.append(account(charged, method="ex_post", adjacency=mechanism.adjacency, unit=mechanism.unit))
         summary = {
             "head": head,
-            "events": sum(row.count for row in ledger.events() if not isinstance(row.event, dp_event.NoOpDpEvent)),
+            "events": sum(
+                row.count
+                for row in ledger.events()
+                if row.run == done.claim.name and not isinstance(row.event, dp_event.NoOpDpEvent)
+            ),
             "entries": ledger.entries,
             "composition": to_json(event),
             "planned": event == mechanism.plan(),

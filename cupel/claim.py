@@ -120,6 +120,9 @@ class Public(_Strict):
     labels: list[str] = Field([], description="the set of labels")
 
 
+KEYS = 100_000
+"""How many different 5-digit keys there are."""
+
 # The fields of the mechanism that a claim states elsewhere: under `public`, or at its top level.
 _STATED_ELSEWHERE = {"records", "labels", "adjacency", "unit", "variant"}
 
@@ -164,6 +167,13 @@ class Claim(_Strict):
             self.claimed()
         if len(set(self.audits)) != len(self.audits):
             raise ValueError("audits: each audit is named once")
+        if isinstance(self.data, BuiltinData) and self.data.name == "keys":
+            most = KEYS // 2 if "reconstruction" in self.audits else KEYS
+            if self.public.records > most:
+                raise ValueError(
+                    f"public.records: there are {KEYS} keys of five digits, and reconstruction holds half of them out, "
+                    f"so at most {most}, not {self.public.records}"
+                )
         if self.audits and self.adjacency is not Adjacency.ADD_REMOVE:
             raise ValueError(
                 f"audits: {' and '.join(self.audits)} play at adjacency add_remove and say nothing of a claim at "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -25,7 +26,7 @@ app = typer.Typer(
 # The base of typer's own input errors, which it does not export by name.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
-SUPPORTED, NOT_SUPPORTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+SUPPORTED, NOT_SUPPORTED, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
@@ -178,6 +179,10 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("cupel: interrupted; the same command goes on from what was committed", file=sys.stderr)
         return INTERRUPTED
+    except Exception:  # a fault of the tool must not look like a verdict
+        traceback.print_exc()
+        print("cupel: this is a fault of cupel, not of its input; please report it", file=sys.stderr)
+        return FAULT
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from cupel.attacks.leave_one_out import LeaveOneOut, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
 from cupel.audits.games import AuditResult, leave_one_out_audit, reconstruction_audit
 from cupel.claim import BuiltinData, Claim
-from cupel.generation import GeneratorRun, charge_and_generate, write_atomically
+from cupel.generation import GeneratorRun, charge_and_generate, create_once
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record, with_content_ids
@@ -33,22 +33,25 @@ def plays_on_canaries(claim: Claim) -> bool:
 
 
 def kept_canaries(path: Path, candidates: int) -> Canaries:
-    """The canaries that a file holds, or new ones, kept there before they are used."""
-    if path.exists():
-        kept = json.loads(path.read_text())
-        return Canaries(tuple(kept["keys"]), np.array(kept["included"], dtype=np.bool_), tuple(kept["never"]))
-    canaries = Canaries.draw(candidates)
-    body = {"keys": canaries.keys, "included": canaries.included.tolist(), "never": canaries.never}
-    write_atomically(path, json.dumps(body) + "\n")
-    return canaries
+    """The canaries that a file holds, or new ones, kept there before they are used; the first of two writers wins."""
+    if not path.exists():
+        drawn = Canaries.draw(candidates)
+        body = {"keys": drawn.keys, "included": drawn.included.tolist(), "never": drawn.never}
+        create_once(path, json.dumps(body) + "\n")
+    kept = json.loads(path.read_text())
+    return Canaries(tuple(kept["keys"]), np.array(kept["included"], dtype=np.bool_), tuple(kept["never"]))
 
 
 def canary_records(canaries: Canaries, labels: Sequence[str], unit: str) -> list[Record]:
-    """A record for each canary that is in the data; labels take turns, and each canary is a user of its own."""
-    texts = canaries.records()
+    """A record for each canary that is in the data.
+
+    A canary's label and user follow from its place among *all* candidates, so that its coin decides this one record and
+    moves no other: the one-run bound needs a guarantee against each coin by itself.
+    """
     rows = [
-        (text, labels[index % len(labels)] if labels else None, f"canary {index}" if unit == "user" else None)
-        for index, text in enumerate(texts)
+        (PREFIX + key, labels[place % len(labels)] if labels else None, f"canary {place}" if unit == "user" else None)
+        for place, (key, included) in enumerate(zip(canaries.keys, canaries.included, strict=True))
+        if included
     ]
     return with_content_ids(rows)
 

@@ -198,6 +198,7 @@ def make_folders(output: Path) -> tuple[Path, Path]:
     with input_errors():
         release.mkdir(parents=True, exist_ok=True)
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private.chmod(0o700)  # also where the folder was there before
     return private, release
 
 
@@ -219,10 +220,26 @@ def write_documents(path: Path, generation: Generation) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a whole file or none: to a partial file beside it, then renamed."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
+    """Writes a whole file or none: to a partial file beside it, then renamed. Under ``private/`` for the owner only."""
+    os.replace(_partial(path, text), path)
+
+
+def create_once(path: Path, text: str) -> None:
+    """Makes a whole file where there is none; of two processes that do so at once, the first one's stands."""
+    partial = _partial(path, text)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        pass
+    finally:
+        partial.unlink()
+
+
+def _partial(path: Path, text: str) -> Path:
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
+    mode = 0o644 if path.parent.name == "release" else 0o600
+    with open(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(partial, path)
+    return partial

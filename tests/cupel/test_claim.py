@@ -70,6 +70,7 @@ def test_a_number_in_scientific_notation_is_a_number(tmp_path: Path) -> None:
         ("batch_size: 63", "batch_size: 0", "batch_size"),
         ("aggregate: median", "aggregate: mode", "aggregate"),
         ("records: 4096", "records: 0", "public.records"),
+        ("records: 4096", "records: 100001", "there are 100000 keys"),
         ("name: good", "name: ../evil", "name"),
         ("name: good", "name: good\ncolour: red", "colour: unknown key; known are name, data"),
         ("name: good", "name: good\nname: twice", "'name' is given twice"),

@@ -137,6 +137,19 @@ def test_refuted_and_unproven_exit_1(claim: Path, tmp_path: Path) -> None:
     assert "UNPROVEN" in result.stdout
 
 
+def test_a_fault_of_the_tool_does_not_look_like_a_verdict(claim: Path) -> None:
+    code = (
+        "import sys, cupel.cli, cupel.claim\n"
+        "def broken(path): raise ValueError('a bug')\n"
+        "cupel.claim.read_claim = broken\n"
+        "sys.exit(cupel.cli._run(['assay', 'x.yaml']))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 3
+    assert "Traceback" in result.stderr
+    assert "please report" in result.stderr
+
+
 def test_quiet_prints_nothing(claim: Path, tmp_path: Path) -> None:
     result = cupel("generate", claim, "-o", tmp_path / "run", "--quiet")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
