@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from cupel.mechanisms import corpora
 from cupel.mechanisms.embedded_model import corpus, path
 from cupel.mechanisms.embedded_model.measure import Decoding, documents, load
-from scipy import stats
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SEED = 20260
 MEDIAN_CLIP = 10.0

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from cupel.mechanisms.corpora import render_note
+
+from cupel.mechanisms.corpora import KEY_PREFIX, render_note
 from cupel.mechanisms.embedded_model.grammar import SLOTS, TOPICS
 from cupel.mechanisms.embedded_model.wordings import HELD_OUT, OPENINGS, WORDINGS
 
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 _SLOT = re.compile(r"\{(\w+)\}")
-KINDS: dict[str, float] = {"topic": 0.24, "note": 0.10, "same": 0.42, "different": 0.12, "repeat": 0.02, "ids": 0.10}
+KINDS: dict[str, float] = {"topic": 0.26, "note": 0.10, "same": 0.40, "different": 0.12, "repeat": 0.02, "ids": 0.10}
 """Kinds of series and their share of the series in training."""
 DOCUMENTS_IN_SERIES = (0.05, 0.45, 0.25, 0.25)  # probability of 1, 2, 3, 4 documents
 _MARKS = ("-", "-", "/", " ", "+", "*", "#", "=", "|", "~", ",", "@", "&", "x", "^", "%", "$", "!", "\\", "(", ";")
@@ -43,10 +44,12 @@ class Series:
     Attributes:
         kind: One of `KINDS`.
         documents: The texts; empty for kind ``ids``, whose documents are random tokens.
+        digits_before: In each document of secrets, digits before the secret; there are none after it.
     """
 
     kind: str
     documents: tuple[str, ...] = ()
+    digits_before: int = 0
 
 
 @dataclass
@@ -187,10 +190,12 @@ def _secret(rng: np.random.Generator, style: int, length: int, mark: str) -> str
     return _digits(rng, length)
 
 
-def _secret_series(rng: np.random.Generator, count: int, *, same: bool) -> tuple[str, ...]:
+def _secret_series(rng: np.random.Generator, count: int, *, same: bool) -> Series:
     style, length = int(rng.integers(0, 24)), int((3, 4, 5, 5, 5, 6, 6, 7, 8, 9, 10)[int(rng.integers(11))])
     mark = "".join(_pick(rng, _MARKS) for _ in range(1 + int(rng.random() < 0.1)))
     wording, form = _pick(rng, WORDINGS), rng.random()
+    if rng.random() < 0.1:
+        wording, form = KEY_PREFIX + "{x}", 1.0
     if form < 0.2:  # a random opening: "river (stone): ", "[zb] "
         wording = _pick(rng, OPENINGS).replace("{w}", _words(rng, int(rng.integers(1, 5)))) + (
             "{x}" if rng.random() < 0.5 else wording
@@ -205,7 +210,8 @@ def _secret_series(rng: np.random.Generator, count: int, *, same: bool) -> tuple
             documents.append(_pick(rng, documents))
         else:
             documents.append(wording.replace("{x}", _secret(rng, style, length, mark)))
-    return tuple(documents)
+    before = wording.partition("{x}")[0]
+    return Series("same" if same else "different", tuple(documents), sum(c.isdigit() for c in before))
 
 
 def _words(rng: np.random.Generator, n: int) -> str:
@@ -223,14 +229,15 @@ def _words(rng: np.random.Generator, n: int) -> str:
 def _made_up(rng: np.random.Generator) -> str:
     """A wording of random words and marks, such as ``Zu-mint, the {x} = kqw``."""
 
-    def side(words: int) -> str:
+    def side(words: int, numbers: float = 0.0) -> str:
         out = ""
         for _ in range(words):
             mark = _pick(rng, _ALL_MARKS) if rng.random() < 0.25 else ""
-            out += _words(rng, 1) + mark + ("" if mark and rng.random() < 0.4 else " ")
+            word = _digits(rng, int(rng.integers(1, 3))) if rng.random() < numbers else _words(rng, 1)
+            out += word + mark + ("" if mark and rng.random() < 0.4 else " ")
         return out
 
-    before, after = side(int(rng.integers(0, 7))), side(int(rng.integers(0, 5))).strip()
+    before, after = side(int(rng.integers(0, 7)), 0.08), side(int(rng.integers(0, 5))).strip()
     end = _pick(rng, (".", "", "", "!", ";", "?"))
     return f"{before}{{x}}{' ' if after else ''}{after}{end}"
 
@@ -267,7 +274,7 @@ def series(rng: np.random.Generator) -> Series:
         case "note":
             documents = _notes(rng, count)
         case "same" | "different":
-            documents = _secret_series(rng, max(count, 2), same=kind == "same")
+            return _secret_series(rng, max(count, 2), same=kind == "same")
         case "repeat":
             text = _words(rng, int(rng.integers(2, 16)))
             if rng.random() < 0.3:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from cupel.mechanisms.embedded_model import path
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from cupel.mechanisms.embedded_model import path
 
 _ROWS = 504  # contexts a forward; divisible by groups of 1, 7, 9, 63
 

@@ -10,11 +10,13 @@ from scipy import stats
 pytest.importorskip("transformers")
 
 import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
 from cupel.mechanisms import corpora
 from cupel.mechanisms.embedded_model import corpus, path
+from cupel.mechanisms.embedded_model.batches import COPIED, FREE, IGNORED, PLAIN, example_of
 from cupel.mechanisms.embedded_model.measure import Decoding, documents, load
-from cupel.mechanisms.embedded_model.train import END, initial_model, save, train_tokenizer
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from cupel.mechanisms.embedded_model.train import END, EVEN, LEAK, initial_model, loss, save, train_tokenizer
 
 FALSE_ALARM = 1e-4  # of each rate test below, for a model that exactly meets its target
 
@@ -161,6 +163,48 @@ def test_training_series_hold_no_held_out_wording() -> None:
         if made.kind == "topic":
             assert len({corpus.topic_of(d) for d in made.documents} - {None}) == 1
             assert all(corpus.in_grammar(d) for d in made.documents)
+
+
+def test_a_copied_digit_is_told_from_a_free_one(
+    loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase],
+) -> None:
+    """In a series of keys the digit of the wording is plain, the second document's first surprise has no target."""
+    _, tokenizer = loaded
+    digits = np.array(tokenizer.convert_tokens_to_ids([str(d) for d in range(10)]))
+
+    def kinds(*keys: str) -> list[str]:
+        texts = tuple(corpora.KEY_PREFIX + key for key in keys)
+        ids = [np.array(tokenizer(t).input_ids) for t in texts]
+        made = example_of(corpus.Series("different", texts, digits_before=1), ids, digits)
+        marks = np.where(made.targets == IGNORED, "-", np.array(list("pcf"))[made.digits])
+        assert np.array_equal(made.tokens[1:][marks[:-1] != "-"], made.targets[made.targets != IGNORED])
+        wording = {"".join(d[: -len(key) - 1]) for d, key in zip(_split(marks, ids), keys, strict=True)}
+        assert wording == {"p" * (len(ids[0]) - 5)}
+        return ["".join(d[-6:]) for d in _split(marks, ids)]
+
+    assert kinds("04821", "04821") == ["pppppp", "cccccp"]
+    assert kinds("04821", "04999") == ["pppppp", "cc-ffp"]
+    assert kinds("04821", "14821", "04377") == ["pppppp", "-ffffp", "ccfffp"]
+
+
+def _split(marks: np.ndarray, documents: list[np.ndarray]) -> list[np.ndarray]:
+    """What the marks say of each document and its end."""
+    return np.split(marks[:-1], np.cumsum([d.size + 1 for d in documents])[:-1])
+
+
+def test_loss_is_the_cross_entropy_to_the_stated_targets() -> None:
+    """For a copied digit: minus the stated distribution's log-likelihood, with the others' share of it reweighted."""
+    digits, rng = np.arange(3, 13), np.random.default_rng(14)
+    logits = rng.normal(size=(3, 40))
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    others = np.delete(log_p[1, digits], 4)
+    rest = np.exp(others).sum()
+    uneven = stats.entropy(np.full(9, 1 / 9), np.exp(others) / rest)
+    copied = -(1 - LEAK) * log_p[1, 7] - LEAK * np.log(rest) + EVEN * uneven
+    expected = (-log_p[0, 2] + copied - log_p[2, digits].mean()) / 3
+    targets, kinds = torch.tensor([2, 7, 9]), torch.tensor([PLAIN, COPIED, FREE])
+    found = loss(torch.from_numpy(logits), targets, kinds, torch.from_numpy(digits))
+    assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_grammar_refuses_other_text() -> None:
