@@ -110,9 +110,11 @@ class TokenCost(Part):
 
 
 class LedgerSummary(Part):
+    """What the ledger holds; only its head and, where it is what was planned, the composition may leave."""
+
     head: str
-    events: int
-    entries: int
+    events: int = Field(description="private: slots are charged together as they fit into memory, by their sizes")
+    entries: int = Field(description="private, for the same reason")
     composition: dict[str, Any] = Field(description="the composed event as the ledger's JSON")
     planned: bool = Field(description="whether the charged events equal the plan")
 
@@ -144,7 +146,9 @@ class Assay(Part):
     claim: dict[str, Any]
     guarantee: str = Field(description="the claimed guarantee in words, parameters filled in")
     verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
-    verdict_is_private: bool = Field(description="true for ex-post claims: the verdict itself depends on the data")
+    verdict_is_private: bool = Field(
+        description="whether the verdict depends on the private data; the releasable page reads neither this nor it"
+    )
     sentence: str = Field(description="the verdict in one sentence; private, the releasable page writes its own")
     reasons: list[str] = []
     missing: Missing | None = None

@@ -51,7 +51,7 @@ class Page:
     side: Side
     assay: Assay | Release
     verdict: str | None
-    withheld: str | None
+    headline: str
     sentence: str
     created: str
     claim: text.Claimed | None
@@ -93,7 +93,7 @@ def render(assay: Assay, *, side: Side) -> str:
 def _page(assay: Assay | Release, side: Side) -> Page:
     claim = text.claimed(assay.claim)
     audits: Sequence[Audit | ReleasedAudit] = assay.audits
-    of_audits = [row for audit in audits for row in audit.bounds]
+    of_audits = [row for audit in audits for row in _found(audit)]
     every = _distinct([*assay.bounds, *of_audits])
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
@@ -103,12 +103,13 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         compared = claim is None or claim.on_scale(bound)
         return Row(bound, bound in best and not math.isinf(float(bound.value)), compared, _width(bound), numbers)
 
+    verdict = assay.verdict if isinstance(assay, Assay) else None
     page = Page(
         side=side,
         assay=assay,
-        verdict=assay.verdict,
-        withheld=assay.withheld if isinstance(assay, Release) else None,
-        sentence=text.in_words(text.without_verdict(assay.sentence, assay.verdict)),
+        verdict=verdict,
+        headline=assay.verdict if isinstance(assay, Assay) else assay.headline,
+        sentence=text.in_words(text.without_verdict(assay.sentence, verdict)),
         created=_date(assay.created),
         claim=claim,
         claim_rows=_claim_rows(assay),
@@ -120,7 +121,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
             Evidence(
                 audit,
                 tuple(_how(audit)),
-                tuple(row_of(bound) for bound in audit.bounds),
+                tuple(row_of(bound) for bound in _found(audit)),
                 _too_low(audit, claim),
                 _lines(audit, "errors") + _lines(audit, "failures"),
                 figures.rates(audit, f"rates-{index}") if isinstance(audit, Audit) else None,
@@ -136,6 +137,11 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     return page
 
 
+def _found(audit: Audit | ReleasedAudit) -> list[BoundRow]:
+    """The bounds of an audit; none on the releasable side."""
+    return audit.bounds if isinstance(audit, Audit) else []
+
+
 def _distinct(rows: Iterable[BoundRow]) -> list[BoundRow]:
     out: list[BoundRow] = []
     for row in rows:
@@ -146,6 +152,8 @@ def _distinct(rows: Iterable[BoundRow]) -> list[BoundRow]:
 
 def _best(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[BoundRow | None]:
     """The best upper and the best lower bound: those the verdict names, else by comparison."""
+    if isinstance(assay, Release):
+        return [assay.best_upper, None]
     if claim is None:
         return [assay.best_upper, assay.best_lower]
     return [
@@ -172,16 +180,20 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
     label = "Proven a priori" if a_priori else "Proven"
-    if upper is None or float(upper.value) == math.inf:
+    if isinstance(assay, Release) and not assay.ledger.planned:
+        facts.append((label, "withheld", "the events charged differ from the plan"))
+    elif upper is None or float(upper.value) == math.inf:
         facts.append((label, "no finite bound", "no accountant supports the claim"))
     else:
         facts.append((label, text.bound(upper), f"{text.method(upper.method)}, certified"))
-    if isinstance(assay, Assay) or lower is not None:
+    if isinstance(assay, Assay):
         nothing = "no audit bound in the claim’s currency"
         note = f"{text.method(lower.method)}, {text.rigor(lower)}" if lower is not None else nothing
         facts.append(("Shown by audits", text.bound(lower) if lower is not None else "nothing", note))
-    else:
+    elif assay.audits:
         facts.append(("Shown by audits", "withheld", "audit results depend on the private data"))
+    else:
+        facts.append(("Shown by audits", "nothing", "no audit was made"))
     return facts
 
 
@@ -212,10 +224,7 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     statistics = "; ".join(text.in_words(name) for name in audit.statistics)
     rows = [("Game", text.capital(audit.game)), ("Attack", text.capital(audit.attack)), ("Statistic", statistics)]
     if isinstance(audit, ReleasedAudit):
-        results = (
-            "below, as far as they may be released" if audit.bounds else "withheld: they depend on the private data"
-        )
-        return [*rows, ("Results", results)]
+        return [*rows, ("Results", "withheld: they depend on the private data")]
     rows.append(("Trials", text.plain(audit.trials)))
     if audit.controls_passed is not None:
         failed = "FAILED: no conclusion may be drawn from this audit"
@@ -240,7 +249,7 @@ def _too_low(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> str:
     """Says that an audit could not have refuted the claim, where all its ceilings are at most the claim."""
     ceilings = [
         row.ceiling
-        for row in audit.bounds
+        for row in _found(audit)
         if claim is not None and claim.counts(row) and row.direction == "lower" and row.ceiling is not None
     ]
     if claim is None or not ceilings or max(map(float, ceilings)) > claim.value:

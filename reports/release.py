@@ -1,4 +1,8 @@
-"""What of an assay may leave the building: a whitelist, field by field. What is not named here stays."""
+"""What of an assay may leave the building: a whitelist, field by field. What is not named here stays.
+
+Nothing here reads the verdict or what an audit found: audits read the private data and are not charged for it, so one
+word that depends on them would be a release that no ledger holds.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,31 @@ from cupel.reports import text
 from cupel.reports.assay import PUBLIC_FACTS, SCHEMA_VERSION, Assay, BoundRow, Difference, Part
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
-WITHHELD_AUDITS = "verdict withheld"
+WITHHELD = "verdict withheld"
+REACHED = "The proof reaches the claim"
+NOT_REACHED = "The proof does not reach the claim"
+NOT_SHOWN = "The proof is not shown"
 
 _CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters", "public", "guarantee", "audits")
 
 
 class ReleasedAudit(Part):
-    """That an audit was made, and how; its results stay on the private side unless a bound of it is not private."""
+    """That an audit was made, and how; what it found stays on the private side."""
 
     name: str
     game: str
     attack: str
     statistics: list[str]
-    bounds: list[BoundRow]
 
 
 class ReleasedLedger(Part):
+    """The anchor of the run, and what was charged where that is what was planned before any data was read."""
+
     head: str
-    events: int | None = Field(description="None where the events differ from the plan, which the data may have caused")
-    composition: dict[str, Any] | None
+    planned: bool = Field(description="whether the charged events equal the plan")
+    composition: dict[str, Any] | None = Field(
+        description="the plan; None where the events differ from it, which the data may have caused"
+    )
 
 
 class Release(Part):
@@ -42,12 +52,10 @@ class Release(Part):
     created: str
     claim: dict[str, Any]
     guarantee: str
-    verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"] | None = Field(description="None: withheld")
-    withheld: str | None = Field(description="what stands in place of a withheld verdict")
-    sentence: str
-    best_upper: BoundRow | None
-    best_lower: BoundRow | None
-    bounds: list[BoundRow]
+    headline: str = Field(description="what stands in place of the verdict; from claim, plan and `bounds` alone")
+    sentence: str = Field(description="the same in one or two sentences")
+    best_upper: BoundRow | None = Field(description="the best of `bounds` that counts for the claim")
+    bounds: list[BoundRow] = Field(description="upper bounds on what the plan may leak")
     audits: list[ReleasedAudit]
     differences: list[Difference]
     ledger: ReleasedLedger
@@ -64,39 +72,33 @@ class Release(Part):
 def releasable(assay: Assay) -> Release:
     """The part of `assay` that does not depend on the private data.
 
-    Left behind: private bounds, the verdict where it rests on them, its sentence and reasons, everything an audit
-    measured, costs by batch, token and stage, sizes, lengths, the number of ledger entries, file paths, and every
-    implementation fact that is not in `PUBLIC_FACTS`.
+    Left behind: the verdict, its sentence and reasons, private bounds and lower bounds, everything an audit measured,
+    costs by batch, token and stage, sizes, lengths, how many events and entries the ledger holds, file paths, and every
+    implementation fact that is not in `PUBLIC_FACTS`. Where the events charged differ from the plan, whatever is
+    computed from them stays behind too.
     """
-    bounds = [row for row in assay.bounds if not row.private]
-    upper, lower = _best(assay)
-    verdict, withheld = _verdict(assay, upper, lower)
+    planned = assay.ledger.planned
+    bounds = [row for row in assay.bounds if _may_leave(row)] if planned else []
+    claim = text.claimed(assay.claim)
+    best = text.best(bounds, claim, "upper") if claim is not None else None
     return Release(
         name=assay.name,
         created=assay.created,
         claim=_claim(assay.claim),
         guarantee=assay.guarantee,
-        verdict=verdict,
-        withheld=withheld,
-        sentence=_sentence(assay, verdict, upper),
-        best_upper=upper,
-        best_lower=lower,
+        headline=_headline(assay.claim, planned, best),
+        sentence=_sentence(assay.claim, planned, best, audited=bool(assay.audits)),
+        best_upper=best,
         bounds=bounds,
         audits=[
-            ReleasedAudit(
-                name=audit.name,
-                game=audit.game,
-                attack=audit.attack,
-                statistics=audit.statistics,
-                bounds=[row for row in audit.bounds if not row.private],
-            )
+            ReleasedAudit(name=audit.name, game=audit.game, attack=audit.attack, statistics=audit.statistics)
             for audit in assay.audits
         ],
-        differences=[difference for difference in assay.differences if not difference.private],
+        differences=[difference for difference in assay.differences if planned and not difference.private],
         ledger=ReleasedLedger(
             head=assay.ledger.head,
-            events=assay.ledger.events if assay.ledger.planned else None,
-            composition=assay.ledger.composition if assay.ledger.planned else None,
+            planned=planned,
+            composition=assay.ledger.composition if planned else None,
         ),
         not_protected=assay.not_protected,
         limitations=assay.limitations,
@@ -109,6 +111,11 @@ def releasable(assay: Assay) -> Release:
         },
         versions=assay.versions,
     )
+
+
+def _may_leave(row: BoundRow) -> bool:
+    """Upper bounds on the mechanism only: what bounds it from below, or bounds this one output, read the data."""
+    return row.direction == "upper" and not row.private and row.quantity != "ex_post_epsilon"
 
 
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,75 +137,57 @@ def _model_name(model: str) -> str:
     return f"local folder {path.name}" if is_folder else model
 
 
-def _best(assay: Assay) -> tuple[BoundRow | None, BoundRow | None]:
-    """The best upper and lower bound that may be released: those that the verdict names, else by comparison."""
-    claim = text.claimed(assay.claim)
-    rows = [row for row in (*assay.bounds, *_of_audits(assay)) if not row.private]
-    named = [row if row is not None and not row.private else None for row in (assay.best_upper, assay.best_lower)]
-    if claim is None:
-        return named[0], named[1]
-    return named[0] or text.best(rows, claim, "upper"), named[1] or text.best(rows, claim, "lower")
+def is_ex_post(claim: Mapping[str, Any]) -> bool:
+    """Whether the claimed guarantee holds for one output only, so that a verdict on it reads the private data."""
+    guarantee = claim.get("guarantee")
+    return isinstance(guarantee, Mapping) and guarantee.get("type") == "ex_post"
 
 
-def _of_audits(assay: Assay) -> list[BoundRow]:
-    return [row for audit in assay.audits for row in audit.bounds]
+def _reaches(claim: text.Claimed, best: BoundRow | None) -> bool:
+    return best is not None and float(best.value) <= claim.value
 
 
-def _verdict(
-    assay: Assay, upper: BoundRow | None, lower: BoundRow | None
-) -> tuple[Literal["SUPPORTED", "REFUTED", "UNPROVEN"] | None, str | None]:
-    """The verdict, if the releasable bounds alone carry it; else what stands in its place.
-
-    A claim that is not SUPPORTED is UNPROVEN or REFUTED according to what the audits saw. Where they read the private
-    data, which of the two it is depends on them, and is withheld.
-    """
-    if assay.verdict_is_private:
-        return None, WITHHELD_EX_POST
-    claim = text.claimed(assay.claim)
-    match assay.verdict:
-        case "SUPPORTED" if upper is not None and (upper == assay.best_upper or _within(upper, claim)):
-            return "SUPPORTED", None
-        case "REFUTED" if lower is not None and (lower == assay.best_lower or not _within(lower, claim)):
-            return "REFUTED", None
-        case "UNPROVEN" if not assay.audits and not any(row.private for row in assay.bounds):
-            return "UNPROVEN", None
-    return None, WITHHELD_AUDITS
+def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None) -> str:
+    """What stands in place of the verdict; chosen by the kind of claim, the plan and the best releasable bound."""
+    what = text.claimed(claim)
+    if is_ex_post(claim):
+        return WITHHELD_EX_POST
+    if not planned:
+        return NOT_SHOWN
+    if what is None:
+        return WITHHELD
+    return REACHED if _reaches(what, best) else NOT_REACHED
 
 
-def _within(row: BoundRow, claim: text.Claimed | None) -> bool:
-    return claim is not None and float(row.value) <= claim.value
-
-
-def _sentence(assay: Assay, verdict: str | None, upper: BoundRow | None) -> str:
-    """The verdict in one sentence that uses releasable numbers only."""
-    claim = text.claimed(assay.claim)
-    finite = upper if upper is not None and float(upper.value) != math.inf else None
-    at = f" at δ = {text.number(finite.delta)}" if finite and finite.delta else ""
-    proven = f"{text.bound(finite)}{at} ({text.method(finite.method)}, certified)" if finite else None
-    if assay.verdict_is_private:
+def _sentence(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, *, audited: bool) -> str:
+    """The headline's numbers, all of them releasable."""
+    what = text.claimed(claim)
+    finite = best is not None and float(best.value) != math.inf
+    proven = _proven(best) if best is not None and finite else None
+    differ = "The events charged differ from the plan, so no bound on them leaves the private side."
+    if is_ex_post(claim):
+        start = "Whether an ex-post claim holds depends on the private data."
+        if not planned:
+            return f"{start} {differ}"
         if proven is None:
-            return "Whether an ex-post claim holds depends on the private data. No finite a-priori bound is known."
-        return (
-            "Whether an ex-post claim holds depends on the private data. "
-            f"A priori, before any data is read, the mechanism satisfies {proven}."
-        )
-    asked = f"the claimed {claim.symbol} ≤ {text.number(claim.value)}" if claim is not None else "the claim"
-    match verdict:
-        case "SUPPORTED":
-            return f"SUPPORTED: the best certified upper bound, {proven}, is within {asked}."
-        case "REFUTED":
-            return f"REFUTED: a lower bound that does not depend on the private data exceeds {asked}."
-        case "UNPROVEN":
-            return f"UNPROVEN: {_falls_short(proven, asked)}"
-    if finite is not None and _within(finite, claim):
-        return "Verdict withheld: it rests on audits of the private data."
-    return (
-        f"Verdict withheld between UNPROVEN and REFUTED: {_falls_short(proven, asked)} "
-        "Whether an audit refutes the claim depends on the private data."
+            return f"{start} No finite a-priori bound is known."
+        return f"{start} A priori, before any data is read, the mechanism satisfies {proven}."
+    rest = (
+        "The verdict, which also weighs attacks on private data, stays on the private side."
+        if audited
+        else "No audit was made."
     )
-
-
-def _falls_short(proven: str | None, asked: str) -> str:
+    if not planned:
+        return f"{differ} {rest}"
+    if what is None:
+        return f"The proof is below. {rest}"
+    asked = f"the claimed {what.symbol} ≤ {text.number(what.value)}"
     if proven is None:
-        return f"no certified upper bound is known that could support {asked}."
-    return f"the best certified upper bound, {proven}, does not reach {asked}."
+        return f"No finite certified upper bound is known that could prove {asked}. {rest}"
+    compared = "is within" if _reaches(what, best) else "is above"
+    return f"The best certified upper bound, {proven}, {compared} {asked}. {rest}"
+
+
+def _proven(best: BoundRow) -> str:
+    at = f" at δ = {text.number(best.delta)}" if best.delta else ""
+    return f"{text.bound(best)}{at} ({text.method(best.method)}, certified)"

@@ -15,7 +15,15 @@ Rounding = Literal["nearest", "up", "down"]
 _ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-SYMBOLS = {"epsilon": "ε", "ex_post_epsilon": "ε", "delta": "δ", "rho": "ρ", "mu": "μ", "r": "r"}
+SYMBOLS = {
+    "epsilon": "ε",
+    "ex_post_epsilon": "ε",
+    "renyi_epsilon": "ε",
+    "delta": "δ",
+    "rho": "ρ",
+    "mu": "μ",
+    "r": "r",
+}
 
 SHORT_ADJACENCY = {
     "add_remove": "one {unit} added or removed",
@@ -292,7 +300,7 @@ def best(rows: Iterable[BoundRow], what: Claimed, direction: Literal["upper", "l
 _CLAIMED = {
     "pure_dp": ("epsilon", "epsilon"),
     "approx_dp": ("epsilon", "epsilon"),
-    "rdp": ("epsilon", "epsilon"),
+    "rdp": ("epsilon", "renyi_epsilon"),
     "ex_post": ("epsilon", "ex_post_epsilon"),
     "zcdp": ("rho", "rho"),
     "gdp": ("mu", "mu"),

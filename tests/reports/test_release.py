@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -10,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cupel.reports import text
-from cupel.reports.assay import PUBLIC_FACTS, Assay
+from cupel.reports.assay import PUBLIC_FACTS, Assay, BoundRow
 from cupel.reports.html import render
-from cupel.reports.release import Release, releasable
+from cupel.reports.release import Release, ReleasedLedger, releasable
 
 # What may leave, said a second time and independently of the code: everything else is overwritten by the tests.
 PUBLIC = {
@@ -21,7 +22,6 @@ PUBLIC = {
     "created",
     "claim",
     "guarantee",
-    "verdict_is_private",
     "ledger",
     "not_protected",
     "limitations",
@@ -30,7 +30,13 @@ PUBLIC = {
     "versions",
 }
 PUBLIC_OF_AUDIT = {"name", "game", "attack", "statistics"}
-PUBLIC_OF_LEDGER = {"head", "events", "composition", "planned"}
+PUBLIC_OF_LEDGER = {"head", "composition", "planned"}
+VERDICTS = ("SUPPORTED", "REFUTED", "UNPROVEN")
+
+
+def with_plan(assay: Assay, planned: bool) -> Assay:
+    """`assay` with a ledger that equals the plan, or does not."""
+    return assay.model_copy(update={"ledger": assay.ledger.model_copy(update={"planned": planned})})
 
 
 class Marker:
@@ -100,9 +106,9 @@ class Marker:
         data = assay.model_dump(mode="json")
         costs = {key: self.number() for key in ("epsilon", "epsilon_published", "leave_one_out")}
         sizes = {key: self.count() for key in ("slot", "size", "documents", "tokens")}
-        verdicts = ["SUPPORTED", "REFUTED", "UNPROVEN"] if assay.verdict_is_private else ["UNPROVEN", "REFUTED"]
         private = {
-            "verdict": "SUPPORTED" if self._shown(assay) else self._random.choice(verdicts),
+            "verdict": self._random.choice(VERDICTS),
+            "verdict_is_private": self._random.choice([True, False]),
             "sentence": self.words(),
             "reasons": [self.words()],
             "missing": {"statement": self.words(), "best_upper": self.number(), "claimed": self.number()},
@@ -119,15 +125,13 @@ class Marker:
             "differences": [
                 {"statement": self.words(), "published": self.number(), "recomputed": None, "why": self.words()}
             ],
-            "ledger": {key: data["ledger"][key] for key in PUBLIC_OF_LEDGER} | {"entries": self.count()},
+            "ledger": {key: data["ledger"][key] for key in PUBLIC_OF_LEDGER}
+            | {"events": self.count(), "entries": self.count()},
             "implementation": {key: value for key, value in data["implementation"].items() if key in PUBLIC_FACTS}
             | {self.words(): self.words(), "input file": self.words()},
         }
         assert set(private) | PUBLIC == set(data)
         return Assay.model_validate(data | private)
-
-    def _shown(self, assay: Assay) -> bool:
-        return releasable(assay).verdict == "SUPPORTED"
 
 
 @given(seeds=st.tuples(st.integers(), st.integers()))
@@ -152,55 +156,124 @@ def test_the_markers_would_be_seen(assay: Assay) -> None:
     assert sum(word in page for word in marker.printed) > 20
 
 
+@pytest.mark.parametrize("planned", [True, False])
+def test_no_verdict_changes_the_page(assay: Assay, planned: bool) -> None:
+    """Every verdict, private or not, with whatever audits found: one page, and no verdict on it."""
+    assay = with_plan(assay, planned)
+    lower = next(row for row in assay.bounds if row.direction == "lower")
+    pages = set()
+    for verdict, private, found in itertools.product(VERDICTS, (True, False), (0.0, 97.531)):
+        rows = [row.model_copy(update={"value": found}) if row.direction == "lower" else row for row in assay.bounds]
+        changed = {
+            "verdict": verdict,
+            "verdict_is_private": private,
+            "sentence": f"{verdict}: by {found}.",
+            "bounds": rows,
+            "best_upper": assay.best_upper if private else None,
+            "best_lower": lower.model_copy(update={"value": found}),
+            "audits": [
+                audit.model_copy(update={"bounds": [row for row in rows if row in audit.bounds], "conclusion": verdict})
+                for audit in assay.audits
+            ],
+        }
+        pages.add(render(assay.model_copy(update=changed), side="release"))
+    (page,) = pages
+    assert not [verdict for verdict in VERDICTS if verdict in page]
+
+
 def test_an_ex_post_verdict_is_withheld(assays: dict[str, Assay]) -> None:
     page = render(assays["ex_post"], side="release")
-    assert "ex-post claim: verdict withheld" in page
+    assert '<p class="word withheld">ex-post claim: verdict withheld</p>' in page
     assert "ε\u00a0≤\u00a017\u202f067" in page  # a priori: 512 tokens of η = 4·10/1.2, summed
-    for word in ("SUPPORTED ", "figure-batches", "figure-tokens", "figure-rates"):
-        assert f">{word}" not in page
-        assert f'"{word}' not in page
-    assert '<p class="word withheld">' in page
+    for figure in ("figure-batches", "figure-tokens", "figure-rates"):
+        assert f'"{figure}' not in page
 
 
-def test_a_verdict_that_needs_no_private_bound_is_shown(assays: dict[str, Assay]) -> None:
-    released = releasable(assays["approx_dp"])
-    assert released.verdict == "SUPPORTED"
-    assert "0.214" not in render(assays["approx_dp"], side="release")
+def test_only_an_ex_post_claim_is_called_one(assays: dict[str, Assay]) -> None:
+    for name, assay in assays.items():
+        for private in (True, False):
+            page = render(assay.model_copy(update={"verdict_is_private": private}), side="release")
+            assert ("ex-post claim" in page) == (name == "ex_post")
 
 
-@pytest.mark.parametrize("name", ["refuted", "unproven"])
-def test_whether_audits_refute_is_withheld(assays: dict[str, Assay], name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "headline", "sentence"),
+    [
+        (
+            "approx_dp",
+            "The proof reaches the claim",
+            "The best certified upper bound, ε ≤ 9.605 at δ = 1.063 × 10⁻⁴ (Rényi DP, certified), is within the "
+            "claimed ε ≤ 10. The verdict, which also weighs attacks on private data, stays on the private side.",
+        ),
+        (
+            "unproven",
+            "The proof does not reach the claim",
+            "The best certified upper bound, ε ≤ 9.605 at δ = 1.063 × 10⁻⁴ (Rényi DP, certified), is above the "
+            "claimed ε ≤ 5. The verdict, which also weighs attacks on private data, stays on the private side.",
+        ),
+        (
+            "refuted",
+            "The proof does not reach the claim",
+            "No finite certified upper bound is known that could prove the claimed ε ≤ 3. "
+            "The verdict, which also weighs attacks on private data, stays on the private side.",
+        ),
+    ],
+)
+def test_the_page_says_how_far_the_proof_reaches(
+    assays: dict[str, Assay], name: str, headline: str, sentence: str
+) -> None:
     released = releasable(assays[name])
-    assert released.verdict is None
-    assert released.sentence.startswith("Verdict withheld between UNPROVEN and REFUTED")
+    assert (released.headline, released.sentence) == (headline, sentence)
+    assert f'<p class="word withheld">{headline}</p>' in render(assays[name], side="release")
 
 
-def test_without_audits_unproven_is_public(assays: dict[str, Assay]) -> None:
+def test_a_renyi_claim_is_reached_in_its_own_currency(assays: dict[str, Assay]) -> None:
+    def at(epsilon: float) -> str:
+        claim = assays["approx_dp"].claim | {"guarantee": {"type": "rdp", "alpha": 8.0, "epsilon": epsilon}}
+        made = {"direction": "upper", "rigor": "certified", "adjacency": "add_remove", "unit": "record"}
+        row = BoundRow.model_validate(made | {"value": 1.5, "method": "rdp", "quantity": "renyi_epsilon"})
+        return releasable(assays["approx_dp"].model_copy(update={"claim": claim, "bounds": [row]})).headline
+
+    assert at(1.5) == "The proof reaches the claim"
+    assert at(1.4) == "The proof does not reach the claim"
+
+
+def test_lower_bounds_and_ex_post_bounds_stay_even_where_nothing_marks_them(assay: Assay) -> None:
+    unmarked = [row.model_copy(update={"private": False}) for row in assay.bounds]
+    released = releasable(assay.model_copy(update={"bounds": unmarked}))
+    assert released == releasable(assay)
+    assert {(row.direction, row.quantity) for row in released.bounds} == {("upper", "epsilon")}
+
+
+def test_without_audits_the_page_says_so(assays: dict[str, Assay]) -> None:
     unproven = assays["unproven"]
     bounds = [row for row in unproven.bounds if not row.private]
-    assert releasable(unproven.model_copy(update={"audits": [], "bounds": bounds})).verdict == "UNPROVEN"
+    page = render(unproven.model_copy(update={"audits": [], "bounds": bounds}), side="release")
+    assert "is above the claimed ε\u00a0≤\u00a05. No audit was made." in page
 
 
-def test_a_public_bound_that_refutes_is_shown(assays: dict[str, Assay]) -> None:
-    refuted = assays["refuted"]
-    bounds = [row.model_copy(update={"private": False}) for row in refuted.bounds]
-    assert releasable(refuted.model_copy(update={"bounds": bounds})).verdict == "REFUTED"
+def test_how_many_events_the_ledger_holds_stays(assay: Assay) -> None:
+    """Slots are charged together as they fit into memory, so the number of events tells of their sizes."""
+    page = render(assay, side="release")
+    ledger = assay.ledger.model_copy(update={"events": 731_557, "entries": 918_273})
+    assert render(assay.model_copy(update={"ledger": ledger}), side="release") == page
+    assert "privacy event" not in page
+    assert "equal the plan" in page
+    assert not {"events", "entries"} & set(ReleasedLedger.model_fields)
+    assert "731\u202f557 privacy events in 918\u202f273 ledger entries" in render(
+        assay.model_copy(update={"ledger": ledger}), side="private"
+    )
 
 
-def test_supported_is_never_shown_where_an_audit_refutes(assays: dict[str, Assay]) -> None:
-    contradicted = assays["approx_dp"].model_copy(update={"verdict": "REFUTED"})
-    released = releasable(contradicted)
-    assert released.verdict is None
-    assert released.sentence == "Verdict withheld: it rests on audits of the private data."
-
-
-def test_events_that_differ_from_the_plan_stay(assays: dict[str, Assay]) -> None:
-    assay = assays["approx_dp"]
-    ledger = assay.ledger.model_copy(update={"planned": False})
-    released = releasable(assay.model_copy(update={"ledger": ledger}))
-    assert released.ledger.events is None
-    assert released.ledger.composition is None
-    assert released.ledger.head == assay.ledger.head
+def test_events_that_differ_from_the_plan_stay(assay: Assay) -> None:
+    """And so does whatever was computed from them: the page says that they differ, and no more."""
+    assay = with_plan(assay, False)
+    other = assay.ledger.model_copy(update={"composition": {"type": "GaussianDpEvent", "noise_multiplier": 7.25}})
+    rows = [row.model_copy(update={"value": 0.123}) if row.direction == "upper" else row for row in assay.bounds]
+    page = render(assay, side="release")
+    assert page == render(assay.model_copy(update={"ledger": other, "bounds": rows}), side="release")
+    assert "the events charged differ from the plan" in page
+    assert releasable(assay).ledger.composition is None
 
 
 def test_paths_and_columns_of_the_owner_stay(assays: dict[str, Assay]) -> None:
