@@ -10,10 +10,15 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.attacks.leave_one_out import ROW_MARGIN
 from cupel.audits.result import AuditResult
+from cupel.audits.rounding import above, below
 
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
-_RERUN = "scoring the released tokens gives the logits that generation saw, to within the error that is subtracted"
+_RERUN = (
+    "scoring the released tokens gives the logits that generation saw, to within the error that is subtracted: "
+    f"{ROW_MARGIN:g} times the largest difference in a public spot check when the model was loaded, an assumption"
+)
 _CUT = "batches are cut, so a batch less one row is not the pipeline's batch without the record: an estimate"
 _ONE_OUTCOME = "one outcome's log-ratio: it bounds no ε at a δ above 0, so it is an estimate here"
 
@@ -31,12 +36,14 @@ def leave_one_out_audit(
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None = None,
     a_priori: float | None = None,
     batches_are_kept: bool = True,
+    published_is_bound: bool = True,
 ) -> AuditResult:
     """Bounds ε from below by the largest |log-ratio| of the released tokens, and checks it against the accounting.
 
     |log P(x)/Q(x)| of the x that was released, for one pair of neighbours, is at most ε under pure DP and at most the
-    ex-post ε of x. It refutes those two only. A loss within a batch must be at most the batch's ε*, and ε* at most
-    the published cost Σ γ: where either fails, accounting or audit is wrong, and `errors` of the result says so.
+    ex-post ε of x. It refutes those two only. A loss within a batch must be at most the batch's ε*, and, where rows
+    are added or removed, ε* at most the published cost Σ γ: where either fails, accounting or audit is wrong, and
+    `errors` of the result says so.
 
     Args:
         losses: slot → largest |loss| of a unit of its batch.
@@ -51,6 +58,9 @@ def leave_one_out_audit(
         a_priori: the largest loss that any outcome could have had, from the clip range alone: the ceiling.
         batches_are_kept: a unit removed changes no batch but its own (sound hashing). False makes the losses within
             batches an estimate, because a batch less one row is then not what the data less one unit give.
+        published_is_bound: a unit more or less only adds or removes a row of its batch, so that ε* ≤ Σ γ must hold.
+            False where it may *replace* a row (contexts of several records, pieces of a fixed size): ε* covers that,
+            the published cost does not, and ε* may exceed it without contradiction.
 
     Raises:
         ValueError: for another adjacency or unit, for no loss at all, and for slots that do not match.
@@ -67,13 +77,13 @@ def leave_one_out_audit(
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses) - validate.non_negative(rerun_error=rerun_error)
         bounds.append(_bound("leave_one_out_rerun", worst, guarantee, unit, a_priori, (_FORWARD, _RERUN)))
-    contradictions = _contradictions(losses, errors, ex_post_by_slot)
+    contradictions = _contradictions(losses, errors, ex_post_by_slot, published_is_bound)
     return AuditResult(
         name="leave_one_out",
         game="leave one out: was this record in the data, given everything the released tokens were drawn from",
         attack="exact log-likelihood ratio of the released tokens with and without the record",
         statistics=("largest absolute log-ratio",),
-        conclusion=_conclusion(losses, rerun_losses, ex_post_by_slot, contradictions),
+        conclusion=_conclusion(losses, rerun_losses, ex_post_by_slot, contradictions, published_is_bound),
         trials=records,
         bounds=tuple(bounds),
         multiplicity=(
@@ -132,6 +142,7 @@ def _contradictions(
     losses: Mapping[int, float],
     errors: Mapping[int, float],
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
+    published_is_bound: bool,
 ) -> list[str]:
     """What cannot be if accounting and audit are both right."""
     if ex_post_by_slot is None:
@@ -142,7 +153,7 @@ def _contradictions(
         error = errors.get(slot, 0.0)
         if losses[slot] - error > exact:
             found.append(f"batch {slot}: a record's loss {losses[slot]:.9g} exceeds the ex-post ε* {exact:.9g}")
-        if exact - error > published:
+        if published_is_bound and exact - error > published:
             found.append(f"batch {slot}: the ex-post ε* {exact:.9g} exceeds the published cost {published:.9g}")
     return found
 
@@ -152,6 +163,7 @@ def _conclusion(
     rerun_losses: Sequence[float],
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
     contradictions: Sequence[str],
+    published_is_bound: bool,
 ) -> str:
     if contradictions:
         return (
@@ -160,16 +172,16 @@ def _conclusion(
         )
     parts = []
     if losses:
-        parts.append(f"the largest loss of a record within its batch is {max(losses.values()):.4g}")
+        parts.append(f"the largest loss of a record within its batch is {below(max(losses.values()), 4)}")
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses)
-        parts.append(f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {worst:.4g}")
+        parts.append(f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {below(worst, 4)}")
     if losses and ex_post_by_slot is not None:
         exact, published = (max(ex_post_by_slot[slot][side] for slot in losses) for side in (0, 1))
-        parts.append(
-            f"loss ≤ ex-post ε* ≤ published cost in every one of {len(losses)} batches "
-            f"(largest ε* {exact:.4g}, published {published:.4g})"
-        )
+        order = "loss ≤ ex-post ε* ≤ published cost" if published_is_bound else "loss ≤ ex-post ε*"
+        text = f"{order} in every one of {len(losses)} batches (largest ε* {above(exact, 4)}, published "
+        text += f"{above(published, 4)})" if published_is_bound else f"{above(published, 4)}, no bound on ε* here)"
+        parts.append(text)
     text = "; ".join(parts)
     return text[0].upper() + text[1:] + "."
 

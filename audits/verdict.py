@@ -17,6 +17,7 @@ from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP
 from cupel.audits import implications
 from cupel.audits.implications import describe, implied_limit, upper_for
+from cupel.audits.rounding import above, below
 
 ALLOWED_ERROR = 0.05
 """The finite-sample bounds that could refute a claim must hold jointly with confidence 1 − this."""
@@ -107,7 +108,7 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
     if best_upper is not None and value <= claimed:
         reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]
         sentence = (
-            f"a certified upper bound of {_above(value)} ({best_upper.method}) is at most the claim, "
+            f"a certified upper bound of {above(value)} ({best_upper.method}) is at most the claim, "
             f"{describe(guarantee)}, and nothing refutes it."
         )
         return _verdict("SUPPORTED", guarantee, sentence, reasons, best_upper, best_lower)
@@ -207,7 +208,7 @@ def _ceilings(parts: Sequence[Guarantee], lowers: Sequence[Bound]) -> list[str]:
         limit = _limit(parts, bound)
         if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
             reasons.append(
-                f"{bound.method} could have shown at most {bound.ceiling:.4g}, which is not above the claim: "
+                f"{bound.method} could have shown at most {above(bound.ceiling, 4)}, which is not above the claim: "
                 "that it found no leak says nothing"
             )
     return reasons
@@ -228,7 +229,7 @@ def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
         proven = implications.as_guarantee(upper) if upper.rigor is Rigor.CERTIFIED else None
         if proven is not None and lower.value > implied_limit(proven, lower):
             reasons.append(
-                f"{upper.method} certifies at most {upper.value:.6g} for the mechanism as described, against "
+                f"{upper.method} certifies at most {above(upper.value)} for the mechanism as described, against "
                 f"{lower.method}: the run did something else, an assumption fails, or the sample is a rare one"
             )
     return reasons
@@ -238,8 +239,8 @@ def _refuted(guarantee: Guarantee, parts: Sequence[Guarantee], bound: Bound) -> 
     limit = _limit(parts, bound)
     how = "certified" if bound.confidence is None else f"with confidence {bound.confidence:.4g}"
     return (
-        f"{bound.method} shows {_quantity(bound)} of at least {_below(bound.value)} ({how}); the claim, "
-        f"{describe(guarantee)}, allows {_above(limit)}."
+        f"{bound.method} shows {_quantity(bound)} of at least {below(bound.value)} ({how}); the claim, "
+        f"{describe(guarantee)}, allows {above(limit)}."
     )
 
 
@@ -247,7 +248,7 @@ def _missing(value: float, claimed: float, best: Bound | None) -> Missing:
     if best is None:
         return Missing("no certified upper bound is known for this mechanism", None, claimed)
     statement = (
-        f"the best certified upper bound is {_above(value)} ({best.method}), {_above(value - claimed)} above the "
+        f"the best certified upper bound is {above(value)} ({best.method}), {above(value - claimed)} above the "
         f"claimed {claimed:.6g}"
     )
     return Missing(statement, value, claimed)
@@ -257,23 +258,3 @@ def _quantity(bound: Bound) -> str:
     names = {"epsilon": "ε", "ex_post_epsilon": "ex-post ε", "rho": "ρ", "mu": "μ"}
     at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
     return names.get(bound.quantity, bound.quantity) + at
-
-
-def _above(value: float) -> str:
-    """Six significant digits, not below the value."""
-    return _rounded(value, up=True)
-
-
-def _below(value: float) -> str:
-    """Six significant digits, not above the value."""
-    return _rounded(value, up=False)
-
-
-def _rounded(value: float, *, up: bool) -> str:
-    if value == 0 or math.isinf(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 5)
-    text = f"{value:.6g}"
-    if (float(text) < value) if up else (float(text) > value):
-        text = f"{float(text) + (unit if up else -unit):.6g}"
-    return text

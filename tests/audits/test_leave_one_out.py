@@ -10,6 +10,7 @@ import pytest
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.attacks.leave_one_out import ROW_MARGIN
 from cupel.audits.games import AuditResult, leave_one_out_audit
 from cupel.audits.verdict import decide
 from cupel.reports import assay
@@ -91,6 +92,27 @@ def test_a_contradiction_is_reported_as_an_error(costs: dict[int, tuple[float, f
     assert result.to_json()["details"]["errors"] == [text]
     assert "contradict" in result.conclusion
     assert audit(ex_post_by_slot=costs, errors={0: 0.02}).errors == ()
+
+
+def test_an_exchanged_row_may_cost_more_than_is_published() -> None:
+    """ε* ≤ Σ γ holds for rows that come or go, not for rows that are replaced."""
+    costs = {**COSTS, 0: (0.4, 0.39)}
+    result = audit(ex_post_by_slot=costs, published_is_bound=False)
+    assert result.errors == ()
+    assert "loss ≤ ex-post ε* in every one of 3 batches" in result.conclusion
+    assert "≤ published" not in result.conclusion
+    over = audit(ex_post_by_slot={**COSTS, 0: (0.29, 0.9)}, published_is_bound=False)
+    assert "exceeds the ex-post ε*" in over.errors[0]
+
+
+def test_the_largest_costs_are_printed_upward() -> None:
+    text = audit(ex_post_by_slot={0: (0.4, 0.9), 1: (0.500011, 0.900011), 2: (0.1, 0.2)}).conclusion
+    assert "(largest ε* 0.5001, published 0.9001)" in text
+
+
+def test_a_rerun_names_its_assumption() -> None:
+    assumptions = " ".join(audit(rerun_losses=[0.2]).bounds[1].assumptions)
+    assert f"{ROW_MARGIN:g} times the largest difference in a public spot check" in assumptions
 
 
 def test_a_loss_above_the_claim_refutes_it() -> None:

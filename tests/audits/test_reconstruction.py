@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,22 @@ def test_chance_is_named_where_no_epsilon_follows() -> None:
     result = audit(counts(source_hits=90, holdout_hits=60), guarantee=ApproxDP(1.0, 1e-3))
     assert result.bounds[0].value == 0.0
     assert "more often than chance explains" in result.conclusion
+
+
+def test_no_conclusion_prints_more_than_was_shown() -> None:
+    for hits in range(100, 900, 23):
+        result = audit(counts(source_hits=hits, holdout_hits=hits // 9, never_hits=hits // 5))
+        printed = re.search(r"ε ≥ ([\d.]+)", result.conclusion)
+        assert printed is not None
+        value = result.bounds[0].value
+        assert value - 2e-3 < float(printed[1]) <= value
+    for hits in range(20, 120, 7):
+        result = audit(counts(source_hits=hits, holdout_hits=hits, never_hits=2 * hits))
+        printed = re.search(r"at most ε = ([\d.]+\d)", result.conclusion)
+        ceiling = result.bounds[0].ceiling
+        assert printed is not None
+        assert ceiling is not None
+        assert ceiling <= float(printed[1]) < ceiling + 2e-3
 
 
 def test_confidence_is_handed_on_for_several_audits() -> None:

@@ -261,6 +261,13 @@ def test_numbers_are_printed_on_the_right_side() -> None:
     assert "bound of 1.23457 " in supported.sentence
 
 
+def test_ceilings_and_proofs_are_printed_upward() -> None:
+    low = verdict(PureDP(3.0), bound("upper", 2.0), bound("lower", 0.0, rigor=SAMPLED, ceiling=2.50001))
+    assert any("could have shown at most 2.501," in reason for reason in low.reasons)
+    against = verdict(PureDP(1.0), bound("upper", 1.20000049), bound("lower", 2.0, rigor=SAMPLED))
+    assert any("certifies at most 1.20001 " in reason for reason in against.reasons)
+
+
 def test_what_depends_on_private_data_is_marked() -> None:
     realised = bound("upper", 0.5, quantity="ex_post_epsilon")
     assert verdict(ExPostDP(1.0), realised).is_private
