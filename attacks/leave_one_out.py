@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
+ROW_MARGIN = 4.0
+"""By how much the logits of scoring and generation may differ, in units of the model's `row_difference`.
+
+That is a spot check on public rows, not a bound, so that this factor covers other rows is an assumption.
+"""
+
 _UNPROTECTED_CLIP = 20.0  # times τ: without protection, the sampler raises probabilities to e^−40 of the largest
 
 
@@ -239,7 +245,8 @@ class Loss:
 
     Attributes:
         value: log p_D(x) − log p_{D∖i}(x).
-        error: a bound on its error, if scoring sees the logits of generation to within the model's row difference.
+        error: a bound on its error, assuming that scoring sees the logits of generation to within `ROW_MARGIN` times
+            the model's row difference.
     """
 
     value: float
@@ -278,20 +285,21 @@ def rerun(
     ]
     scores = [mechanism.score(data, model, generation.transcript, key=key, slots=changed) for data in (records, rest)]
     value = float((scores[0] - scores[1]).sum())
+    magnitude = float(sum(np.abs(score).sum() for score in scores)) + len(changed)
     tokens = sum(len(generation.transcript.tokens[slot]) for slot in changed)
     if generation.released_counts is not None:
         before, without = (_count_law(mechanism, generation, batches) for batches in (full, less))
         value += before - without
-    magnitude = float(sum(np.abs(score).sum() for score in scores)) + len(changed)
+        magnitude += abs(before) + abs(without)
     return Loss(value, tokens * _scoring_error(mechanism, model, generation) + 2.0**-40 * magnitude)
 
 
 def _count_law(mechanism: PrivateInference, generation: Generation, batches: Batches) -> float:
-    """Log-probability of the released counts, had the slots held these batches."""
+    """Log-probability of the released counts, had the slots held these batches: counts of units, not of contexts."""
     assert generation.released_counts is not None
     return noise.log_probability(
         generation.released_counts,
-        batches.sizes,
+        batches.units,
         epsilon=mechanism.slot_count_epsilon,
         adjacency=mechanism.adjacency,
     )
@@ -300,9 +308,10 @@ def _count_law(mechanism: PrivateInference, generation: Generation, batches: Bat
 def _scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
     """A bound, for one token, on the error of a difference of two scores against the laws that are sampled from.
 
-    A logit may be off by d, the model's row difference. Clipping moves it by at most 2d (itself and its row's largest),
-    a median or the mean of at most that many rows by no more, and log softmax(·/τ) by at most twice that over τ; two
-    laws are compared. A mean's batch can be larger than its denominator, by `crowding`.
+    A logit is assumed to be off by at most d, `ROW_MARGIN` times the model's row difference: that is a spot check and
+    the factor is not derived; what follows from d is. Clipping moves a logit by at most 2d (itself and its row's
+    largest), a median or the mean of at most that many rows by no more, and log softmax(·/τ) by at most twice that
+    over τ; two laws are compared. A mean's batch can be larger than its denominator, by `crowding`.
     """
     clip, temperature, rounding = mechanism.clip, mechanism.temperature, 0.0
     if mechanism.aggregate == "none":
@@ -313,7 +322,7 @@ def _scoring_error(mechanism: PrivateInference, model: LanguageModel, generation
     if mechanism.aggregate == "mean":
         largest = float(np.max(generation.slot_sizes, initial=0)) + 1
         crowding = max(1.0, largest / (mechanism.denominator or mechanism.batch_size))
-    forward = 8 * generation.row_difference * crowding / temperature
+    forward = 8 * ROW_MARGIN * generation.row_difference * crowding / temperature
     return forward + 2 * rounding + ex_post.slack(model.vocabulary_size, clip, temperature)
 
 

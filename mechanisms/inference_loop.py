@@ -200,11 +200,15 @@ class Loop:
                 self._replay_sources(writers, outcome)
             laws = None if rows is None else self._laws(writers, rows, outcome, spread)
             if outcome is None:
+                assert rows is not None
                 assert laws is not None
                 following = None
                 if step + 1 < tokens:
                     following = self._charge(keys[step + 1], TOKENS, slots, paid=number > 0)
-                outcome = self._commit_step(key, writers, laws, following)
+                outcome, first = self._commit_step(key, writers, laws, following)
+                if not first:  # the run's tokens, and without protection its sources, are the other process's
+                    self._replay_sources(writers, outcome)
+                    laws = self._laws(writers, rows, outcome, spread)
             self._finish_step(step, writers, outcome, laws, rows)
             progress.step(step + 1)
         return writers
@@ -239,8 +243,14 @@ class Loop:
             cost = Cost(self.event.range, self.event.range, cost.gamma)
         return _Drawn(token, law, cost)
 
-    def _commit_step(self, key: str, writers: list[_Writer], drawn: list[_Drawn], following: Charge | None) -> Outcome:
-        """Commits the tokens of all slots with their realised cost, and charges the next step."""
+    def _commit_step(
+        self, key: str, writers: list[_Writer], drawn: list[_Drawn], following: Charge | None
+    ) -> tuple[Outcome, bool]:
+        """Commits the tokens of all slots with their realised cost, and charges the next step.
+
+        Returns:
+            What is committed, and whether it is ours: another process may have been first.
+        """
         value: dict[str, Any] = {"tokens": [item.token for item in drawn]}
         realised: dict[str, list[float]] | None = None
         if self.mechanism.aggregate == "none":
@@ -256,8 +266,8 @@ class Loop:
         try:
             self.run.step(commit=commit, charge=following)
         except AlreadyCommitted as earlier:
-            return earlier.outcome
-        return Outcome.from_json(commit.to_json())
+            return earlier.outcome, False
+        return Outcome.from_json(commit.to_json()), True
 
     def _finish_step(
         self, step: int, writers: list[_Writer], outcome: Outcome, drawn: list[_Drawn] | None, rows: SlotRows | None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, logsumexp
+from scipy.special import logsumexp
 
 from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
 from cupel.mechanisms.transcripts import Transcript
@@ -35,11 +35,11 @@ def _slot(inputs: SlotInputs, slot: int, tokens: Sequence[int]) -> float:
 def _document(inputs: SlotInputs, item: SlotInput, rows: SlotRows, tokens: Sequence[int]) -> float:
     """One document's log-probability; without protection, a mixture over the record it may be written from."""
     laws: list[float] = []
-    by_row = np.zeros(max(1, len(item.contexts)))
+    sources = range(len(item.contexts)) if item.contexts else [None]
+    by_row = np.zeros(len(sources))
     for token, logits in _positions(inputs, item, rows, tokens):
         if inputs.mechanism.aggregate == "none":
-            shown = logits.astype(np.float64) / inputs.mechanism.temperature
-            by_row += log_softmax(shown, axis=1)[:, token]
+            by_row += [inputs.aggregate(item, logits, source).log_probability(token) for source in sources]
         else:
             laws.append(inputs.aggregate(item, logits).log_probability(token))
     rows.restart()

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ExPostDP, PureDP
 from cupel.accounting.ledger import Ledger
-from cupel.attacks.leave_one_out import LeaveOneOut, Loss, rerun
+from cupel.attacks.leave_one_out import ROW_MARGIN, LeaveOneOut, Loss, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, reconstruct
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.verdict import decide
+from cupel.mechanisms.corpora import notes
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, PrivateInference
 from cupel.mechanisms.randomness import Recorded
@@ -38,8 +40,6 @@ class Played:
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    import torch
-
     torch.set_num_threads(1)
     return LanguageModel.load("builtin", device="cpu")
 
@@ -119,6 +119,70 @@ def test_noisy_counts_are_part_of_what_was_released(play: Any, model: LanguageMo
     played = play(slot_threshold=-100.0, slot_count_epsilon=2.0)
     difference = played.rerun(0, model).value - played.attack.losses[0]
     assert abs(difference) == pytest.approx(2.0, abs=0.05)
+
+
+def test_counts_are_those_of_units_where_contexts_hold_several(
+    model: LanguageModel, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """k = 2 with a threshold: the loss is that of the tokens plus ±ε, by the distance of the released counts."""
+    epsilon = 0.75
+    mechanism = PrivateInference(
+        aggregate="median",
+        clip=10.0,
+        temperature=1.2,
+        batch_size=6,
+        records_per_context=2,
+        tokens=3,
+        records=len(RECORDS),
+        prefix=PREFIX,
+        slot_threshold=-100.0,
+        slot_count_epsilon=epsilon,
+    )
+    with Ledger.open(tmp_path_factory.mktemp("ledger") / "ledger.sqlite") as ledger:
+        entry = ledger.begin(
+            "run", plan=mechanism.plan(), adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"noise": "recorded"}
+        )
+        generation = mechanism.generate(RECORDS, model, entry, key=KEY, source=Recorded(7))
+    assert generation.released_counts is not None
+    exact = np.bincount(generation.assignment, minlength=mechanism.total_slots)
+    signs = set()
+    for index in range(0, len(RECORDS), 16):
+        rest = RECORDS[:index] + RECORDS[index + 1 :]
+        with_it, without = (mechanism.score(x, model, generation.transcript, key=KEY).sum() for x in (RECORDS, rest))
+        slot = generation.assignment[index]
+        away = abs(int(generation.released_counts[slot]) - (exact[slot] - np.arange(2)))
+        expected = epsilon * float(away[1] - away[0])
+        signs.add(np.sign(expected))
+        loss = rerun(mechanism, RECORDS, index, model, generation, KEY)
+        # Scores of slots that do not change cancel; the rest is a handful of additions of numbers below 100.
+        assert loss.value - (with_it - without) == pytest.approx(expected, abs=1e-9)
+    assert signs <= {-1.0, 1.0}
+
+
+def test_a_rerun_without_protection_scores_the_law_that_is_sampled(play: Any, model: LanguageModel) -> None:
+    """At a low temperature the sampler's floor decides: no token is less likely than e⁻⁴⁰ over V."""
+    played = play(aggregate="none", temperature=0.05, batch_size=4)
+    scores = played.mechanism.score(RECORDS, model, played.generation.transcript, key=KEY)
+    assert scores.min() >= -played.mechanism.tokens * (40 + np.log(model.vocabulary_size))
+    losses, errors = played.attack.losses, played.attack.errors
+    index = int(np.argmax(np.abs(losses)))
+    other = played.rerun(index, model)
+    assert abs(other.value - losses[index]) <= errors[index] + 1e-3
+
+
+def test_the_spot_check_of_rows_is_of_the_size_of_what_ordinary_contexts_show(model: LanguageModel) -> None:
+    """Notes, token by token, against the same notes with one row less, all tokens at once."""
+    end = model.end_of_text_ids[0]
+    contexts = [[end, *model.encode(text)[:100], end] for text, _ in notes(63, 0)]
+    tokens = torch.tensor(model.encode(notes(63, 0)[5][0])[:60])
+    session, stepped = model.session(contexts), []
+    for token in tokens:
+        stepped.append(session.logits())
+        session.append(token.repeat(len(contexts)))
+    forced = model.session(contexts[:-1]).forced(tokens.expand(len(contexts) - 1, -1))
+    largest = float((torch.stack(stepped, dim=1)[:-1] - forced).abs().max())
+    assert 0 < largest <= 2 * model.row_difference
+    assert largest < ROW_MARGIN * model.row_difference
 
 
 def test_pieces_of_a_fixed_size_leak_beyond_their_batch(play: Any, model: LanguageModel) -> None:

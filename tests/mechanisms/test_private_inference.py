@@ -20,6 +20,7 @@ from cupel.mechanisms.private_inference import Generation, PrivateInference
 from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.selection import selection_rounding
+from cupel.mechanisms.slot_inputs import SlotInputs
 
 KEY = bytes(32)
 TEXTS = [str(i).translate(str.maketrans("0456789", "1123123")) for i in range(100, 112)]
@@ -164,6 +165,83 @@ def test_two_writers_agree(table_model: Any, runs: Any) -> None:
     mine.finish()
 
 
+class Choosing:
+    """Draws tokens at random, and documents' sources as it is told: the first or the last record of the slot."""
+
+    name = "recorded"
+
+    def __init__(self, seed: int, *, last: bool, interrupt: tuple[int, Callable[[], None]] | None = None) -> None:
+        self._inner, self._last = Recorded(seed), last
+        self._count, self._interrupt = 0, interrupt
+
+    def below(self, bound: int) -> int:
+        if bound > len(RECORDS):  # tokens: the sum of weights of up to 2^62
+            return self._inner.below(bound)
+        if self._interrupt is not None and self._count == self._interrupt[0]:
+            self._interrupt[1]()
+        self._count += 1
+        return bound - 1 if self._last else 0
+
+
+@pytest.mark.parametrize("draws", [0, 2, 5])
+def test_two_writers_agree_on_sources(draws: int, table_model: Any, runs: Any) -> None:
+    """Without protection the loser takes the winner's sources too, and shows observers the laws of those.
+
+    The other process runs from start to end when the first has drawn this many sources, in the middle of a step.
+    """
+    chosen, model = mechanism(aggregate="none", tokens=12), table_model()
+    mine, other, again = (runs.begin(chosen, noise="recorded", name="one") for _ in range(3))
+    theirs: list[Generation] = []
+
+    def write_with(run: Run, source: Any, *watchers: Watcher) -> Generation:
+        return chosen.generate(RECORDS, model, run, key=KEY, source=source, observers=watchers)
+
+    rival = (draws, lambda: theirs.append(write_with(other, Choosing(2, last=True))))
+    watcher, late = Watcher(), Watcher()
+    generation = write_with(mine, Choosing(1, last=False, interrupt=rival), watcher)
+    replayed = write_with(again, Choosing(3, last=False), late)
+    assert generation.documents == theirs[0].documents == replayed.documents
+    assert [step["log_probability"] for step in watcher.steps] == [step["log_probability"] for step in late.steps]
+    mine.finish()
+
+
+class Silent(Recorded):
+    """Counts without noise, so that what is counted shows."""
+
+    def discrete_laplace(self, size: int, scale: float) -> Any:
+        return np.zeros(size, dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"records_per_context": 2, "batch_size": 2},
+        {"variant": "as_published"},
+        {"variant": "as_published", "records_per_context": 2, "batch_size": 2},
+        {"unit": Unit("user"), "records": 6},
+    ],
+)
+def test_what_is_counted_is_units_and_one_unit_moves_it_by_one(
+    changes: dict[str, Any], table_model: Any, runs: Any
+) -> None:
+    """The charged sensitivity is 1: without any one unit, the released counts differ by at most 1 in all, in L1."""
+    chosen = mechanism(tokens=1, slot_threshold=1.0, slot_count_epsilon=1.0, **changes)
+    generation = chosen.generate(
+        RECORDS, table_model(), runs.begin(chosen, noise="recorded"), key=KEY, source=Silent(1)
+    )
+    used = generation.assignment[generation.assignment >= 0]
+    assert generation.released_counts is not None
+    assert generation.released_counts.tolist() == np.bincount(used, minlength=chosen.total_slots).tolist()
+    moved = set()
+    for gone in RECORDS:
+        by_user = chosen.unit.kind == "user"
+        rest = [x for x in RECORDS if (x.user != gone.user if by_user else x.id != gone.id)]
+        moved.add(int(np.abs(chosen.batches(rest, KEY).units - generation.released_counts).sum()))
+    assert moved <= {0, 1}
+    assert 1 in moved
+
+
 def test_the_source_of_noise_is_on_record(table_model: Any, runs: Any) -> None:
     chosen = mechanism()
     with pytest.raises(ValueError, match="noise 'os'"):
@@ -207,6 +285,31 @@ def test_scores_equal_the_probabilities_of_the_run(aggregate: str, table_model: 
             expected[seen["slot"]] += seen["log_probability"]
     assert scores == pytest.approx(expected, abs=1e-9)
     assert chosen.score(RECORDS, model, generation.transcript, key=KEY, slots=[2]).tolist() == [scores[2]]
+
+
+def test_unprotected_scores_are_those_of_the_law_that_is_sampled(table_model: Any, runs: Any) -> None:
+    """At a low temperature most tokens lie below the sampler's floor, e⁻⁴⁰ of the largest probability."""
+    model = table_model()
+    generation = write(mechanism(aggregate="none"), model, runs.begin(mechanism(aggregate="none"), noise="recorded"))
+    cold = mechanism(aggregate="none", temperature=0.05)
+    inputs = SlotInputs(cold, RECORDS, model, KEY)
+    expected, floored = np.zeros(cold.total_slots), 0
+    for slot, tokens in enumerate(generation.transcript.tokens):
+        contexts = [tuple(context) for context in inputs.slot(slot).rows]
+        laws, tail = np.zeros(len(contexts)), ()
+        for place, token in enumerate(tokens):
+            shown = np.array([model.row(context, tail) for context in contexts], dtype=np.float32) / np.float64(0.05)
+            shown -= shown.max(axis=1, keepdims=True)
+            floored += int((shown[:, token] < -40).sum())
+            weights = np.exp(np.maximum(shown, -40))
+            laws += np.log(weights[:, token] / weights.sum(axis=1))
+            tail = (*tail, token)
+            if token == 0 or place + 1 == len(tokens):
+                expected[slot] += math.log(np.exp(laws).mean())
+                laws, tail = np.zeros(len(contexts)), ()
+    assert floored > 10
+    # float64 logarithms and sums of a few numbers below 300.
+    assert cold.score(RECORDS, model, generation.transcript, key=KEY) == pytest.approx(expected, abs=1e-9)
 
 
 def unprotected_scores(chosen: PrivateInference, watcher: Watcher, generation: Generation) -> Any:
