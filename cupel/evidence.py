@@ -101,6 +101,7 @@ def leave_one_out(
         ex_post_by_slot=costs,
         a_priori=a_priori,
         batches_are_kept=run.mechanism.variant == "sound",
+        published_is_bound=not run.mechanism.replaces_rows,
     )
 
 

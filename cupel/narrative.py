@@ -21,7 +21,7 @@ def row_assumption(difference: float) -> str:
     """That rows do not influence each other, with the tolerance at which it was tested."""
     return (
         "The rows of a batch do not influence one another in the model's floating point. This is tested, not proven: "
-        f"in a spot check on public text, a row's logits in a batch and by itself differed by {difference:.2g}."
+        f"in a spot check on random tokens, a row's logits among other rows and by itself differed by {difference:.2g}."
     )
 
 

@@ -61,7 +61,8 @@ class Generation:
         token_costs: shape (slots, tokens, 3): u⁻, u⁺ and the published γ of each token; None but for medians. NaN
             where a slot did not run. Private.
         positions: shape (slots, tokens): the place of each token in its document, −1 where a slot did not run.
-        row_difference: the tolerance at which the rows of a batch were tested not to influence each other.
+        row_difference: how far a row's logits among other rows were from those of the row by itself, in a public spot
+            check when the model was loaded.
     """
 
     documents: tuple[Document, ...]
