@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from cupel import assay, testing
+from cupel.accounting import Adjacency, account
 from cupel.claim import read_claim
 from cupel.reports import schema
 
@@ -67,17 +68,10 @@ def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
 
 def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
     # Clustering paper, Table 10, Mean Baseline on AGNews: n = 373, s = 64, c = 9, τ = 1.5 and N = 108000 give 9.985061.
-    text = (
-        SMALL.replace(
-            '{aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 31, tokens: 24, prefix: "My 5-digit key is "}',
-            "{aggregate: mean, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}",
-        )
-        .replace("records: 124", "records: 108000")
-        .replace("name: keys", "name: notes")
-    )
-    from cupel.accounting import Adjacency, account
-
-    plan = read_claim(claim_file(tmp_path, text)).generator().plan()
+    text = SMALL.replace("name: keys", "name: notes").replace("records: 124", "records: 108000")
+    start, end = text.index("parameters: {"), text.index("public:")
+    mean = "parameters: {aggregate: mean, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}\n"
+    plan = read_claim(claim_file(tmp_path, text[:start] + mean + text[end:])).generator().plan()
     bound = account(plan, method="zcdp", adjacency=Adjacency.ADD_REMOVE, delta=108000**-1.1)
     assert bound.value == pytest.approx(9.985061, abs=1e-6)
 
