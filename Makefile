@@ -35,7 +35,7 @@ types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are tho
 imports: $(VENV)/stamp  ## imports go down the floors, never up
 	$(BIN)/pytest -q tests/test_import_direction.py
 
-model: $(VENV)/stamp  ## trains the embedded language model anew (about 15 minutes on 2 cores)
+model: $(VENV)/stamp  ## trains the embedded language model anew (16 to 18 minutes on 2 idle cores, by its processor time)
 	$(BIN)/python -m cupel.mechanisms.embedded_model.train -o mechanisms/embedded_model/weights
 
 clean:

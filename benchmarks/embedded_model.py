@@ -174,12 +174,12 @@ def main() -> int:
     """Prints the table; 1 if a target is missed."""
     began = time.monotonic()
     bench = Bench(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else path())
-    print(f"{'':60}{'measured [95% interval]':28}{'n':>6}  {'target':10} met")
+    print(f"{'':68}{'measured [95% interval]':28}{'n':>6}  {'target':10} met")
     missed = False
     for part in (bench.size, bench.copying, bench.topics, bench.keys, bench.notes):
         for row in part():
             met = "" if row.met is None else "yes" if row.met else "NO"
-            print(f"{row.what:60}{row.measured:28}{row.n:>6}  {row.target:10} {met}", flush=True)
+            print(f"{row.what:68}{row.measured:28}{row.n:>6}  {row.target:10} {met}", flush=True)
             missed |= row.met is False
     print(f"{time.monotonic() - began:.0f} s")
     return int(missed)
