@@ -23,6 +23,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+_GENERATE = ("torch", "transformers", "tokenizers", "safetensors", "pyarrow", "huggingface_hub")
+
 # The base of typer's own input errors, which it does not export by name.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
@@ -175,6 +177,11 @@ def _run(arguments: list[str]) -> int:
         return BAD_INPUT
     except InputError as error:
         print(f"cupel: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        if error.name not in _GENERATE:
+            raise
+        print(f"cupel: {error.name} is not installed; generators need pip install 'cupel[generate]'", file=sys.stderr)
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         print("cupel: interrupted; the same command goes on from what was committed", file=sys.stderr)

@@ -137,6 +137,20 @@ def test_refuted_and_unproven_exit_1(claim: Path, tmp_path: Path) -> None:
     assert "UNPROVEN" in result.stdout
 
 
+def test_without_the_generators_extra_one_line_says_what_to_install(claim: Path) -> None:
+    code = (
+        "import sys, cupel.cli\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch': raise ModuleNotFoundError('no torch', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        f"sys.exit(cupel.cli._run(['assay', {str(claim)!r}]))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr == "cupel: torch is not installed; generators need pip install 'cupel[generate]'\n"
+
+
 def test_a_fault_of_the_tool_does_not_look_like_a_verdict(claim: Path) -> None:
     code = (
         "import sys, cupel.cli, cupel.claim\n"
