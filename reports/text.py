@@ -47,6 +47,8 @@ METHODS = {
     "leave_one_out_rerun": "Leave-one-out, run again",
     "reconstruction": "Canary reconstruction",
     "one_run": "One-run statistic",
+    "one_run_adaptive": "One-run statistic",
+    "one_run_tight": "One-run statistic",
     "clopper_pearson": "Clopper–Pearson",
 }
 
