@@ -9,8 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cupel import assay, testing
+from cupel import assay, evidence, testing
 from cupel.accounting import Adjacency, account
+from cupel.accounting.ledger import Ledger
 from cupel.claim import read_claim
 from cupel.reports import schema
 
@@ -93,8 +94,10 @@ def test_canaries_are_put_among_other_data(tmp_path: Path) -> None:
     text = SMALL.replace("name: keys", "name: notes").replace("[key]", "[]").replace("tokens: 24", "tokens: 12")
     done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
     reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
-    assert reconstruction.trials > 0
-    assert done.verdict in ("SUPPORTED", "UNPROVEN")
+    assert reconstruction.trials == evidence.GAME_CANDIDATES
+    assert sum(rate.trials for rate in reconstruction.rates) == evidence.GAME_CANDIDATES, "in the data or held out"
+    assert reconstruction.controls_passed is True
+    assert done.ledger.planned, "the game has a ledger of its own and charges nothing to the claimed run"
 
 
 def test_recorded_noise_is_never_released(tmp_path: Path) -> None:
@@ -102,6 +105,8 @@ def test_recorded_noise_is_never_released(tmp_path: Path) -> None:
     runs = [testing.recorded_run(claim, tmp_path / str(i), seed=7) for i in range(2)]
     for run in runs:
         assert run.documents_path.parent.name == "private"
+        with Ledger.open(run.ledger_path, read_only=True) as ledger:
+            assert ledger.run(claim.name).about["noise"] == "recorded"
         assert not list((run.documents_path.parents[1] / "release").iterdir())
 
 
