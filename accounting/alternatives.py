@@ -37,13 +37,13 @@ class DistributionAccountant(Accountant[Alternatives]):
         """The largest ε(δ) over the alternatives, as the library computes it."""
         validate.open_probability(delta=delta)
         value = max(self._epsilon_of(composition, delta) for composition in self.cost)
-        return self._estimate(max(value, 0.0), "epsilon", delta)
+        return self._estimate(max(value, 0.0), "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The largest δ(ε) over the alternatives, as the library computes it."""
         validate.non_negative(epsilon=epsilon)
         value = max(self._delta_of(composition, epsilon) for composition in self.cost)
-        return self._estimate(min(max(value, 0.0), 1.0), "delta")
+        return self._estimate(min(max(value, 0.0), 1.0), "delta", at=epsilon)
 
     @abstractmethod
     def _epsilon_of(self, composition: Composition, delta: float) -> float: ...
@@ -51,9 +51,9 @@ class DistributionAccountant(Accountant[Alternatives]):
     @abstractmethod
     def _delta_of(self, composition: Composition, epsilon: float) -> float: ...
 
-    def _estimate(self, value: float, quantity: str, delta: float | None = None) -> Bound:
+    def _estimate(self, value: float, quantity: str, *, delta: float | None = None, at: float | None = None) -> Bound:
         assumption = f"The numerical error of {self.library} is not counted."
-        return self._bound(value, quantity, delta=delta, rigor=Rigor.ESTIMATE, assumptions=(assumption,))
+        return self._bound(value, quantity, delta=delta, at=at, rigor=Rigor.ESTIMATE, assumptions=(assumption,))
 
     def _rigor(self) -> Rigor:
         return Rigor.ESTIMATE

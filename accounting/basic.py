@@ -38,13 +38,9 @@ class Basic(Accountant[Exact]):
         return self._bound(self._epsilon(), "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
-        """δ(ε) of the pure ε₀: (e^{ε₀} − e^ε)/(1 + e^{ε₀}) for ε below ε₀, else 0 (Kairouz et al. 2015)."""
+        """δ(ε) of the pure ε₀."""
         validate.non_negative(epsilon=epsilon)
-        total = self._epsilon()
-        if math.isinf(total):
-            return self._bound(1.0, "delta")
-        exact = -math.expm1(min(epsilon - total, 0.0)) / (1 + math.exp(-total))
-        return self._bound(min(1.0, abs(exact) * (1 + 2.0**-49)), "delta")
+        return self._bound(conversions.delta_from_pure(self._epsilon(), epsilon), "delta", at=epsilon)
 
     def _epsilon(self) -> float:
         return conversions.up(self.cost * self.unit.size)

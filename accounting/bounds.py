@@ -11,6 +11,10 @@ from typing import Any
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 
+_ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
+"""What `Bound.at` is for the quantities that are functions."""
+_WITHOUT_ARGUMENT = ("epsilon", "ex_post_epsilon", "rho", "mu")
+
 
 class Direction(StrEnum):
     """Which side of the exact value a bound lies on."""
@@ -67,13 +71,15 @@ class Bound:
     Attributes:
         direction: whether the exact value is at most (upper) or at least (lower) `value`.
         value: the bound, in the units of `quantity`; `inf` says that the method knows no finite bound.
-        quantity: what is bounded: ``epsilon``, ``delta``, ``rho`` (zCDP), ``mu`` (GDP), ``ex_post_epsilon``
-            or ``r`` (secret protection).
+        quantity: what is bounded: ``epsilon``, ``delta``, ``rho`` (zCDP), ``mu`` (GDP), ``renyi_epsilon``,
+            ``ex_post_epsilon``, ``beta`` (type II error) or ``r`` (secret protection).
         method: the accountant or statistic, by its registry name.
         rigor: what stands behind the number.
         adjacency: the neighbouring relation it holds for.
         unit: the privacy unit it holds for.
         delta: the δ at which an ε holds; None where it has no meaning (pure, zCDP, GDP).
+        at: the argument at which a quantity that is a function holds, and which it must state: the ε of a ``delta``,
+            the order of a ``renyi_epsilon``, the α of a ``beta``, the p of an ``r``; None for the other quantities.
         confidence: the coverage of a finite-sample bound, in (0, 1); None otherwise.
         interval: a two-sided enclosure of the exact value, where one is known.
         ceiling: for an audit, the largest value that the same test could have certified.
@@ -89,6 +95,7 @@ class Bound:
     quantity: str = "epsilon"
     unit: Unit = dataclasses.field(default_factory=Unit)
     delta: float | None = None
+    at: float | None = None
     confidence: float | None = None
     interval: Interval | None = None
     ceiling: float | None = None
@@ -104,14 +111,35 @@ class Bound:
             validate.open_probability(confidence=self.confidence)
         if self.interval is not None and self.value not in (self.interval.lower, self.interval.upper):
             raise ValueError("the value of a bound must be an end of its interval")
+        self._check_argument()
+
+    def _check_argument(self) -> None:
+        if self.quantity in _WITHOUT_ARGUMENT and self.at is not None:
+            raise ValueError(f"a bound on {self.quantity} takes no argument `at`, not {self.at!r}; a δ is its `delta`")
+        if self.quantity not in _ARGUMENTS:
+            return
+        if self.at is None:
+            raise ValueError(f"a bound on {self.quantity} must say `at` which {self.argument} it holds")
+        if self.quantity == "delta":
+            validate.finite(at=self.at)
+        elif self.quantity != "renyi_epsilon":
+            validate.probability(at=self.at)
+        elif not validate.finite(at=self.at) > 1:
+            raise ValueError(f"the order of a Rényi divergence must be above 1, not {self.at!r}")
+
+    @property
+    def argument(self) -> str | None:
+        """What `at` is: ε, order, α or p; None for a quantity that is no function."""
+        return _ARGUMENTS.get(self.quantity)
 
     def comparable(self, other: Bound) -> bool:
-        """Whether the two bound the same quantity at the same unit, adjacency and δ."""
-        return (self.quantity, self.unit, self.adjacency, self.delta) == (
+        """Whether the two bound the same quantity at the same unit, adjacency, δ and argument."""
+        return (self.quantity, self.unit, self.adjacency, self.delta, self.at) == (
             other.quantity,
             other.unit,
             other.adjacency,
             other.delta,
+            other.at,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -119,7 +147,7 @@ class Bound:
         out = dataclasses.asdict(self)
         out["unit"] = str(self.unit)
         out["assumptions"] = list(self.assumptions)
-        for key in ("value", "ceiling", "delta"):
+        for key in ("value", "ceiling", "delta", "at"):
             out[key] = json_number(out[key])
         if self.interval is not None:
             out["interval"] = [json_number(self.interval.lower), json_number(self.interval.upper)]

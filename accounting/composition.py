@@ -91,14 +91,14 @@ class Accountant(ABC, Generic[C]):
         epsilons, deltas = self._curve()
         lines = np.maximum(1 - deltas - np.exp(epsilons) * alpha, np.exp(-epsilons) * (1 - deltas - alpha))
         value = max(0.0, float(lines.max()) - 1e-15)  # three roundings of numbers of at most 1, where the line is ≥ 0
-        return self._bound(value, "beta", rigor=self._rigor(), direction=Direction.LOWER)
+        return self._bound(value, "beta", at=alpha, rigor=self._rigor(), direction=Direction.LOWER)
 
     def blowup(self, p: float) -> Bound:
         """An upper bound on sup{P(E): Q(E) ≤ p} over neighbours: the least e^ε p + δ(ε) on a grid of ε."""
         validate.probability(p=p)
         epsilons, deltas = self._curve()
         value = min(1.0, float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14))
-        return self._bound(value, "r", rigor=self._rigor())
+        return self._bound(value, "r", at=p, rigor=self._rigor())
 
     # What an accountant's currency must be able to do
 
@@ -170,6 +170,7 @@ class Accountant(ABC, Generic[C]):
         quantity: str,
         *,
         delta: float | None = None,
+        at: float | None = None,
         rigor: Rigor = Rigor.CERTIFIED,
         direction: Direction = Direction.UPPER,
         assumptions: tuple[str, ...] = (),
@@ -183,6 +184,7 @@ class Accountant(ABC, Generic[C]):
             quantity=quantity,
             unit=self.unit,
             delta=delta,
+            at=at,
             assumptions=(*assumptions, *self._assumptions(self.event)),
         )
 

@@ -102,6 +102,30 @@ def _least(function: Callable[[Floats], Floats]) -> float:
     return best
 
 
+def delta_from_rdp(order: float, divergence: float, epsilon: float) -> float:
+    """δ(ε) of a mechanism whose Rényi divergence of one order is at most `divergence`, at most √(1 − e^−D).
+
+    Source and arguments as for `epsilon_from_rdp`, with ε ≥ 0.
+    """
+    if divergence == 0:
+        return 0.0
+    tail = math.exp(float(log_delta_from_rdp(order, divergence, epsilon))) * (1 + 8 * _UNIT)
+    return min(1.0, tail, math.sqrt(-math.expm1(-divergence) * (1 + 16 * _UNIT)) * (1 + 2 * _UNIT))
+
+
+def delta_from_pure(total: float, epsilon: float) -> float:
+    """δ(ε) of pure `total`-DP: (e^{ε₀} − e^ε)/(1 + e^{ε₀}) for ε below ε₀ = `total`, else 0; attained by randomised
+    response.
+
+    Source: Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem 3.3.
+    """
+    if math.isinf(total):
+        return 1.0
+    exact = -math.expm1(min(epsilon - total, 0.0)) / (1 + math.exp(-total))
+    # x = ε − ε₀ ≤ 0 has relative error u, which e^x − 1 passes on times |x|e^x/(1 − e^x) ≤ 1.
+    return min(1.0, abs(exact) * (1 + 2.0**-49))
+
+
 def rdp_of_pure(epsilon: float, orders: Floats) -> Floats:
     """The largest Rényi divergence, at each order, of any ε-DP mechanism: that of randomised response.
 

@@ -36,7 +36,7 @@ class GaussianDP(Accountant[Exact]):
 
     def delta(self, epsilon: float) -> Bound:
         validate.non_negative(epsilon=epsilon)
-        return self._bound(conversions.delta_from_gdp(self._mu(), epsilon), "delta")
+        return self._bound(conversions.delta_from_gdp(self._mu(), epsilon), "delta", at=epsilon)
 
     def _mu(self) -> float:
         squared = conversions.up(self.cost * self.unit.size**2)

@@ -74,8 +74,8 @@ class RenyiAccountant(Accountant[Renyi]):
         return self._bound(
             float(single.cost.divergence[0]),
             "renyi_epsilon",
+            at=order,
             rigor=Rigor.CERTIFIED if certified else Rigor.ESTIMATE,
-            assumptions=(f"The Rényi order is {order:g}.",),
         )
 
     def epsilon(self, delta: float) -> Bound:
@@ -94,7 +94,7 @@ class RenyiAccountant(Accountant[Renyi]):
         logs = conversions.log_delta_from_rdp(self.orders, self.cost.divergence, epsilon)
         least = float(np.where(self.cost.certified, logs, 0.0).min())
         zero = bool((self.cost.divergence[self.cost.certified] == 0).any())
-        return self._bound(0.0 if zero else min(1.0, math.exp(least) * (1 + 8 * _UNIT)), "delta")
+        return self._bound(0.0 if zero else min(1.0, math.exp(least) * (1 + 8 * _UNIT)), "delta", at=epsilon)
 
     def _least_epsilon(self, delta: float, allowed: NDArray[np.bool_]) -> float:
         validate.open_probability(delta=delta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -110,7 +111,7 @@ def upper_bounds(
     """What every accountant that supports `event` says about the quantity that `guarantee` claims.
 
     Pure DP: the pure ε (``epsilon``, δ None). Approximate DP: ε at the claim's δ. A profile: δ at each of its ε, one
-    bound a point, whose first assumption names the ε. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's
+    bound a point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's
     order, ``renyi_epsilon``. Ex-post DP: the a-priori pure ε, to stand beside the realised one. Secret protection: no
     accountant yet.
 
@@ -175,5 +176,9 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
 
 
 def _at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
-    bound = delta(max(epsilon, 0.0))
-    return dataclasses.replace(bound, assumptions=(f"The δ is at ε = {epsilon!r}.", *bound.assumptions))
+    """δ at any ε: both directions of a pair obey the bound at |ε|, and δ(−ε) = 1 − e^{−ε}(1 − δ(ε) of the reverse)."""
+    if epsilon >= 0:
+        return delta(epsilon)
+    bound = delta(-epsilon)
+    value = bound.value - math.expm1(epsilon) * (1 - bound.value)
+    return dataclasses.replace(bound, value=min(1.0, value * (1 + 2.0**-49)), at=epsilon, interval=None)

@@ -49,7 +49,7 @@ class ZeroConcentrated(Accountant[Pair]):
     def delta(self, epsilon: float) -> Bound:
         validate.non_negative(epsilon=epsilon)
         rho, xi = self._parameters()
-        return self._bound(conversions.delta_from_zcdp(rho, epsilon, xi), "delta")
+        return self._bound(conversions.delta_from_zcdp(rho, epsilon, xi), "delta", at=epsilon)
 
     def _parameters(self) -> tuple[float, float]:
         rho, xi = self.cost

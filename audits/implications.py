@@ -50,23 +50,31 @@ def as_guarantee(upper: Bound) -> Guarantee | None:
             return ExPostDP(upper.value)
         case "rho":
             return ZCDP(upper.value)
-        case "mu":
+        case "mu" if not upper.delta:
             return GDP(upper.value)
+    return _at_argument(upper) if upper.at is not None else None
+
+
+def _at_argument(upper: Bound) -> Guarantee | None:
+    """The guarantee of a bound on a function of `at`: a δ at its ε, a divergence at its order, an r at its p."""
+    argument, value = float(upper.at or 0.0), upper.value
+    match upper.quantity:
+        case "delta" if argument >= 0 and value < 1:
+            return ApproxDP(argument, value) if value > 0 else PureDP(argument)
+        case "renyi_epsilon":
+            return RDP(argument, max(value, 0.0))
+        case "r" if 0 < argument < 1:
+            return SecretProtection(argument, min(max(value, argument), 1.0))
     return None
 
 
 def upper_for(claim: Guarantee, upper: Bound) -> float:
     """What an upper bound proves of the number that is claimed; inf where nothing follows.
 
-    Pure ε bounds every other currency. An ε at δ bounds the ε at any larger δ. ρ and μ convert to an ε at δ > 0. A
-    realised ex-post ε bounds nothing but an ex-post claim. Bounds of ``r`` and ``renyi_epsilon`` are taken to be at the
-    claim's own p and order, which a bound does not carry.
+    Pure ε bounds every other currency. An ε at δ bounds the ε at any larger δ. ρ, μ and a Rényi divergence convert to
+    an ε at δ > 0. A realised ex-post ε bounds nothing but an ex-post claim. A Rényi divergence bounds those of smaller
+    orders, and an r bounds r at every other p, since r is concave in p and at least 0 at p = 0.
     """
-    match claim:
-        case SecretProtection():
-            return upper.value if upper.quantity == "r" else math.inf
-        case RDP() if upper.quantity == "renyi_epsilon":
-            return upper.value  # asked for at the claim's own order
     proven = as_guarantee(upper)
     match claim, proven:
         case _, None:
@@ -77,6 +85,10 @@ def upper_for(claim: Guarantee, upper: Bound) -> float:
             return _epsilon_at(proven, delta)
         case (ZCDP(), ZCDP(value)) | (GDP(), GDP(value)):
             return value
+        case RDP(alpha, _), RDP(order, divergence):
+            return divergence if order >= alpha else math.inf
+        case SecretProtection(p, _), SecretProtection(at, r):
+            return _r_at(p, at, r)
         case ZCDP(), PureDP(epsilon):
             return _zcdp_of_pure(epsilon)
         case ZCDP(), GDP(mu):
@@ -94,15 +106,18 @@ def implied_limit(claim: Guarantee, lower: Bound) -> float:
     """The largest value that a lower bound can truly have if the claim holds; inf where the claim says nothing of it.
 
     A lower bound on ε at δ refutes pure ε-DP and (ε, δ′)-DP for δ′ ≤ δ. A lower bound on one outcome's log-ratio
-    (ex-post ε) refutes pure and ex-post claims only. ρ, μ and Rényi claims are held to the ε at δ > 0 they imply.
+    (ex-post ε) refutes pure and ex-post claims only. ρ, μ and Rényi claims are held to the ε at δ > 0 they imply, and
+    (p, r)-secret protection to the r it implies at the p of the bound.
     """
     match lower.quantity, claim:
         case "epsilon", PureDP() | ApproxDP() | ZCDP() | GDP() | RDP():
             return _epsilon_at(claim, lower.delta or 0.0)
         case "ex_post_epsilon", PureDP(epsilon) | ExPostDP(epsilon):
             return epsilon
-        case ("rho", ZCDP(value)) | ("mu", GDP(value)) | ("r", SecretProtection(_, value)):
+        case ("rho", ZCDP(value)) | ("mu", GDP(value)):
             return value
+        case "r", SecretProtection(p, r) if lower.at:
+            return _r_at(lower.at, p, r)
         case "rho", PureDP(epsilon):
             return _zcdp_of_pure(epsilon)
         case "mu", PureDP(epsilon):
@@ -145,6 +160,28 @@ def _epsilon_at(guarantee: Guarantee, delta: float) -> float:
         case RDP(alpha, divergence) if delta > 0:
             return float(conversions.epsilon_from_rdp(alpha, divergence, delta))
     return math.inf
+
+
+def delta_at(claim: Guarantee, upper: Bound) -> float:
+    """What an upper bound proves of δ at the ε that pure or approximate DP claims; 1 where nothing follows."""
+    epsilon = parameter(claim)
+    match as_guarantee(upper):
+        case PureDP(total):
+            return conversions.delta_from_pure(total, epsilon)
+        case ApproxDP(at, delta):
+            return delta if at <= epsilon else 1.0
+        case ZCDP(rho):
+            return conversions.delta_from_zcdp(rho, epsilon)
+        case GDP(mu):
+            return conversions.delta_from_gdp(mu, epsilon)
+        case RDP(alpha, divergence):
+            return conversions.delta_from_rdp(alpha, divergence, epsilon)
+    return 1.0
+
+
+def _r_at(p: float, at: float, r: float) -> float:
+    """The r at p that follows from the r at another prior: not more at a smaller p, p/at as much at a larger one."""
+    return r if p <= at else min(1.0, r * p / at * (1 + 2.0**-51))
 
 
 def _zcdp_of_pure(epsilon: float) -> float:

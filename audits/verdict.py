@@ -101,18 +101,22 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
     reasons += _ceilings(parts, lowers)
     refuting = [bound for bound in counted if _excess(parts, bound) > 0]
     best_lower = max(refuting or counted, key=lambda bound: _excess(parts, bound), default=None)
-    claimed, value, best_upper = max((_best_upper(part, uppers) for part in parts), key=lambda best: best[1] - best[0])
+    whole = isinstance(guarantee, PrivacyProfile)
+    found = [(_best_delta if whole else _best_upper)(part, uppers) for part in parts]
+    worst = max(range(len(parts)), key=lambda index: found[index][1] - found[index][0])
+    claimed, value, best_upper = found[worst]
+    what = f" on δ at ε = {implications.parameter(parts[worst]):g}" if whole else ""
     if refuting and best_lower is not None:
         reasons += _proofs_against(uppers, best_lower)
         return _verdict("REFUTED", guarantee, _refuted(guarantee, parts, best_lower), reasons, best_upper, best_lower)
     if best_upper is not None and value <= claimed:
         reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]
         sentence = (
-            f"a certified upper bound of {above(value)} ({best_upper.method}) is at most the claim, "
+            f"a certified upper bound of {above(value)}{what} ({best_upper.method}) is at most the claim, "
             f"{describe(guarantee)}, and nothing refutes it."
         )
         return _verdict("SUPPORTED", guarantee, sentence, reasons, best_upper, best_lower)
-    missing = _missing(value, claimed, best_upper)
+    missing = _missing(value, claimed, best_upper, what)
     sentence = f"{describe(guarantee)} is neither proven nor refuted: {missing.statement}."
     return _verdict("UNPROVEN", guarantee, sentence, reasons, best_upper, best_lower, missing)
 
@@ -222,6 +226,16 @@ def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float,
     return claimed, value, uppers[index] if math.isfinite(value) else None
 
 
+def _best_delta(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float, Bound | None]:
+    """The same for a point of a profile, which claims the δ at its ε."""
+    claimed = part.delta if isinstance(part, ApproxDP) else 0.0
+    certified = [
+        (implications.delta_at(part, bound), index) for index, bound in enumerate(uppers) if bound.rigor.may_support
+    ]
+    value, index = min(certified, default=(1.0, -1))
+    return claimed, value, uppers[index] if value < 1 else None
+
+
 def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
     """Certified proofs that a finite-sample bound speaks against: one of the two rests on something untrue."""
     reasons = []
@@ -244,17 +258,26 @@ def _refuted(guarantee: Guarantee, parts: Sequence[Guarantee], bound: Bound) -> 
     )
 
 
-def _missing(value: float, claimed: float, best: Bound | None) -> Missing:
+def _missing(value: float, claimed: float, best: Bound | None, what: str) -> Missing:
     if best is None:
         return Missing("no certified upper bound is known for this mechanism", None, claimed)
     statement = (
-        f"the best certified upper bound is {above(value)} ({best.method}), {above(value - claimed)} above the "
+        f"the best certified upper bound{what} is {above(value)} ({best.method}), {above(value - claimed)} above the "
         f"claimed {claimed:.6g}"
     )
     return Missing(statement, value, claimed)
 
 
 def _quantity(bound: Bound) -> str:
-    names = {"epsilon": "ε", "ex_post_epsilon": "ex-post ε", "rho": "ρ", "mu": "μ"}
+    names = {
+        "epsilon": "ε",
+        "ex_post_epsilon": "ex-post ε",
+        "renyi_epsilon": "Rényi ε",
+        "delta": "δ",
+        "rho": "ρ",
+        "mu": "μ",
+    }
     at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+    if bound.at is not None:
+        at += f" at {bound.argument} {bound.at:.6g}"
     return names.get(bound.quantity, bound.quantity) + at

@@ -42,6 +42,9 @@ class BoundRow(Part):
     adjacency: str
     unit: str
     delta: Number | None = None
+    at: Number | None = Field(
+        default=None, description="the ε of a δ, the order of a Rényi divergence, the α of a β, the p of an r"
+    )
     confidence: float | None = None
     interval: tuple[Number, Number] | None = None
     ceiling: Number | None = None

@@ -311,6 +311,7 @@ def _environment() -> jinja2.Environment:
         "signed_percent": text.signed_percent,
         "plain": text.plain,
         "bound": text.bound,
+        "argument": text.argument,
         "method": text.method,
         "rigor": text.rigor,
         "neighbours": text.neighbours,

@@ -25,6 +25,9 @@ SYMBOLS = {
     "r": "r",
 }
 
+ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
+"""What `BoundRow.at` is, by quantity."""
+
 SHORT_ADJACENCY = {
     "add_remove": "one {unit} added or removed",
     "replace_one": "one {unit} exchanged",
@@ -176,6 +179,11 @@ def symbol(row: BoundRow) -> str:
     return SYMBOLS.get(row.quantity, row.quantity.replace("_", " "))
 
 
+def argument(row: BoundRow) -> str:
+    """At which ε, order, α or p a row holds, such as ``order = 8``; empty for a quantity that is no function."""
+    return "" if row.at is None else f"{ARGUMENTS.get(row.quantity, 'at')} = {number(row.at, digits=6)}"
+
+
 def method(name: str) -> str:
     """The method's name in words; an unknown one as it is, without underscores."""
     return METHODS.get(name, name.replace("_", " ") if " " not in name else name)
@@ -249,6 +257,7 @@ class Claimed:
         quantity: what is bounded, as in `BoundRow.quantity`.
         value: the claimed bound.
         delta: the δ at which an ε is claimed; None where it has none.
+        at: the order of a Rényi divergence, or the p of an r; None where it has none.
         unit: the privacy unit.
         adjacency: the neighbouring relation.
     """
@@ -259,6 +268,7 @@ class Claimed:
     delta: float | None
     unit: str
     adjacency: str
+    at: float | None = None
 
     @property
     def symbol(self) -> str:
@@ -267,12 +277,14 @@ class Claimed:
     def on_scale(self, row: BoundRow) -> bool:
         """Whether `row` can be drawn on the scale of the claim: same unit, adjacency and currency.
 
-        A pure ε also bounds an ε at any δ and an ex-post ε from above; an ex-post ε bounds nothing else from above.
+        A pure ε also bounds an ε at any δ and an ex-post ε from above; an ex-post ε bounds nothing else from above. A
+        Rényi divergence grows with its order and r with its p, so an upper bound may be at a larger one, a lower bound
+        at a smaller one.
         """
         if (row.unit, row.adjacency) != (self.unit, self.adjacency):
             return False
         if self.quantity not in ("epsilon", "ex_post_epsilon"):
-            return row.quantity == self.quantity and (row.delta is None or row.delta == self.delta)
+            return row.quantity == self.quantity and row.delta in (None, self.delta) and self._at_or_beyond(row)
         if row.quantity == "ex_post_epsilon":
             return self.quantity == "ex_post_epsilon" or (row.direction == "lower" and self.delta is None)
         if row.quantity != "epsilon":
@@ -280,6 +292,11 @@ class Claimed:
         if row.direction == "lower":  # an ε lower bound at a smaller δ says nothing of one at a larger δ
             return (row.delta or 0) == (self.delta or 0)
         return not row.delta or row.delta == self.delta
+
+    def _at_or_beyond(self, row: BoundRow) -> bool:
+        if self.at is None or row.at is None:
+            return self.at is row.at
+        return float(row.at) >= self.at if row.direction == "upper" else float(row.at) <= self.at
 
     def counts(self, row: BoundRow) -> bool:
         """Whether `row` may support (upper) or refute (lower) the claim."""
@@ -299,6 +316,7 @@ def best(rows: Iterable[BoundRow], what: Claimed, direction: Literal["upper", "l
     return (min if direction == "upper" else max)(rows, key=lambda row: float(row.value))
 
 
+_AT = {"rdp": "alpha", "secret_protection": "p"}
 _CLAIMED = {
     "pure_dp": ("epsilon", "epsilon"),
     "approx_dp": ("epsilon", "epsilon"),
@@ -320,10 +338,11 @@ def claimed(claim: Mapping[str, Any]) -> Claimed | None:
     try:
         value = float(guarantee[field])
         delta = _delta(guarantee.get("delta"), claim)
+        at = float(guarantee[_AT[kind]]) if kind in _AT else None
     except (KeyError, TypeError, ValueError):
         return None
     return Claimed(
-        kind, quantity, value, delta, str(claim.get("unit", "record")), str(claim.get("adjacency", "add_remove"))
+        kind, quantity, value, delta, str(claim.get("unit", "record")), str(claim.get("adjacency", "add_remove")), at
     )
 
 

@@ -29,6 +29,8 @@ def test_rigor_says_what_a_bound_may_do() -> None:
 
 def test_bounds_compare_only_at_the_same_meaning() -> None:
     assert bound(delta=1e-5).comparable(bound(delta=1e-5, value=9.0, method="pld", rigor=Rigor.ESTIMATE))
+    assert not bound(quantity="delta", at=1.0).comparable(bound(quantity="delta", at=2.0))
+    assert bound(quantity="r", at=0.1, value=0.2).comparable(bound(quantity="r", at=0.1, value=0.3))
     for change in ({"delta": 1e-6}, {"adjacency": Adjacency.REPLACE_ONE}, {"unit": Unit("user")}, {"quantity": "rho"}):
         assert not bound(delta=1e-5).comparable(bound(**({"delta": 1e-5} | change)))
 
@@ -50,11 +52,31 @@ def test_json_has_no_infinities() -> None:
         ({"rigor": Rigor.FINITE_SAMPLE}, "confidence"),
         ({"confidence": 1.0}, "confidence must be strictly between 0 and 1"),
         ({"interval": Interval(0.0, 1.0)}, "end of its interval"),
+        ({"quantity": "delta"}, "a bound on delta must say `at` which ε it holds"),
+        ({"quantity": "renyi_epsilon"}, "`at` which order"),
+        ({"quantity": "beta"}, "`at` which α"),
+        ({"quantity": "r"}, "`at` which p"),
+        ({"quantity": "delta", "at": math.inf}, "at must be finite"),
+        ({"quantity": "renyi_epsilon", "at": 1.0}, "order of a Rényi divergence must be above 1"),
+        ({"quantity": "beta", "at": 1.5}, "at must be between 0 and 1"),
+        ({"quantity": "r", "at": -0.1}, "at must be between 0 and 1"),
+        ({"at": 1e-5}, "epsilon takes no argument"),
+        ({"quantity": "mu", "at": 0.1}, "mu takes no argument"),
     ],
 )
 def test_meaningless_bounds_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         bound(**change)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "at", "argument"),
+    [("delta", -0.5, "ε"), ("renyi_epsilon", 8.0, "order"), ("beta", 0.0, "α"), ("r", 1.0, "p")],
+)
+def test_a_function_says_its_argument(quantity: str, at: float, argument: str) -> None:
+    made = bound(quantity=quantity, at=at)
+    assert (made.argument, made.to_json()["at"]) == (argument, at)
+    assert bound().argument is None
 
 
 def test_intervals() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -111,9 +112,22 @@ def test_a_profile_is_bounded_point_by_point() -> None:
         GAUSSIAN, PrivacyProfile(points, (1e-2, 1e-3)), adjacency="add_remove", methods=["gdp", "rdp"]
     )
     assert [bound.method for bound in bounds] == ["gdp", "gdp", "rdp", "rdp"]
-    assert [bound.assumptions[0] for bound in bounds[:2]] == ["The δ is at ε = 0.5.", "The δ is at ε = 1.0."]
+    assert [bound.at for bound in bounds] == [0.5, 1.0, 0.5, 1.0]
     gdp = accountant("gdp", "add_remove").compose(GAUSSIAN)
     assert [bound.value for bound in bounds[:2]] == [gdp.delta(point).value for point in points]
+
+
+def test_a_profile_below_zero_is_that_of_the_reversed_pair() -> None:
+    """Randomised response at ε₀ = 2, (a, 1 − a) against (1 − a, a) with a = e²/(1 + e²): δ(−1) = a − (1 − a)/e + (1 − a
+    − a/e)⁺ = a − (1 − a)/e, to a few units in the last place."""
+    response = dp_event.RandomizedResponseDpEvent(2 / (1 + math.exp(2.0)), 2)
+    profile = PrivacyProfile((-1.0, 0.0), (1.0, 1.0))
+    below, zero = upper_bounds(response, profile, adjacency="replace_one", methods=["basic"])
+    a = math.exp(2.0) / (1 + math.exp(2.0))
+    exact = sum(max(p - q * math.exp(-1.0), 0.0) for p, q in ((a, 1 - a), (1 - a, a)))
+    assert (below.at, zero.at) == (-1.0, 0.0)
+    assert exact <= below.value * (1 + 4e-16)
+    assert below.value == pytest.approx(exact, rel=1e-13)
 
 
 def test_a_group_and_parallel_parts_reach_every_accountant() -> None:

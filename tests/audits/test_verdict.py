@@ -32,6 +32,7 @@ def bound(
     quantity: str = "epsilon",
     rigor: Rigor = Rigor.CERTIFIED,
     delta: float | None = None,
+    at: float | None = None,
     confidence: float | None = None,
     ceiling: float | None = None,
     method: str = "method",
@@ -48,6 +49,7 @@ def bound(
         adjacency=adjacency,
         quantity=quantity,
         delta=delta,
+        at=at,
         confidence=confidence,
         ceiling=ceiling,
         assumptions=("rows do not influence one another",),
@@ -95,13 +97,31 @@ APPROX = ApproxDP(1.0, 1e-5)
         (RDP(4.0, 2.1), bound("upper", 0.5, quantity="rho"), "SUPPORTED"),
         (RDP(4.0, 1.0), bound("upper", 1.0), "SUPPORTED"),
         (RDP(4.0, 0.2), bound("upper", 0.5, quantity="rho"), "UNPROVEN"),
-        (RDP(4.0, 0.2), bound("upper", 0.2, quantity="renyi_epsilon"), "SUPPORTED"),
-        (ZCDP(9.0), bound("upper", 0.2, quantity="renyi_epsilon"), "UNPROVEN"),
-        (SecretProtection(0.1, 0.2), bound("upper", 0.2, quantity="r"), "SUPPORTED"),
+        (RDP(4.0, 0.2), bound("upper", 0.2, quantity="renyi_epsilon", at=4.0), "SUPPORTED"),
+        (RDP(4.0, 0.2), bound("upper", 0.2, quantity="renyi_epsilon", at=5.0), "SUPPORTED"),
+        (RDP(4.0, 0.2), bound("upper", 0.2, quantity="renyi_epsilon", at=3.9), "UNPROVEN"),
+        (ZCDP(9.0), bound("upper", 0.2, quantity="renyi_epsilon", at=4.0), "UNPROVEN"),
+        (ApproxDP(1.5, 1e-5), bound("upper", 0.2, quantity="renyi_epsilon", at=10.0), "SUPPORTED"),
+        (ApproxDP(1.5, 1e-5), bound("upper", 0.2, quantity="renyi_epsilon", at=2.0), "UNPROVEN"),
+        (APPROX, bound("upper", 1e-5, quantity="delta", at=1.0), "SUPPORTED"),
+        (APPROX, bound("upper", 1e-5, quantity="delta", at=0.9), "SUPPORTED"),
+        (APPROX, bound("upper", 1e-5, quantity="delta", at=1.1), "UNPROVEN"),
+        (APPROX, bound("upper", 1.1e-5, quantity="delta", at=1.0), "UNPROVEN"),
+        (APPROX, bound("upper", 0.0, quantity="delta", at=-0.1), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", 0.0, quantity="delta", at=1.0), "SUPPORTED"),
+        (PureDP(1.0), bound("upper", 1e-300, quantity="delta", at=1.0), "UNPROVEN"),
+        (GDP(1.0), bound("upper", 0.5, quantity="mu", delta=1e-9), "UNPROVEN"),
+        (SecretProtection(0.1, 0.2), bound("upper", 0.2, quantity="r", at=0.1), "SUPPORTED"),
+        (SecretProtection(0.1, 0.2), bound("upper", 0.2, quantity="r", at=0.15), "SUPPORTED"),
+        (SecretProtection(0.1, 0.2), bound("upper", 0.2, quantity="r", at=0.09), "UNPROVEN"),
+        (SecretProtection(0.1, 0.2), bound("upper", 0.1, quantity="r", at=0.0625), "SUPPORTED"),
         (SecretProtection(0.1, 0.2), bound("upper", 0.01), "UNPROVEN"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.5), "SUPPORTED"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.7), "UNPROVEN"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 0.0)), bound("upper", 0.4, delta=1e-4), "UNPROVEN"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-4)), bound("upper", 0.5, delta=1e-4), "SUPPORTED"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.15, quantity="mu"), "SUPPORTED"),
+        (PrivacyProfile((0.5, 1.0), (1e-5, 1e-5)), bound("upper", 0.15, quantity="mu"), "UNPROVEN"),
     ],
 )
 def test_only_what_proves_a_claim_supports_it(claim: Guarantee, upper: Bound, expected: str) -> None:
@@ -140,12 +160,31 @@ SAMPLED = Rigor.FINITE_SAMPLE
         (GDP(0.5), bound("lower", 1.5, delta=1e-5), "UNPROVEN"),
         (RDP(4.0, 0.5), bound("lower", 6.0, delta=1e-5), "REFUTED"),
         (SecretProtection(0.1, 0.2), bound("lower", 9.0), "UNPROVEN"),
+        (SecretProtection(0.1, 0.2), bound("lower", 0.25, quantity="r", at=0.1), "REFUTED"),
+        (SecretProtection(0.1, 0.2), bound("lower", 0.25, quantity="r", at=0.05), "REFUTED"),
+        (SecretProtection(0.1, 0.2), bound("lower", 0.25, quantity="r", at=0.2), "UNPROVEN"),
+        (SecretProtection(0.1, 0.2), bound("lower", 0.41, quantity="r", at=0.2), "REFUTED"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.6, delta=1e-3), "REFUTED"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.6, delta=1e-4), "UNPROVEN"),
     ],
 )
 def test_only_what_contradicts_a_claim_refutes_it(claim: Guarantee, lower: Bound, expected: str) -> None:
     assert verdict(claim, lower).name == expected
+
+
+def test_every_point_of_a_profile_needs_a_proof() -> None:
+    claim = PrivacyProfile((0.5, 1.0), (1e-3, 1e-5))
+    first = bound("upper", 1e-3, quantity="delta", at=0.5, method="gdp")
+    assert verdict(claim, first, bound("upper", 1e-5, quantity="delta", at=1.0)).name == "SUPPORTED"
+    assert verdict(claim, bound("upper", 1e-5, quantity="delta", at=0.5)).name == "SUPPORTED"
+    result = verdict(claim, first, bound("upper", 2.0**-16, quantity="delta", at=1.0, method="gdp"))
+    assert result.name == "UNPROVEN"
+    assert result.missing is not None
+    assert (result.missing.best_upper, result.missing.claimed) == (2.0**-16, 1e-5)
+    assert "upper bound on δ at ε = 1 is 1.52588e-05 (gdp)" in result.missing.statement
+    nothing = verdict(claim, bound("upper", 1.0, quantity="delta", at=0.5))
+    assert nothing.missing is not None
+    assert nothing.missing.best_upper is None
 
 
 def test_a_refutation_wins_over_a_proof_and_names_the_conflict() -> None:

@@ -228,14 +228,16 @@ def test_the_page_says_how_far_the_proof_reaches(
 
 
 def test_a_renyi_claim_is_reached_in_its_own_currency(assays: dict[str, Assay]) -> None:
-    def at(epsilon: float) -> str:
+    def at(epsilon: float, order: float = 8.0) -> str:
         claim = assays["approx_dp"].claim | {"guarantee": {"type": "rdp", "alpha": 8.0, "epsilon": epsilon}}
         made = {"direction": "upper", "rigor": "certified", "adjacency": "add_remove", "unit": "record"}
-        row = BoundRow.model_validate(made | {"value": 1.5, "method": "rdp", "quantity": "renyi_epsilon"})
+        row = BoundRow.model_validate(made | {"value": 1.5, "method": "rdp", "quantity": "renyi_epsilon", "at": order})
         return releasable(assays["approx_dp"].model_copy(update={"claim": claim, "bounds": [row]})).headline
 
     assert at(1.5) == "The proof reaches the claim"
     assert at(1.4) == "The proof does not reach the claim"
+    assert at(1.5, order=9.0) == "The proof reaches the claim"  # a divergence grows with its order
+    assert at(1.5, order=7.0) == "The proof does not reach the claim"
 
 
 def test_lower_bounds_and_ex_post_bounds_stay_even_where_nothing_marks_them(assay: Assay) -> None:
