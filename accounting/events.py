@@ -7,6 +7,7 @@ changes its meaning; an accountant refuses what it does not know.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,10 @@ def _positive(_: object, attribute: attrs.Attribute[float], value: float) -> Non
 
 def _non_negative(_: object, attribute: attrs.Attribute[float], value: float) -> None:
     validate.non_negative(**{attribute.name: value})
+
+
+def _floats(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
 
 
 @attrs.frozen
@@ -78,12 +83,37 @@ class ParallelDpEvent(DpEvent):  # type: ignore[misc]
             raise ValueError("a parallel composition needs at least one part")
 
 
+@attrs.frozen
+class SecretReleaseDpEvent(DpEvent):  # type: ignore[misc]
+    """One noisy release of a sum in which a secret occurs k times with probability `weights[k]`.
+
+    Each occurrence adds a vector of length at most 1 to what is released, or moves a count by at most 1, and Gaussian
+    noise of standard deviation `noise_multiplier` is added to every coordinate. Occurrences are drawn independently in
+    each release. With probability `remainder` the secret occurs more often; the release is then taken to reveal it.
+    The law is `weights` and `remainder` over their sum, which is 1 up to rounding. Where several secrets are
+    protected, it is stochastically larger than the counts of each. The places where secrets occur are public.
+    """
+
+    noise_multiplier: float = attrs.field(validator=_non_negative)
+    weights: tuple[float, ...] = attrs.field(converter=_floats)
+    remainder: float = attrs.field(default=0.0, converter=float)
+
+    def __attrs_post_init__(self) -> None:
+        for weight in self.weights:
+            validate.probability(weights=weight)
+        validate.probability(remainder=self.remainder)
+        total = math.fsum((*self.weights, self.remainder))
+        if not abs(total - 1) <= 1e-9:
+            raise ValueError(f"weights and remainder must sum to 1, not {total!r}")
+
+
 _EVENTS: dict[str, type[DpEvent]] = {
     cls.__name__: cls
     for cls in (
         BoundedRangeSelectionDpEvent,
         ExPostSelectionDpEvent,
         ParallelDpEvent,
+        SecretReleaseDpEvent,
         dp_event.NoOpDpEvent,
         dp_event.NonPrivateDpEvent,
         dp_event.RandomizedResponseDpEvent,
