@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from cupel import __version__
+from cupel.cli_compare import app as _compare
 
 if TYPE_CHECKING:
     from cupel.progress import Progress
@@ -146,6 +147,26 @@ def account(
         print(json.dumps(rows.to_json()))
     else:
         job.print_table(rows)
+
+
+app.add_typer(_compare, name="compare")
+
+
+@app.command(epilog="Example: cupel accountants --adjacency replace_one")
+def accountants(
+    adjacency: Annotated[
+        str | None, typer.Option(help="add_remove, replace_one, zero_out or secret; all of them if not given.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Shows which accountant has a bound for which kind of event, with which rigor, and why others have none."""
+    from cupel import accountants as job
+
+    found = job.supported(adjacency)
+    if json_:
+        print(json.dumps([answer.to_json() for answers in found.values() for answer in answers]))
+    else:
+        job.print_tables(found, reasons=adjacency is not None)
 
 
 @app.command(epilog="Example: cupel schema claim > claim.schema.json")

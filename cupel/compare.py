@@ -1,0 +1,276 @@
+"""Every accountant on one mechanism, side by side: a table for people, JSON for programs, a figure with all curves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Interval
+from cupel.accounting.comparison import Comparison, compare
+from cupel.accounting.comparison_curves import Panel, panels
+from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from cupel.accounting.ledger import compose_ledgers, relation_of
+from cupel.accounting.registry import ACCOUNTANTS
+from cupel.errors import InputError, input_errors
+from cupel.progress import Progress
+from cupel.reports.text import SYMBOLS, number
+
+_RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
+_POISSON = (
+    "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
+    "batches and batches of a fixed size are other mechanisms, and none of these bounds holds for them."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compare, whatever is compared.
+
+    Attributes:
+        methods: names of accountants; empty for all.
+        output: where the figure goes, a path that ends in .svg; None for no figure and no curves.
+        seconds: time limit of each accountant in each panel of the figure.
+        progress: where work shows itself.
+    """
+
+    methods: Sequence[str] = ()
+    output: Path | None = None
+    seconds: float = 8.0
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self) -> None:
+        """Raises `ValueError` for what cannot be, before any work is done."""
+        for method in self.methods:
+            validate.one_of(tuple(ACCOUNTANTS), method=method)
+        validate.positive(seconds=self.seconds)
+        if self.output is not None and self.output.suffix.lower() != ".svg":
+            raise ValueError(f"the figure is written as SVG, so --output must end in .svg, not {self.output.name!r}")
+        if self.output is not None and not self.output.parent.is_dir():
+            raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison, the curves behind it, and where they were drawn."""
+
+    about: str
+    comparison: Comparison
+    panels: tuple[Panel, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    figure: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain JSON types; curves only where a figure was asked for."""
+        out = {"mechanism": self.about, **self.comparison.to_json(), "assumptions": list(self.assumptions)}
+        if self.figure is not None:
+            out |= {"panels": [panel.to_json() for panel in self.panels], "figure": str(self.figure)}
+        return out
+
+
+def dp_sgd(
+    noise_multiplier: float, sampling_probability: float, steps: int, *, adjacency: str, delta: float, options: Options
+) -> Compared:
+    """DP-SGD with Poisson-sampled batches.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        event = dp_sgd_event(noise_multiplier, sampling_probability, steps)
+        relation = _relation(adjacency, delta, options)
+    about = (
+        f"DP-SGD, noise multiplier {noise_multiplier:g}, sampling probability {sampling_probability:g}, {steps} steps"
+    )
+    return _of_event(event, about, relation, Unit(), delta, options, (_POISSON,))
+
+
+def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: int) -> DpEvent:
+    """`steps` Gaussian sums over Poisson samples.
+
+    Raises:
+        ValueError: for parameters out of range.
+    """
+    validate.positive(noise_multiplier=noise_multiplier)
+    validate.positive(sampling_probability=validate.probability(sampling_probability=sampling_probability))
+    validate.integer(minimum=1, steps=steps)
+    step = dp_event.PoissonSampledDpEvent(sampling_probability, dp_event.GaussianDpEvent(noise_multiplier))
+    return dp_event.SelfComposedDpEvent(step, steps)
+
+
+def gaussian(noise_multiplier: float, count: int, *, adjacency: str, delta: float, options: Options) -> Compared:
+    """Gaussian releases of the whole data set.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        event = gaussian_event(noise_multiplier, count)
+        relation = _relation(adjacency, delta, options)
+    about = f"Gaussian noise, multiplier {noise_multiplier:g}, {count} releases"
+    return _of_event(event, about, relation, Unit(), delta, options)
+
+
+def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
+    """`count` Gaussian releases.
+
+    Raises:
+        ValueError: for parameters out of range.
+    """
+    validate.positive(noise_multiplier=noise_multiplier)
+    validate.integer(minimum=1, count=count)
+    return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(noise_multiplier), count)
+
+
+def selection(eta: float, count: int, *, adjacency: str, delta: float, options: Options) -> Compared:
+    """Bounded-range selections, such as tokens drawn by softmax.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        event = selection_event(eta, count)
+        relation = _relation(adjacency, delta, options)
+    return _of_event(event, f"selection of bounded range η = {eta:g}, {count} times", relation, Unit(), delta, options)
+
+
+def selection_event(eta: float, count: int) -> DpEvent:
+    """`count` selections of bounded range `eta`.
+
+    Raises:
+        ValueError: for parameters out of range.
+    """
+    validate.integer(minimum=1, count=count)
+    return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), count)
+
+
+def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
+    """η of softmax at `temperature` over the sum of logits clipped to [−clip, clip], divided by a public `batch_size`.
+
+    A record added or removed moves a score by at most clip/s either way, so η = 2c/(sτ); a record exchanged, by at most
+    twice that, so η = 4c/(sτ).
+
+    Raises:
+        ValueError: for parameters out of range, and under zero_out, where the null record's logits must be known.
+    """
+    validate.positive(clip=clip)
+    validate.positive(temperature=temperature)
+    validate.integer(minimum=1, batch_size=batch_size)
+    if adjacency == Adjacency.ZERO_OUT:
+        raise ValueError("under zero_out η depends on the logits of the null record: give --eta in place of --clip")
+    factor = 4 if adjacency == Adjacency.REPLACE_ONE else 2
+    return factor * clip / (batch_size * temperature)
+
+
+def ledgers(paths: Sequence[Path], *, delta: float, options: Options) -> Compared:
+    """What one or several ledgers were charged.
+
+    Raises:
+        InputError: for a file that is no ledger, ledgers at different adjacencies, or parameters out of range.
+    """
+    with input_errors():
+        options.check()
+        validate.open_probability(delta=delta)
+        relation, unit = relation_of(paths)
+        event = compose_ledgers(paths)
+    about = f"{', '.join(path.name for path in paths)}: what was charged"
+    return _of_event(event, about, relation, unit, delta, options)
+
+
+def _relation(adjacency: str, delta: float, options: Options) -> Adjacency:
+    options.check()
+    validate.open_probability(delta=delta)
+    return Adjacency(validate.one_of(tuple(str(relation) for relation in _RECORD), adjacency=adjacency))
+
+
+def _of_event(
+    event: DpEvent,
+    about: str,
+    adjacency: Adjacency,
+    unit: Unit,
+    delta: float,
+    options: Options,
+    assumptions: tuple[str, ...] = (),
+) -> Compared:
+    with options.progress.stage("accountants") as step:
+        found = compare(
+            event, adjacency=adjacency, delta=delta, unit=unit, methods=options.methods or None, progress=step
+        )
+    curves: tuple[Panel, ...] = ()
+    if options.output is not None:
+        with options.progress.stage("curves") as step:
+            curves = panels(event, found, seconds=options.seconds, progress=step)
+    return finish(Compared(about, found, curves, assumptions), options)
+
+
+def finish(compared: Compared, options: Options) -> Compared:
+    """`compared` with its figure drawn, if one was asked for.
+
+    Raises:
+        InputError: where no accountant that was asked has a bound, or the figure cannot be written.
+    """
+    found = compared.comparison
+    if not found.rows:
+        reasons = "; ".join(found.unsupported.values())
+        raise InputError(f"no accountant that was asked has a bound here: {reasons}")
+    if options.output is None:
+        return compared
+    from cupel.reports.comparison import figure, standalone
+
+    drawing = standalone(figure(found, compared.panels, f"{compared.about}; {_where(found)}"))
+    unfinished = options.output.with_name(f".{options.output.name}.{os.getpid()}")
+    with input_errors():
+        try:
+            unfinished.write_text(drawing, encoding="utf-8")
+            unfinished.replace(options.output)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return Compared(compared.about, found, compared.panels, compared.assumptions, options.output)
+
+
+def _where(found: Comparison) -> str:
+    at = "p" if found.quantity == "r" else "δ"
+    unit = "" if found.unit == Unit() else f", unit {found.unit}"
+    return f"{found.adjacency}{unit}, {at} = {number(found.at)}"
+
+
+def print_table(compared: Compared) -> None:
+    """The comparison as a table for people, and below it the reasons of those that have no bound."""
+    from rich.console import Console
+    from rich.table import Table
+
+    found = compared.comparison
+    sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
+    table = Table(title=f"{compared.about}\n{_where(found)}")
+    for column in ("accountant", f"{sign} at most", "certified interval", "rigor", "time"):
+        table.add_column(column)
+    for row in found.rows:
+        bound = row.bound
+        ends = (
+            bound.interval and f"[{number(bound.interval.lower, 'down', 6)}, {number(bound.interval.upper, 'up', 6)}]"
+        )
+        table.add_row(bound.method, number(bound.value, "up", 6), ends or "–", bound.rigor, _time(row.seconds))
+    console = Console()
+    console.print(table)
+    for name, reason in found.unsupported.items():
+        console.print(f"{name}: {reason}", markup=False, highlight=False)
+    told = [f"{row.bound.method}: {note}" for row in found.rows for note in row.notes]
+    told += [note for panel in compared.panels for note in panel.notes]
+    for note in dict.fromkeys((*told, *compared.assumptions)):
+        console.print(f"Note: {note}", markup=False, highlight=False)
+    if compared.figure is not None:
+        console.print(f"Figure: {compared.figure}", markup=False, highlight=False)
+
+
+def _ends(interval: Interval | None) -> str:
+    return f"[{number(interval.lower, 'down', 6)}, {number(interval.upper, 'up', 6)}]" if interval else "–"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{max(seconds * 1000, 0.1):.3g} ms"

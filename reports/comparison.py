@@ -1,0 +1,228 @@
+"""The picture of a comparison: every accountant along steps, ε and α, certified enclosures as bands."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MatplotlibFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from cupel.accounting.comparison import Comparison
+from cupel.accounting.comparison_curves import Curve, Panel
+from cupel.reports import svg, text
+from cupel.reports.figures import _LOG_FROM, _decades
+from cupel.reports.svg import Figure
+
+_SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5))
+
+_LOOKS: dict[str, tuple[str, Any, str]] = {
+    "lattice": (svg.INK, _SOLID, "o"),
+    "exact": (svg.INK, _SOLID, "o"),
+    "secret_protection": (svg.INK, _SOLID, "o"),
+    "rdp": (svg.UPPER, _SOLID, "s"),
+    "gdp": (svg.UPPER, _DOTTED, "v"),
+    "pld": (svg.LOWER, _DASHED, "D"),
+    "prv": (svg.CEILING, _BOTH, "P"),
+    "zcdp": (svg.PUBLISHED, _SOLID, "^"),
+    "advanced": (svg.CEILING, _SOLID, "X"),
+    "basic": (svg.MUTED, _DASHED, "<"),
+}
+"""Colour, dash and marker of a method: no two share all, so that the figure reads without colours too."""
+_OTHERS = [
+    (colour, dash, marker)
+    for dash, marker in ((_DASHED, "h"), (_DOTTED, "*"), (_BOTH, "p"))
+    for colour in (svg.PUBLISHED, svg.LOWER, svg.CEILING, svg.UPPER)
+]
+
+_AXIS = {
+    "steps": "number of steps",
+    "epsilon": "ε",
+    "delta": "δ",
+    "alpha": "type I error α",
+    "beta": "type II error β",
+    "p": "p, before the release",
+    "r": "r, after the release",
+    "rounds": "number of rounds",
+    "layers": "number of layers",
+    "noise_multiplier": "noise multiplier",
+}
+_NAMES = {
+    ("steps", "epsilon"): "ε against the number of steps",
+    ("epsilon", "delta"): "Privacy profile δ(ε)",
+    ("alpha", "beta"): "Trade-off β(α)",
+    ("p", "r"): "r against p",
+    ("rounds", "r"): "r against the number of rounds",
+    ("layers", "noise_multiplier"): "Noise multiplier of each layer against the number of layers",
+}
+_LOG_X, _LOG_Y = {"steps", "alpha", "p", "rounds"}, {"delta", "beta", "r"}
+_FLOORS = {"delta": 1e-12, "beta": 1e-8, "r": 1e-12}
+
+_HEIGHT, _GAP, _LINE = 300.0, 18.0, 17.0
+_FONT = "font-family=\"system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif\""
+
+
+def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str = "comparison") -> Figure:
+    """All curves of a comparison in one figure.
+
+    Args:
+        comparison: what is compared, for the table behind the figure.
+        panels: its curves.
+        about: the mechanism in words.
+        key: identifier within a page.
+    """
+    methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
+    looks = _looks(methods)
+    notes = [*dict.fromkeys(note for panel in panels for note in (*panel.notes, *_infinite(panel)))]
+
+    def draw(width: int) -> MatplotlibFigure:
+        return _draw(width, panels, looks, about, notes)
+
+    rows = [(row.bound.method, _value(row.bound), text.RIGOR[row.bound.rigor]) for row in comparison.rows]
+    sign = text.SYMBOLS.get(comparison.quantity, comparison.quantity.replace("_", " "))
+    return svg.both(
+        key,
+        draw,
+        title=f"Comparison of accountants: {about}",
+        description=" ".join(f"{text.method(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
+        caption="Each line is what one accountant proves or estimates: an upper bound on ε, δ and r, a lower bound on "
+        "β. A band lies between the two ends of a certified enclosure of the exact value; where it is thinner than "
+        "the line it is not seen. " + " ".join(f"{note}." for note in notes),
+        header=("Accountant", f"{sign} at most", "Rigor"),
+        table=[(text.method(name), value, rigor) for name, value, rigor in rows],
+    )
+
+
+def standalone(figure: Figure) -> str:
+    """The wide drawing as an SVG file of its own: fixed colours of the light page, a background, text as text."""
+    style = (files("cupel.reports") / "templates" / "style.css").read_text(encoding="utf-8").split("@media")[0]
+    palette = dict(re.findall(r"(--[\w-]+): (#\w+)", style))
+    drawing = re.sub(r"var\((--[\w-]+)\)", lambda match: palette[match[1]], figure.wide)
+    opening, rest = drawing.split(">", 1)
+    names, rest = re.split(r"(?<=</desc>)", rest, maxsplit=1)
+    background = f'<rect width="100%" height="100%" fill="{palette["--page"]}"/>'
+    return f'{opening} xmlns="http://www.w3.org/2000/svg" {_FONT}>{names}{background}{rest}\n'
+
+
+def _infinite(panel: Panel) -> list[str]:
+    """What no line can show."""
+    counts = {curve.method: sum(map(math.isinf, curve.values)) for curve in panel.curves}
+    sign = text.SYMBOLS.get(panel.quantity, panel.quantity.replace("_", " "))
+    return [f"{name} has no finite {sign} at {count} points" for name, count in counts.items() if count]
+
+
+def _value(bound: Any) -> str:
+    return text.number(bound.value, "up", 6)
+
+
+def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
+    spare = iter(_OTHERS)
+    return {name: _LOOKS.get(name) or next(spare, _OTHERS[-1]) for name in methods}
+
+
+def _draw(
+    width: int, panels: Sequence[Panel], looks: Mapping[str, tuple[str, Any, str]], about: str, notes: Sequence[str]
+) -> MatplotlibFigure:
+    """A title, one legend, the panels (one of an odd number on a line of its own), the notes."""
+    narrow = width == svg.NARROW
+    letters = 38 if narrow else 96
+    heading = textwrap.wrap(text.clean(about), letters) or [""]
+    columns = 1 if narrow else 4
+    legend_rows = math.ceil(len(looks) / columns)
+    footer = [line for note in notes for line in textwrap.wrap(text.clean(note), letters, subsequent_indent="  ")]
+    lines = _lines_of(panels, narrow)
+    top = 12 + _LINE * len(heading) + 22 * legend_rows + 12
+    height = top + len(lines) * (_HEIGHT + _GAP) + _LINE * len(footer) + 10
+    drawing = MatplotlibFigure(figsize=(width / 72, height / 72), dpi=72)
+    for number, line in enumerate(heading):
+        drawing.text(4 / width, 1 - (14 + _LINE * number) / height, line, weight="bold", va="center")
+    _legend(drawing, looks, columns, 1 - (12 + _LINE * len(heading)) / height)
+    y = top
+    for line_of_panels in lines:
+        share = width / len(line_of_panels)
+        for column, panel in enumerate(line_of_panels):
+            box = (column * share + 66, height - y - _HEIGHT + 46, share - 80, _HEIGHT - 46 - 26)
+            axes = drawing.add_axes((box[0] / width, box[1] / height, box[2] / width, box[3] / height))
+            _panel(axes, panel, looks, share < 400)
+        y += _HEIGHT + _GAP
+    for number, line in enumerate(footer):
+        place = 1 - (y + 8 + _LINE * number) / height
+        drawing.text(4 / width, place, line, size=svg.SMALL, color=svg.MUTED, va="center")
+    return drawing
+
+
+def _lines_of(panels: Sequence[Panel], narrow: bool) -> list[Sequence[Panel]]:
+    if narrow:
+        return [[panel] for panel in panels]
+    first = len(panels) % 2
+    return [panels[:first]] * first + [panels[i : i + 2] for i in range(first, len(panels), 2)]
+
+
+def _legend(drawing: MatplotlibFigure, looks: Mapping[str, tuple[str, Any, str]], columns: int, top: float) -> None:
+    handles = [
+        Line2D([], [], color=colour, ls=dash, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, lw=2, label=text.method(name))
+        for name, (colour, dash, marker) in looks.items()
+    ]
+    drawing.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, handlelength=3, borderaxespad=0.2
+    )
+
+
+def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], small: bool) -> None:
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
+    floor = _FLOORS.get(panel.quantity, 0.0)
+    for curve in panel.curves:
+        _curve(axes, curve, looks[curve.method], floor, len(curve.arguments) <= 24)
+    _axis(axes, "x", panel.argument in _LOG_X, 4 if small else 8)
+    _value_axis(axes, panel, floor)
+    axes.set_title(_NAMES.get((panel.argument, panel.quantity), ""), loc="left", size=svg.TEXT)
+    axes.set_xlabel(_AXIS[panel.argument])
+    axes.set_ylabel(_AXIS[panel.quantity])
+
+
+def _curve(axes: Axes, curve: Curve, look: tuple[str, Any, str], floor: float, marked: bool) -> None:
+    colour, dash, marker = look
+    x, y = np.array(curve.arguments), np.array(curve.values)
+    y = np.where(np.isfinite(y), np.maximum(y, floor), np.nan)
+    every = 1 if marked else max(1, len(x) // 6)
+    start = sum(map(ord, curve.method)) % every  # markers of different curves at different places
+    axes.plot(x, y, color=colour, ls=dash, lw=2, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, markevery=(start, every))
+    if curve.others:
+        others = np.maximum(np.array(curve.others), floor)
+        axes.fill_between(x, y, others, color=colour, alpha=0.25, lw=0)
+
+
+def _value_axis(axes: Axes, panel: Panel, floor: float) -> None:
+    values = np.array([value for curve in panel.curves for value in curve.values])
+    positive = values[np.isfinite(values) & (values > floor)]
+    if not positive.size:
+        axes.set_ylim(0, 1)
+        return
+    low, high = float(positive.min()), float(positive.max())
+    if panel.quantity in _LOG_Y or (floor == 0 and high / low > _LOG_FROM):
+        axes.set_yscale("log")
+        axes.set_ylim(max(low / 1.8, floor), high * 1.8)
+        _axis(axes, "y", True, 6)
+    else:
+        axes.set_ylim(0, high * 1.12)
+        _axis(axes, "y", False, 5)
+
+
+def _axis(axes: Axes, which: str, log: bool, most: int) -> None:
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if log:
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+        low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+        axis.set_major_locator(FixedLocator(_decades(low, high, most)))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(MaxNLocator(most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text.tick(value)))

@@ -1,0 +1,150 @@
+"""The figure of a comparison at the edges: no curve, one point, infinities, zeros, many methods; and as a file."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cupel.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Interval, Rigor, Unit
+from cupel.accounting.comparison import Comparison, Row
+from cupel.accounting.comparison_curves import Curve, Panel
+from cupel.reports import comparison as job
+from cupel.reports import svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def found(*methods: str) -> Comparison:
+    rows = [
+        Row(Bound(Direction.UPPER, 2.00001, name, Rigor.CERTIFIED, Adjacency.ADD_REMOVE, delta=1e-5), 0.1)
+        for name in methods
+    ]
+    return Comparison({}, "epsilon", Adjacency.ADD_REMOVE, Unit(), 1e-5, tuple(rows), {})
+
+
+def curve(method: str, arguments: list[float], values: list[float], others: list[float] | None = None) -> Curve:
+    return Curve(method, Rigor.CERTIFIED, tuple(arguments), tuple(values), tuple(others or ()))
+
+
+def words(drawing: str) -> list[str]:
+    return ["".join(element.itertext()) for element in ElementTree.fromstring(drawing).iter(f"{SVG}text")]
+
+
+def outlines(drawing: str) -> list[str]:
+    return re.findall(r' d="([^"]*)"', drawing)
+
+
+values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-300, 1e12))
+
+
+@given(
+    st.sampled_from([("steps", "epsilon"), ("epsilon", "delta"), ("alpha", "beta"), ("p", "r"), ("rounds", "r")]),
+    st.lists(st.lists(values, min_size=1, max_size=30), min_size=0, max_size=9),
+)
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_any_curves_can_be_drawn(names: tuple[str, str], drawn: list[list[float]]) -> None:
+    methods = [*ACCOUNTANTS, "one", "two", "three"]
+    curves = [
+        curve(name, [float(x + 1) for x in range(len(column))], column)
+        for name, column in zip(methods, drawn, strict=False)
+    ]
+    figure = job.figure(found(*methods), [Panel(*names, tuple(curves))], "a mechanism")
+    for drawing in (job.standalone(figure), figure.narrow):
+        for part in (*outlines(drawing), *re.findall(r' (?:x|y)="([^"]*)"', drawing)):
+            assert "nan" not in part
+            assert "inf" not in part
+
+
+def test_lines_are_told_apart_without_colours() -> None:
+    looks = job._looks([*ACCOUNTANTS, "lattice", "advanced", "one", "two", "three", "four"])
+    assert len(set(looks.values())) == len(looks)
+    apart = {(str(dash), marker) for name, (_, dash, marker) in looks.items() if name in job._LOOKS}
+    assert len(apart) >= len([name for name in looks if name in job._LOOKS])
+
+
+def test_text_is_text_and_large_enough() -> None:
+    panels = [
+        Panel("steps", "epsilon", (curve("zcdp", [1.0, 10.0], [1.0, 2.0]),), ("prv: ε at 2 of 12 points",)),
+        Panel("epsilon", "delta", (curve("zcdp", [0.0, 1.0], [0.1, 1e-7]),)),
+        Panel("alpha", "beta", (curve("zcdp", [1e-5, 0.5], [0.9, 0.2]),)),
+    ]
+    figure = job.figure(found("zcdp"), panels, "ten releases <of> a & b")
+    for drawing, width in ((job.standalone(figure), svg.WIDE), (figure.narrow, svg.NARROW)):
+        told = " ".join(
+            words(drawing.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', "xmlns" not in drawing))
+        )
+        for piece in (
+            "ten releases <of> a & b",
+            "Zero-concentrated DP",
+            "number of steps",
+            "type I error α",
+            "prv: ε at 2 of",
+        ):
+            assert piece in told
+        sizes = [float(size) for size in re.findall(r"font(?:-size)?: [^;\"]*?([\d.]+)px", drawing)]
+        assert min(sizes) >= 12
+        assert f'width="{width}"' in drawing
+    assert "prv: ε at 2 of 12 points" in figure.caption
+    assert not re.search(r"(?:fill|stroke): (?!none|var)", figure.wide), "a colour of its own"
+
+
+def test_the_file_needs_nothing_else() -> None:
+    figure = job.figure(found("zcdp"), [Panel("steps", "epsilon", (curve("zcdp", [1.0], [1.0]),))], "m")
+    drawing = job.standalone(figure)
+    assert ElementTree.fromstring(drawing).tag == f"{SVG}svg"
+    assert "var(" not in drawing
+    assert not re.search(r'(?:href|src)="(?!#)', drawing)
+    assert "<script" not in drawing
+    ids = re.findall(r' id="([^"]*)"', drawing)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', drawing)) <= {(i, "") for i in ids} | {
+        ("", i) for i in ids
+    }
+    assert drawing == job.standalone(
+        job.figure(found("zcdp"), [Panel("steps", "epsilon", (curve("zcdp", [1.0], [1.0]),))], "m")
+    )
+
+
+def test_what_no_line_can_show_is_said() -> None:
+    figure = job.figure(found("rdp"), [Panel("steps", "epsilon", (curve("rdp", [1.0, 2.0], [1.0, math.inf]),))], "m")
+    assert "rdp has no finite ε at 1 points" in figure.caption
+
+
+def test_an_enclosure_is_a_band() -> None:
+    plain = [curve("lattice", [1.0, 2.0, 3.0], [1.0, 2.0, 3.0])]
+    enclosed = [curve("lattice", [1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.5, 1.0, 1.5])]
+    without, with_band = (
+        job.figure(found("lattice"), [Panel("epsilon", "delta", tuple(part))], "m").wide for part in (plain, enclosed)
+    )
+    assert "fill-opacity: 0.25" in with_band or "opacity: 0.25" in with_band
+    assert "opacity: 0.25" not in without
+
+
+def test_numbers_behind_the_figure_round_outward() -> None:
+    enclosed = Bound(
+        Direction.UPPER,
+        1.23456789,
+        "zcdp",
+        Rigor.CERTIFIED,
+        Adjacency.ADD_REMOVE,
+        delta=1e-5,
+        interval=Interval(1, 1.23456789),
+    )
+    comparison = Comparison({}, "epsilon", Adjacency.ADD_REMOVE, Unit(), 1e-5, (Row(enclosed, 0.1),), {})
+    figure = job.figure(comparison, [], "m")
+    assert figure.table == (("Zero-concentrated DP", "1.23457", "certified"),)
+    assert "ε ≤ 1.23457" in figure.description
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_panels_fill_lines(count: int) -> None:
+    panels = [Panel("steps", "epsilon", ())] * count
+    lines = job._lines_of(panels, narrow=False)
+    assert [panel for line in lines for panel in line] == panels
+    assert [len(line) for line in lines] == [1] * (count % 2) + [2] * (count // 2)
+    assert [len(line) for line in job._lines_of(panels, narrow=True)] == [1] * count
