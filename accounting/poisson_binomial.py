@@ -1,0 +1,188 @@
+"""How often something occurs among independent chances: Poisson-binomial laws with a proven relative error.
+
+Every number here is a sum of products of non-negative numbers, so each rounding moves a weight by a relative 2⁻⁵³ and
+nothing cancels: convolutions are direct sums, in any order, never Fourier transforms. Weights far below anything that
+matters keep the relative accuracy of the large ones, which tail probabilities need.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+_UNIT = 2.0**-53
+_NEGLIGIBLE = 1e-290
+_BLOCK = 64
+_ENOUGH_FOR_A_BINOMIAL = 32
+
+
+class Occurrences(NamedTuple):
+    """The law of a count, as far as it is known.
+
+    Attributes:
+        first: the count of the first weight.
+        weights: float64 of shape (n,), the probabilities of first, first + 1, …
+        error: bound on the relative error of each weight.
+        lost: bound on the probability of all other counts together.
+    """
+
+    first: int
+    weights: Floats
+    error: float
+    lost: float
+
+    @property
+    def counts(self) -> Floats:
+        """The counts that have a weight, float64 of shape (n,)."""
+        return np.arange(self.first, self.first + self.weights.size, dtype=np.float64)
+
+
+def poisson_binomial(probabilities: ArrayLike) -> Floats:
+    """The law of the number of successes among independent trials.
+
+    Args:
+        probabilities: of success, one a trial, each in [0, 1], shape (m,).
+
+    Returns:
+        float64 of shape (m + 1,): the probability of k successes, for k = 0, …, m. Each is within a relative
+        `weight_error(m)` and an absolute 1e-290 of the exact one.
+
+    Raises:
+        ValueError: for anything but a row of probabilities.
+    """
+    trials = _trials(probabilities)
+    law = _law(trials, _NEGLIGIBLE)
+    weights = np.zeros(trials.size + 1)
+    weights[law.first : law.first + law.weights.size] = law.weights
+    return weights
+
+
+def weight_error(count: int) -> float:
+    """A bound on the relative error of the weights that `poisson_binomial` gives for `count` trials.
+
+    Counted are the factors (1 + t), |t| ≤ u = 2⁻⁵³, on the way from the probabilities to any one product in a weight:
+    at most 3 a trial in a block (1 − ρ, product, sum); at most 11c + 2 in a binomial of c trials (5 for each ratio of
+    neighbouring weights, as many in their sum, c + 1 for adding, 1 for dividing); and, where two laws are convolved,
+    one for the product and one for each further term: the length of the shorter. A trial is on the shorter side at
+    most log₂ m times, because each time the number of trials around it doubles, and there are at most m/32 + 1 parts.
+    In all at most (m + 1)(12 + log₂(m + 1)), and 16 in place of 12 covers (1 + u)^d − 1 ≤ 1.1·d·u for m up to 10¹¹.
+    """
+    return (count + 1) * (16 + math.log2(count + 1)) * _UNIT
+
+
+def occurrences(probabilities: ArrayLike, tail: float) -> Occurrences:
+    """The same law without counts whose weights are negligible.
+
+    Args:
+        probabilities: of success, one a trial, each in [0, 1], shape (m,).
+        tail: how much probability may be left out, in (0, 1e-3].
+    """
+    return _law(_trials(probabilities), tail)
+
+
+def trimmed(weights: Floats, error: float, tail: float) -> Occurrences:
+    """A law given by the weights of 0, 1, … without the ends that hold at most `tail`.
+
+    Args:
+        weights: float64 of shape (m + 1,).
+        error: their relative error.
+        tail: how much probability may be left out.
+    """
+    first, kept = _trim(0, weights, tail / 4)
+    return Occurrences(first, kept, error, tail if kept.size < weights.size else 0.0)
+
+
+def envelope(laws: Sequence[Occurrences]) -> Occurrences:
+    """A law of 0, …, K that is stochastically larger than each of `laws`, its lost probability counted as infinite.
+
+    P(count ≥ k) is the largest of the laws' upper bounds, T(k), and the weights are its differences. Float64 rounds a
+    difference by a relative 2⁻⁵³, so sums of weights, and these over the sum of all, are below T by at most a relative
+    4u, which T is raised by. Where T is 1, all weights of smaller counts are exactly 0. So the law is the weights and
+    `lost` over their sum, exactly as they stand.
+    """
+    last = max(law.first + law.weights.size for law in laws)
+    lost = max(law.lost for law in laws)
+    tails = np.full(last + 1, lost)
+    for law in laws:
+        above = np.cumsum(law.weights[::-1])[::-1]
+        above = above * ((1 + law.error) * (1 + 2 * (law.weights.size + 8) * _UNIT)) + lost
+        tails[: law.first] = 1.0
+        here = slice(law.first, law.first + law.weights.size)
+        tails[here] = np.maximum(tails[here], np.minimum(above, 1.0))
+    tails[0] = 1.0
+    return Occurrences(0, np.maximum(-np.diff(tails), 0.0), 0.0, lost)
+
+
+def _trials(probabilities: ArrayLike) -> Floats:
+    trials = np.asarray(probabilities, dtype=np.float64)
+    if trials.ndim != 1:
+        raise ValueError(f"probabilities must be one row of numbers, not an array of shape {trials.shape}")
+    wrong = ~((trials >= 0) & (trials <= 1))
+    if wrong.any():
+        raise ValueError(f"probabilities must be between 0 and 1, not {float(trials[wrong][0])!r}")
+    return trials
+
+
+def _law(trials: Floats, tail: float) -> Occurrences:
+    """Leaves are binomials of equal probabilities and blocks of 64 trials; the shortest two laws are convolved first.
+
+    Each leaf and each convolution gives up at most `room` at either end, and mass lost from a factor is lost at most
+    once from the product: twice 2·leaves·room ≤ tail/2, and the rounding of what was given up is far below the rest.
+    """
+    certain = int(np.count_nonzero(trials == 1))
+    values, times = np.unique(trials[(trials > 0) & (trials < 1)], return_counts=True)
+    many = times >= _ENOUGH_FOR_A_BINOMIAL
+    leaves = [_binomial(int(count), float(value)) for value, count in zip(values[many], times[many], strict=True)]
+    leaves += list(_blocks(np.repeat(values[~many], times[~many])))
+    room = tail / (8 * max(len(leaves), 1))
+    queue: list[tuple[int, int, int, Floats]] = []
+    for place, leaf in enumerate(leaves):
+        first, weights = _trim(0, leaf, room)
+        queue.append((weights.size, place, first, weights))
+    heapq.heapify(queue)
+    for place in range(len(leaves), 2 * len(leaves) - 1):
+        _, _, first, weights = heapq.heappop(queue)
+        _, _, other_first, others = heapq.heappop(queue)
+        first, weights = _trim(first + other_first, np.convolve(weights, others), room)
+        heapq.heappush(queue, (weights.size, place, first, weights))
+    first, weights = (queue[0][2], queue[0][3]) if queue else (0, np.ones(1))
+    return Occurrences(certain + first, weights, weight_error(trials.size), tail if queue else 0.0)
+
+
+def _trim(first: int, weights: Floats, room: float) -> tuple[int, Floats]:
+    """Without the weights at either end that sum to at most `room`."""
+    start = int(weights.cumsum().searchsorted(room, side="right"))
+    stop = weights.size - int(weights[::-1].cumsum().searchsorted(room, side="right"))
+    return first + start, weights[start:stop]
+
+
+def _binomial(count: int, probability: float) -> Floats:
+    """Ratios of neighbours multiplied away from the mode, divided by their sum: nothing overflows, nothing cancels."""
+    mode = min(int((count + 1) * probability), count)
+    up, down = np.arange(mode, count), np.arange(mode, 0, -1)
+    with np.errstate(under="ignore"):
+        above = np.cumprod((count - up) / (up + 1) * (probability / (1 - probability)))
+        below = np.cumprod(down / (count - down + 1) * ((1 - probability) / probability)) if mode else np.zeros(0)
+        weights = np.concatenate([below[::-1], [1.0], above])
+        return np.asarray(weights / weights.sum())
+
+
+def _blocks(trials: Floats) -> Floats:
+    """Laws of 64 trials each, one a row; the last row's missing trials have probability 0, which costs no rounding."""
+    rows = -(-trials.size // _BLOCK)
+    table = np.zeros((_BLOCK, rows))
+    table.T.flat[: trials.size] = trials
+    weights = np.zeros((_BLOCK + 1, rows))
+    weights[0] = 1.0
+    with np.errstate(under="ignore"):
+        for done, hit in enumerate(table):
+            weights[1 : done + 2] = weights[1 : done + 2] * (1 - hit) + weights[: done + 1] * hit
+            weights[0] *= 1 - hit
+    return np.ascontiguousarray(weights.T)
