@@ -17,7 +17,13 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor, json_number
 from cupel.accounting.composition import Accountant, Unsupported
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    ExPostSelectionDpEvent,
+    ParallelDpEvent,
+    SecretReleaseDpEvent,
+    TruncatedPoissonSampledDpEvent,
+)
 from cupel.accounting.rdp import RenyiAccountant
 from cupel.accounting.realised import ExPost
 from cupel.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
@@ -194,9 +200,11 @@ EXAMPLES: dict[str, DpEvent] = {
     "ex-post selection": ExPostSelectionDpEvent(0.4),
     "Gaussian on a Poisson sample": dp.PoissonSampledDpEvent(0.05, _SAMPLED),
     "Laplace on a Poisson sample": dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0)),
+    "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
     "Gaussian on a sample without replacement": dp.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
     "Gaussian on a sample with replacement": dp.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
     "mixture of Gaussians": dp.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
+    "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
     "composition": dp.ComposedDpEvent([dp.LaplaceDpEvent(6.0), dp.SelfComposedDpEvent(dp.LaplaceDpEvent(9.0), 2)]),
     "disjoint parts": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3),
     "disjoint parts, partition public": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3, partition_is_public=True),

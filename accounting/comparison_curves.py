@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -191,16 +193,14 @@ def trade_off_of_profile(epsilons: Floats, deltas: Floats, alphas: Floats) -> Fl
 def _enclosed_profile(event: DpEvent, row: Row, adjacency: Adjacency, epsilons: Floats) -> Curve:
     """δ(ε) of the worse direction, lower and upper ends."""
     pair = _pair(event, adjacency)
-    ends = [pair.privacy_profile(epsilons, direction) for direction in ("add", "remove")]
-    lower, upper = (np.maximum(*sides) for sides in zip(*ends, strict=True))
+    lower, upper = pair.privacy_profile(epsilons)
     return _curve(row.bound.method, row.bound.rigor, epsilons, upper, lower if pair.tight else None)
 
 
 def _enclosed_trade_off(event: DpEvent, profile: Curve, adjacency: Adjacency, alphas: Floats) -> Curve:
     """β(α) of the worse direction, lower and upper ends."""
     pair = _pair(event, adjacency)
-    ends = [pair.trade_off(alphas, direction) for direction in ("add", "remove")]
-    lower, upper = (np.minimum(*sides) for sides in zip(*ends, strict=True))
+    lower, upper = pair.trade_off(alphas)
     return _curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None)
 
 
@@ -224,18 +224,22 @@ def _trace(
 ) -> tuple[Curve, str]:
     """The answers at `arguments`, the coarse ones first, until the time is up; and what is missing, in words."""
     answers = dict(known or {})
-    end = time.perf_counter() + seconds
+    end = math.inf
     stopped = f"{seconds:g} s were up"
-    for argument in _coarse_first(arguments):
-        if argument in answers:
-            continue
-        if row.seconds > seconds or time.perf_counter() > end:
-            break
-        try:
-            answers[argument] = ask(argument)
-        except Unsupported as reason:
-            stopped = str(reason)
-            break
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that an enclosure is wider than asked is seen in its band
+        for argument in _coarse_first(arguments):
+            if argument in answers:
+                continue
+            if row.seconds > seconds or time.perf_counter() > end:
+                break
+            try:
+                answers[argument] = ask(argument)
+            except Unsupported as reason:
+                stopped = str(reason)
+                break
+            # The clock starts after the first answer, which may hold all the work of a composition.
+            end = min(end, time.perf_counter() + seconds)
     found = sorted(answers.items())
     intervals = [bound.interval for _, bound in found if bound.interval is not None]
     others = tuple(interval.lower for interval in intervals) if len(intervals) == len(found) else ()

@@ -221,7 +221,11 @@ def _axis(axes: Axes, which: str, log: bool, most: int) -> None:
     if log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log")
         low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-        axis.set_major_locator(FixedLocator(_decades(low, high, most)))
+        ticks = _decades(low, high, most)
+        if len(ticks) < 3:
+            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            ticks = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
+        axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())
     else:
         axis.set_major_locator(MaxNLocator(most))
