@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cupel.accounting.adjacency import Adjacency, Unit
     from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
     from cupel.accounting.composition import Accountant, Unsupported
+    from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
     from cupel.accounting.guarantees import (
         GDP,
         RDP,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         PureDP,
         SecretProtection,
     )
+    from cupel.accounting.lattice import dominating_pair
     from cupel.accounting.registry import ACCOUNTANTS, account, accountant, unsupported, upper_bounds
 
 _HOMES = {
@@ -41,6 +43,8 @@ _HOMES = {
         "PureDP",
         "SecretProtection",
     ),
+    "dominating_pairs": ("DominatingPair", "WidthNotMet"),
+    "lattice": ("dominating_pair",),
     "registry": ("ACCOUNTANTS", "account", "accountant", "unsupported", "upper_bounds"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -55,6 +59,7 @@ __all__ = [
     "ApproxDP",
     "Bound",
     "Direction",
+    "DominatingPair",
     "ExPostDP",
     "Guarantee",
     "Interval",
@@ -64,8 +69,10 @@ __all__ = [
     "SecretProtection",
     "Unit",
     "Unsupported",
+    "WidthNotMet",
     "account",
     "accountant",
+    "dominating_pair",
     "ex_post",
     "unsupported",
     "upper_bounds",

@@ -16,7 +16,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 
 C = TypeVar("C")
 
@@ -173,6 +173,7 @@ class Accountant(ABC, Generic[C]):
         at: float | None = None,
         rigor: Rigor = Rigor.CERTIFIED,
         direction: Direction = Direction.UPPER,
+        interval: Interval | None = None,
         assumptions: tuple[str, ...] = (),
     ) -> Bound:
         return Bound(
@@ -185,6 +186,7 @@ class Accountant(ABC, Generic[C]):
             unit=self.unit,
             delta=delta,
             at=at,
+            interval=interval,
             assumptions=(*assumptions, *self._assumptions(self.event)),
         )
 

@@ -107,6 +107,25 @@ class SecretReleaseDpEvent(DpEvent):  # type: ignore[misc]
             raise ValueError(f"weights and remainder must sum to 1, not {total!r}")
 
 
+@attrs.frozen
+class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
+    """A mechanism on a Poisson sample of `source_dataset_size` units that is cut to `max_batch_size`.
+
+    Every unit takes part with probability `sampling_probability`, independently; of more than `max_batch_size` units
+    that many are kept, chosen uniformly at random. The size counts the unit in question.
+    """
+
+    sampling_probability: float
+    source_dataset_size: int
+    max_batch_size: int
+    event: DpEvent
+
+    def __attrs_post_init__(self) -> None:
+        validate.probability(sampling_probability=self.sampling_probability)
+        validate.integer(minimum=1, source_dataset_size=self.source_dataset_size)
+        validate.integer(minimum=1, max_batch_size=self.max_batch_size)
+
+
 _EVENTS: dict[str, type[DpEvent]] = {
     cls.__name__: cls
     for cls in (
@@ -114,6 +133,7 @@ _EVENTS: dict[str, type[DpEvent]] = {
         ExPostSelectionDpEvent,
         ParallelDpEvent,
         SecretReleaseDpEvent,
+        TruncatedPoissonSampledDpEvent,
         dp_event.NoOpDpEvent,
         dp_event.NonPrivateDpEvent,
         dp_event.RandomizedResponseDpEvent,

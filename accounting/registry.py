@@ -16,6 +16,7 @@ from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported
 from cupel.accounting.gdp import GaussianDP
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP
+from cupel.accounting.lattice import Lattice
 from cupel.accounting.pld import PrivacyLoss
 from cupel.accounting.prv import PrivacyRandomVariables
 from cupel.accounting.rdp import RenyiAccountant
@@ -24,7 +25,16 @@ from cupel.accounting.zcdp import ZeroConcentrated
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind
-    for kind in (Basic, ZeroConcentrated, GaussianDP, RenyiAccountant, PrivacyLoss, PrivacyRandomVariables, ExPost)
+    for kind in (
+        Lattice,
+        Basic,
+        ZeroConcentrated,
+        GaussianDP,
+        RenyiAccountant,
+        PrivacyLoss,
+        PrivacyRandomVariables,
+        ExPost,
+    )
 }
 """The one table of accountants. A new one is a file and a row here."""
 
@@ -66,7 +76,7 @@ def account(
     *,
     adjacency: Adjacency | str,
     delta: float | None = None,
-    method: str = "rdp",
+    method: str = "lattice",
     unit: Unit | None = None,
 ) -> Bound:
     """An upper bound on the ε of an event, or of all that a ledger was charged.

@@ -1,0 +1,53 @@
+"""The privacy profile that Rényi divergences ξ + ρα of all orders imply, as a law for the lattice."""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting import conversions
+from cupel.accounting.law_transforms import Profile
+from cupel.accounting.laws import Floats
+
+_LEAST = 1e-18
+"""The δ below which the curve counts as constant."""
+
+
+@functools.lru_cache(maxsize=64)
+def law(rho: Fraction, xi: Fraction) -> Profile:
+    """δ(ε) at the best of many orders, each of which is a bound by itself (Canonne, Kamath and Steinke 2020).
+
+    Args:
+        rho, xi: at least 0, not both 0; the divergence of order α is at most ξ + ρα in both directions.
+    """
+    slope, offset = conversions.up(rho), conversions.up(xi)
+    highest = conversions.epsilon_from_zcdp(slope, _LEAST, offset)
+    highest = min(highest, math.nextafter(offset, math.inf) + 1e-9) if not rho else highest
+    orders = np.geomspace(max(1e-4, 1e-2 * highest / (2 * slope)), 1e3 + highest / slope, 400) if rho else None
+
+    def curve(losses: Floats) -> Floats:
+        epsilons = np.abs(losses)
+        if orders is None:  # pure ξ-DP
+            delta = np.where(epsilons >= offset, 0.0, -np.expm1(np.minimum(epsilons - offset, 0.0)))
+        else:
+            delta = _least_delta(orders, slope, offset, epsilons)
+        delta = np.minimum(delta * (1 + 2.0**-49), 1.0)
+        mirrored = -np.expm1(np.minimum(losses, 0.0)) + np.exp(np.minimum(losses, 0.0)) * delta
+        return np.where(losses >= 0, delta, np.minimum(mirrored * (1 + 2.0**-49), 1.0))
+
+    return Profile(curve, -highest, highest)
+
+
+def _least_delta(excess: Floats, rho: float, xi: float, epsilons: Floats) -> Floats:
+    """The least δ over orders 1 + `excess` at each ε ≥ 0, in blocks of bounded size."""
+    orders = 1 + excess
+    divergence = (xi + rho * orders) * (1 + 2.0**-50)
+    out = np.empty(epsilons.size)
+    for begin in range(0, epsilons.size, 4096):
+        block = epsilons[begin : begin + 4096]
+        logs = conversions.log_delta_from_rdp(orders[:, None], divergence[:, None], block[None, :])  # type: ignore[arg-type]
+        out[begin : begin + 4096] = np.exp(logs.min(axis=0))
+    return out

@@ -1,0 +1,631 @@
+"""Dominating pairs: the worst pair of output laws of a mechanism, and certified answers to every question about it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting import concentrated_curve, gaussian_curve, validate
+from cupel.accounting.bounds import Interval
+from cupel.accounting.lattice_enclosure import Enclosure
+from cupel.accounting.law_transforms import Blend, Cdfs, Profile, Sampled
+from cupel.accounting.laws import Atoms, Floats, Laplace, Law, NormalMixtures
+
+DIRECTIONS = ("remove", "add")
+WIDTH = 1e-3
+_MOST = 16
+
+
+class WidthNotMet(UserWarning):
+    """An interval is certified, but wider than was asked for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Component:
+    """One mechanism: the law of its loss in each direction.
+
+    Attributes:
+        remove: (P, Q), P the data set with the unit, Q without it.
+        add: (Q, P).
+        label: equal labels mean equal components.
+        mu: set where the pair is N(μ, 1) against N(0, 1), whose products are closed forms.
+        tight: some pair of neighbours attains the laws.
+        alone: attained only by a single run and nothing else.
+        concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
+            ξ + ρα; these add up before anything is converted.
+    """
+
+    remove: Law
+    add: Law
+    label: str
+    mu: float | None = None
+    tight: bool = True
+    alone: bool = False
+    concentrated: tuple[Fraction, Fraction] | None = None
+
+
+Composition = tuple[tuple[Component, int], ...]
+
+
+class DominatingPair:
+    """The worst output laws (P, Q) of neighbours, one privacy-loss distribution a direction, never symmetrised.
+
+    (P, Q) dominates a mechanism if H_t(P‖Q) ≥ H_t(M(D)‖M(D′)) for all t ≥ 0 and all neighbours, H the hockey-stick
+    divergence; products of dominating pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10).
+    Direction "remove" is P over Q (the data set with the unit over the one without), "add" is Q over P; questions are
+    answered for the worse of the two unless one is named.
+
+    Every answer is an `Interval` that contains the exact value for the pair, discretisation, truncation and rounding
+    included. Where `tight` is true, some neighbours attain the pair and the interval contains the mechanism's own
+    value; otherwise only the upper end speaks of the mechanism.
+
+    A pair may hold alternatives, of which the worst counts: disjoint parts, of which one contains the unit.
+    """
+
+    def __init__(self, alternatives: Sequence[Composition]) -> None:
+        self._alternatives = tuple(alternatives)
+
+    # --- constructors
+
+    @staticmethod
+    def of(remove: Law, add: Law | None = None, *, label: str, tight: bool = True) -> DominatingPair:
+        """A pair from laws; `add` is by default the other direction of `remove`."""
+        other = remove.swapped() if add is None else add
+        return DominatingPair([((Component(remove, other, label, None, tight and not remove.upper_only), 1),)])
+
+    @staticmethod
+    def identity() -> DominatingPair:
+        """The pair of a mechanism that says nothing."""
+        return DominatingPair([()])
+
+    @staticmethod
+    def non_private() -> DominatingPair:
+        """The pair of a mechanism that says all."""
+        return DominatingPair.finite(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+
+    @staticmethod
+    def gaussian(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
+        """N(sensitivity, noise_multiplier²) against N(0, noise_multiplier²); no noise hides nothing."""
+        validate.non_negative(noise_multiplier=noise_multiplier)
+        validate.non_negative(sensitivity=sensitivity)
+        if not sensitivity:
+            return DominatingPair.identity()
+        if not noise_multiplier:
+            return DominatingPair.non_private()
+        return DominatingPair([((_gaussian(sensitivity / noise_multiplier), 1),)])
+
+    @staticmethod
+    def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
+        """Laplace noise of scale `noise_multiplier` on a number that moves by `sensitivity`."""
+        validate.non_negative(noise_multiplier=noise_multiplier)
+        validate.non_negative(sensitivity=sensitivity)
+        if not sensitivity:
+            return DominatingPair.identity()
+        if not noise_multiplier:
+            return DominatingPair.non_private()
+        epsilon = sensitivity / noise_multiplier
+        return DominatingPair.of(Laplace(epsilon), label=f"laplace({epsilon!r})")
+
+    @staticmethod
+    def discrete_gaussian(sigma: float, sensitivity: int = 1) -> DominatingPair:
+        """Noise on the integers with p(x) ∝ e^{−x²/(2σ²)} (Canonne, Kamath and Steinke 2020).
+
+        Args:
+            sigma: σ, at most 1e5 and at least 1/10 of the sensitivity.
+            sensitivity: how far the sum moves, a whole number.
+        """
+        validate.positive(sigma=sigma)
+        validate.integer(sensitivity=sensitivity)
+        if not sensitivity:
+            return DominatingPair.identity()
+        if not sensitivity / 10 <= sigma <= 1e5:
+            raise ValueError(f"sigma must be between a tenth of the sensitivity and 1e5, not {sigma!r}; use a Gaussian")
+        reach = math.ceil(36 * sigma)
+        x = np.arange(min(-reach, sensitivity - reach), max(reach, sensitivity + reach) + 1, dtype=np.float64)
+        p, q = np.exp(-((x - sensitivity) ** 2) / (2 * sigma**2)), np.exp(-(x**2) / (2 * sigma**2))
+        total = float(np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2)).sum())
+        inside = (x >= sensitivity - reach) & (x <= reach)  # where neither underflows
+        losses = sensitivity * (2 * x[inside] - sensitivity) / (2 * sigma**2)
+        # What is left out of P lies above `reach`, beyond 26σ from its middle.
+        slack = 4 * math.exp(-((reach - sensitivity) ** 2) / (2 * sigma**2))
+        error = 2.0**-53 * (32 + 2 * (reach / sigma) ** 2)
+        law = Atoms(p[inside] / total, q[inside] / total, error=error, slack=slack, losses=losses)
+        return DominatingPair.of(law, label=f"discrete_gaussian({sigma!r}, {sensitivity})")
+
+    @staticmethod
+    def discrete_laplace(parameter: float, sensitivity: int = 1) -> DominatingPair:
+        """Noise on the integers with p(x) ∝ e^{−a|x|}: the loss is a(2j − Δ) for j = 0…Δ, a number of steps."""
+        validate.non_negative(parameter=parameter)
+        validate.integer(sensitivity=sensitivity)
+        if not sensitivity or not parameter:
+            return DominatingPair.identity()
+        shift, a = sensitivity, parameter
+        edge = 1 / (1 + math.exp(-a))  # the mass of {x ≥ 0}
+        inside = np.exp(-a * np.arange(shift - 1, 0, -1)) * -math.expm1(-a) * edge
+        p = np.concatenate([[math.exp(-a * shift) * edge], inside, [edge]])
+        error = 2.0**-53 * (64 + 4 * a * shift)
+        law = Atoms(p, p[::-1], error=error)
+        return DominatingPair.of(law, label=f"discrete_laplace({a!r}, {shift})")
+
+    @staticmethod
+    def approx_dp(epsilon: float, delta: float = 0.0) -> DominatingPair:
+        """The pair that dominates every (ε, δ)-DP mechanism (Kairouz, Oh and Viswanath 2015): with probability δ all is
+        told, otherwise one bit by randomised response at ε."""
+        validate.non_negative(epsilon=epsilon)
+        validate.probability(delta=delta)
+        if epsilon > 700:
+            return DominatingPair.non_private()
+        likely = 1 / (1 + math.exp(-epsilon))
+        rare = math.exp(-epsilon) * likely
+        law = Atoms(
+            np.array([delta, (1 - delta) * likely, (1 - delta) * rare, 0.0]),
+            np.array([0.0, (1 - delta) * rare, (1 - delta) * likely, delta]),
+            error=2.0**-53 * (32 + 4 * epsilon),
+        )
+        return DominatingPair.of(law, label=f"approx_dp({epsilon!r}, {delta!r})")
+
+    @staticmethod
+    def concentrated(rho: Fraction | float, xi: Fraction | float = 0) -> DominatingPair:
+        """Any mechanism whose Rényi divergence of every order α > 1 is at most ξ + ρα, in both directions.
+
+        Known from above only: the least of the δ(ε) that the orders give, by Canonne, Kamath and Steinke (2020).
+        """
+        for name, value in (("rho", rho), ("xi", xi)):
+            validate.non_negative(**{name: float(value)})
+        if not rho and not xi:
+            return DominatingPair.identity()
+        return DominatingPair([((_concentrated(Fraction(rho), Fraction(xi)), 1),)])
+
+    @staticmethod
+    def gaussian_mixture(
+        weights: Sequence[float], sensitivities: Sequence[float], standard_deviation: float, *, mirrored: bool = False
+    ) -> DominatingPair:
+        """Σ w_k N(s_k, σ²) against N(0, σ²), or, if `mirrored`, against Σ w_k N(−s_k, σ²).
+
+        Args:
+            weights: w_k ≥ 0 with sum 1 (to 1e-9; they are normalised).
+            sensitivities: s_k ≥ 0, as many.
+            standard_deviation: σ ≥ 0, in the unit of the sensitivities.
+            mirrored: what Poisson sampling makes of replacing a unit.
+        """
+        validate.non_negative(standard_deviation=standard_deviation)
+        w, s = np.asarray(weights, dtype=np.float64), np.asarray(sensitivities, dtype=np.float64)
+        if w.ndim != 1 or w.shape != s.shape or not w.size:
+            raise ValueError(f"a mixture needs as many weights as sensitivities, not {w.size} and {s.size}")
+        if not (np.isfinite(w).all() and (w >= 0).all() and abs(w.sum() - 1) < 1e-9):
+            raise ValueError(f"the weights of a mixture must be at least 0 with sum 1; their sum is {w.sum()!r}")
+        if not (np.isfinite(s).all() and (s >= 0).all()):
+            raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
+        s, place = np.unique(s[w > 0], return_inverse=True)
+        w = np.bincount(place, weights=w[w > 0])
+        if not s.any():
+            return DominatingPair.identity()
+        if not standard_deviation:
+            return _noiseless(w, s, mirrored)
+        law = NormalMixtures(w, s / standard_deviation, mirrored=mirrored)
+        if w.size == 1:
+            return DominatingPair([((_gaussian(float(law.shifts[0]) * (2 if mirrored else 1)), 1),)])
+        label = f"mixture({w.tolist()!r}, {law.shifts.tolist()!r}, {mirrored})"
+        return DominatingPair.of(law, label=label)
+
+    @staticmethod
+    def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> DominatingPair:
+        """Two probability vectors over the same outcomes, each with sum 1 (to 1e-9; they are normalised)."""
+        sides = []
+        for name, side in (("p", p), ("q", q)):
+            vector = np.asarray(side, dtype=np.float64)
+            if vector.ndim != 1 or not vector.size or not (np.isfinite(vector).all() and (vector >= 0).all()):
+                raise ValueError(f"{name} must be a vector of numbers of at least 0")
+            if abs(vector.sum() - 1) > 1e-9:
+                raise ValueError(f"{name} must sum to 1, not {float(vector.sum())!r}")
+            sides.append(vector / math.fsum(vector))
+        if sides[0].shape != sides[1].shape:
+            raise ValueError(f"p and q must have the same length, not {sides[0].size} and {sides[1].size}")
+        law = Atoms(*sides, error=4 * 2.0**-53)
+        return DominatingPair.of(law, label=f"finite({sides[0].tolist()!r}, {sides[1].tolist()!r})")
+
+    @staticmethod
+    def cdfs(
+        p_cdf: Callable[[Floats], Floats],
+        p_sf: Callable[[Floats], Floats],
+        q_cdf: Callable[[Floats], Floats],
+        q_sf: Callable[[Floats], Floats],
+        inverse: Callable[[Floats], Floats],
+        *,
+        error: float = 1e-13,
+        shift: float = 1e-13,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
+        atom: float | None = None,
+    ) -> DominatingPair:
+        """A pair on the line whose loss grows with x, given by vectorised functions of x.
+
+        Args:
+            p_cdf, p_sf, q_cdf, q_sf: distribution and survival functions.
+            inverse: b ↦ x with log P/Q = b at x; −∞ or ∞ outside the support.
+            error: relative error of the four functions, which the intervals take as given.
+            shift: bound on how far the loss at inverse(b) is from b.
+            lowest, highest: the least and largest loss, where they are finite.
+            atom: a loss of positive probability, if there is one.
+        """
+        for name, value in (("error", error), ("shift", shift)):
+            validate.non_negative(**{name: value})
+        law = Cdfs(
+            p_cdf, p_sf, q_cdf, q_sf, inverse, error=error, shift=shift, lowest=lowest, highest=highest, atom=atom
+        )
+        return DominatingPair.of(law, label=f"cdfs({id(law)})")
+
+    @staticmethod
+    def profile(
+        remove: Callable[[Floats], Floats],
+        add: Callable[[Floats], Floats] | None = None,
+        *,
+        low: float,
+        high: float,
+        label: str | None = None,
+    ) -> DominatingPair:
+        """An upper bound on the whole privacy profile, for composition with others.
+
+        Args:
+            remove: vectorised, increasing ε of either sign ↦ an upper bound on δ(ε), at least (1 − e^ε)⁺.
+            add: the same for the other direction; by default equal to `remove`.
+            low, high: the range of ε on which the curve is worth a lattice; beyond `high` it counts as constant.
+            label: equal labels mean equal curves.
+        """
+        validate.finite(low=low)
+        validate.finite(high=high)
+        if low >= high:
+            raise ValueError(f"low must be below high, not {low!r} and {high!r}")
+        law = Profile(remove, low, high)
+        other = law if add is None else Profile(add, low, high)
+        return DominatingPair([((Component(law, other, label or f"profile({id(law)})", None, False), 1),)])
+
+    @staticmethod
+    def blend(pairs: Sequence[DominatingPair], weights: Sequence[float]) -> DominatingPair:
+        """One of several mechanisms runs, chosen with public probabilities, and the choice is released."""
+        if len(pairs) != len(weights) or not pairs or abs(math.fsum(weights) - 1) > 1e-9 or min(weights) < 0:
+            raise ValueError("a blend needs as many weights as pairs, at least 0 and with sum 1")
+        parts = [(pair._single(), float(weight)) for pair, weight in zip(pairs, weights, strict=True) if weight > 0]
+        remove, add = ([getattr(part, side) for part, _ in parts] for side in DIRECTIONS)
+        chances = [weight for _, weight in parts]
+        label = f"blend({[(part.label, weight) for part, weight in parts]!r})"
+        tight = all(part.tight for part, _ in parts)
+        component = Component(Blend(remove, chances), Blend(add, chances), label, None, tight)
+        return DominatingPair([((component, 1),)])
+
+    # --- composition
+
+    def compose(self, *others: DominatingPair) -> DominatingPair:
+        """The product with other pairs: adaptive composition."""
+        total: list[Composition] = list(self._alternatives)
+        for other in others:
+            total = _distinct([_merged((*a, *b)) for a, b in itertools.product(total, other._alternatives)])
+        return DominatingPair(total)
+
+    def self_compose(self, count: int) -> DominatingPair:
+        """`count` runs. Of alternatives the same one repeats: the unit stays where it is."""
+        validate.integer(count=count)
+        if not count:
+            return DominatingPair.identity()
+        return DominatingPair([tuple((part, n * count) for part, n in each) for each in self._alternatives])
+
+    @staticmethod
+    def parallel(pairs: Sequence[DominatingPair], *, one: bool) -> DominatingPair:
+        """Mechanisms on disjoint parts: the worst of them, or, unless `one`, of any two that a unit moves between."""
+        if not pairs:
+            raise ValueError("a parallel composition needs at least one part")
+        if one or len(pairs) == 1:
+            return DominatingPair(_distinct([each for pair in pairs for each in pair._alternatives]))
+        twice: dict[object, list[DominatingPair]] = {}  # of equal parts no more than two matter
+        for pair in pairs:
+            twice.setdefault(tuple(_key(each) for each in pair._alternatives), []).append(pair)
+        few = [pair for group in twice.values() for pair in group[:2]]
+        moves = [first.compose(second) for first, second in itertools.combinations(few, 2)]
+        return DominatingPair(_distinct([each for move in moves for each in move._alternatives]))
+
+    def poisson_sampled(self, rate: float) -> DominatingPair:
+        """The pair where the unit takes part with probability `rate`, independently of all others.
+
+        For adding or removing a unit, or replacing it by nothing; replacing it by another is another pair. Only one
+        mechanism can be sampled: runs on one sample are not a composition of sampled runs.
+
+        Source: Zhu, Dong and Wang (2022), Theorem 11.
+        """
+        validate.probability(rate=rate)
+        if rate == 0 or not self._alternatives[0]:
+            return DominatingPair.identity()
+        if rate == 1:
+            return self
+        part = self._single()
+        if part.mu is not None:
+            return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, part.mu], 1.0)
+        remove = Sampled(part.remove, rate)
+        if part.add.upper_only:  # known by one curve for both directions
+            raise ValueError("a pair known by an upper bound on its profile only cannot be sampled here")
+        add = Sampled(part.add.swapped(), rate).swapped()
+        return DominatingPair([((Component(remove, add, f"sampled({rate!r}, {part.label})", None, part.tight), 1),)])
+
+    def _single(self) -> Component:
+        if len(self._alternatives) != 1 or len(self._alternatives[0]) != 1:
+            raise ValueError("only a single mechanism can be sampled or blended, not a composition")
+        part, count = self._alternatives[0][0]
+        if count == 1:
+            return part
+        if part.mu is not None:
+            return _gaussian(part.mu * math.sqrt(count))
+        raise ValueError("only a single mechanism can be sampled or blended, not a composition")
+
+    @property
+    def tight(self) -> bool:
+        """Whether the intervals enclose the mechanism's own value and not only that of a pair that dominates it."""
+        for each in self._alternatives:
+            single = len(each) == 1 and each[0][1] == 1
+            if not all(part.tight and (single or not part.alone) for part, _ in each):
+                return False
+        return True
+
+    @property
+    def gaussian_mu(self) -> float | None:
+        """μ where the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
+        return _mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
+
+    def loosened(self) -> DominatingPair:
+        """This pair, no longer said to be attained by neighbours."""
+        return DominatingPair(
+            [tuple((replace(part, tight=False), count) for part, count in each) for each in self._alternatives]
+        )
+
+    # --- questions
+
+    def epsilon(self, delta: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least ε ≥ 0 at which (ε, δ)-DP holds.
+
+        Args:
+            delta: in (0, 1).
+            direction: "remove", "add", or the worse of both.
+            width: the relative width asked for, (upper − lower)/upper; where it is not met, `WidthNotMet` is warned.
+        """
+        validate.open_probability(delta=delta)
+
+        def ask(composition: Composition, side: str) -> tuple[Interval, bool]:
+            if (mu := _mu_of(composition)) is not None:
+                return gaussian_curve.epsilon(mu, delta), True
+            enclosure = _enclosure(composition, side)
+            if enclosure.certain(-1) > delta:
+                return Interval(math.inf, math.inf), True
+            found, met = enclosure.epsilon(delta, width)
+            return Interval(max(found.lower, 0.0), max(found.upper, 0.0)), met
+
+        return self._worst(ask, direction, width)
+
+    def delta(self, epsilon: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least δ at which (ε, δ)-DP holds: sup_E P(E) − e^ε Q(E), for ε of either sign."""
+        validate.finite(epsilon=epsilon)
+
+        def ask(composition: Composition, side: str) -> tuple[Interval, bool]:
+            if (mu := _mu_of(composition)) is not None:
+                return gaussian_curve.delta(mu, epsilon), True
+            if epsilon >= 0:
+                return _enclosure(composition, side).delta(epsilon, width)
+            # δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)
+            other, met = _enclosure(composition, _other(side)).delta(-epsilon, width)
+            low, high = (-math.expm1(epsilon) + math.exp(epsilon) * end for end in (other.lower, other.upper))
+            return Interval(max(0.0, low * (1 - 2**-48)), min(1.0, high * (1 + 2**-48))), met
+
+        return self._worst(ask, direction, width)
+
+    def blowup(self, p: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """B(p) = sup{P(E): Q(E) ≤ p} = min_ε [e^ε p + δ(ε)]."""
+        validate.probability(p=p)
+
+        def ask(composition: Composition, side: str) -> tuple[Interval, bool]:
+            if (mu := _mu_of(composition)) is not None:
+                return gaussian_curve.blowup(mu, p), True
+            enclosure = _enclosure(composition, side)
+            if p in (0.0, 1.0):
+                return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
+            return enclosure.blowup(p, width)
+
+        return self._worst(ask, direction, width)
+
+    def beta(self, alpha: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least type II error of a test of type I error `alpha`: 1 − B(α); the worse direction has the smaller."""
+        validate.probability(alpha=alpha)
+        power = self.blowup(alpha, direction=direction, width=width)
+        return Interval(max(0.0, (1 - power.upper) - 2**-53), min(1.0, (1 - power.lower) + 2**-53))
+
+    def advantage(self, *, width: float = WIDTH) -> Interval:
+        """The largest advantage of a membership test, power minus type I error: δ(0), the total variation."""
+        return self.delta(0.0, width=width)
+
+    def bayes_risk(self, prior: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least probability of error of a test where P has prior probability `prior`: π(1 − δ(log((1 − π)/π)))."""
+        validate.probability(prior=prior)
+        if prior in (0.0, 1.0):
+            return Interval(0.0, 0.0)
+        found = self.delta(math.log1p(-prior) - math.log(prior), direction=direction, width=width)
+        low, high = (prior * (1 - end) for end in (found.upper, found.lower))
+        return Interval(max(0.0, low * (1 - 2**-48)), high * (1 + 2**-48))
+
+    def mu(self, delta: float) -> Interval:
+        """The least μ of a Gaussian curve that lies above the profile wherever it exceeds δ: the least μ with
+        δ(ε) ≤ max(δ_μ(ε), δ) for all ε.
+
+        Without a δ > 0 the answer would be set by outcomes of no weight: for a sampled Gaussian, √n/σ.
+        """
+        validate.open_probability(delta=delta)
+        ends = []
+        for composition in self._alternatives:
+            if (mu := _mu_of(composition)) is not None:
+                ends.append((mu * (1 - 2**-49), mu * (1 + 2**-49)))
+                continue
+            top = DominatingPair([composition]).epsilon(delta).upper
+            if not math.isfinite(top):
+                return Interval(math.inf, math.inf)
+            epsilons = np.linspace(0.0, max(top, 1e-6), 401)
+            for side in DIRECTIONS:
+                low, high = DominatingPair([composition]).privacy_profile(epsilons, side)
+                # δ falls with ε, so a curve above the profile's left end at every right end is above it in between.
+                upper = max(_mu_at(e, d, 1) for e, d in zip(epsilons[1:], high[:-1], strict=True))
+                known = [(e, d) for e, d in zip(epsilons, low, strict=True) if d > delta]
+                ends.append((max((_mu_at(e, d, -1) for e, d in known), default=0.0), upper))
+        return Interval(max(low for low, _ in ends), max(high for _, high in ends))
+
+    def privacy_profile(self, epsilons: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on δ(ε) at each ε (float64, one dimension, either sign), from a few lattices."""
+        points = np.asarray(epsilons, dtype=np.float64)
+
+        def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
+            if (mu := _mu_of(composition)) is not None:
+                found = [gaussian_curve.delta(mu, float(point)) for point in points]
+                return np.array([each.lower for each in found]), np.array([each.upper for each in found])
+            low, high = np.zeros(points.size), np.ones(points.size)
+            for sign, which in ((1, side), (-1, _other(side))):
+                chosen = points >= 0 if sign > 0 else points < 0
+                if not chosen.any():
+                    continue
+                under, over = _enclosure(composition, which).profile(np.abs(points[chosen]))
+                if sign < 0:
+                    scale = np.exp(points[chosen])
+                    under, over = (1 - scale * (1 - each) for each in (under, over))
+                    under, over = under - 2**-48, over + 2**-48
+                low[chosen], high[chosen] = np.clip(under, 0, 1), np.clip(over, 0, 1)
+            return low, high
+
+        return self._worst_arrays(ask, direction)
+
+    def blowups(self, ps: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on B(p) at each p in (0, 1) (float64, one dimension), from a few lattices."""
+        points = np.asarray(ps, dtype=np.float64)
+        if not ((points > 0) & (points < 1)).all():
+            raise ValueError("every p must be strictly between 0 and 1")
+
+        def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
+            if (mu := _mu_of(composition)) is not None:
+                found = [gaussian_curve.blowup(mu, float(point)) for point in points]
+                return np.array([each.lower for each in found]), np.array([each.upper for each in found])
+            return _enclosure(composition, side).blowups(points)
+
+        return self._worst_arrays(ask, direction)
+
+    def trade_off(self, alphas: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on the type II error β at each type I error in (0, 1)."""
+        low, high = self.blowups(alphas, direction)
+        return np.maximum(1 - high - 2**-53, 0.0), np.minimum(1 - low + 2**-53, 1.0)
+
+    def _worst(
+        self, ask: Callable[[Composition, str], tuple[Interval, bool]], direction: str | None, width: float
+    ) -> Interval:
+        validate.positive(width=width)
+        sides = DIRECTIONS if direction is None else (validate.one_of(DIRECTIONS, direction=direction),)
+        found = [ask(each, side) for each in self._alternatives for side in sides]
+        worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
+        if not all(met for _, met in found) and self.tight and worst.upper - worst.lower > width * worst.upper:
+            warnings.warn(
+                f"a relative width of {width:g} was asked for; [{worst.lower!r}, {worst.upper!r}] is what was reached",
+                WidthNotMet,
+                stacklevel=3,
+            )
+        return worst
+
+    def _worst_arrays(
+        self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None
+    ) -> tuple[Floats, Floats]:
+        sides = DIRECTIONS if direction is None else (validate.one_of(DIRECTIONS, direction=direction),)
+        found = [ask(each, side) for each in self._alternatives for side in sides]
+        return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
+
+
+def _gaussian(mu: float) -> Component:
+    law = NormalMixtures([1.0], [mu])
+    return Component(law, law, f"gaussian({mu!r})", mu)  # its own mirror image
+
+
+def _concentrated(rho: Fraction, xi: Fraction) -> Component:
+    law = concentrated_curve.law(rho, xi)
+    return Component(law, law, f"concentrated({rho}, {xi})", tight=False, concentrated=(rho, xi))
+
+
+def _noiseless(weights: Floats, sensitivities: Floats, mirrored: bool) -> DominatingPair:
+    """A mixture without noise: with probability w₀ nothing is told, otherwise all."""
+    still = float(weights[sensitivities == 0].sum())
+    if mirrored:
+        return DominatingPair.finite(np.array([still, 1 - still, 0.0]), np.array([still, 0.0, 1 - still]))
+    return DominatingPair.finite(np.array([still, 1 - still]), np.array([1.0, 0.0]))
+
+
+def _merged(parts: Sequence[tuple[Component, int]]) -> Composition:
+    """Equal components together, Gaussians as one: μ² adds up."""
+    counts: dict[str, tuple[Component, int]] = {}
+    for part, count in parts:
+        counts[part.label] = (part, counts.get(part.label, (part, 0))[1] + count)
+    gaussians = [(part.mu, count) for part, count in counts.values() if part.mu is not None]
+    rest = [pair for pair in counts.values() if pair[0].mu is None]
+    if len(gaussians) == 1:
+        rest += [pair for pair in counts.values() if pair[0].mu is not None]
+    elif gaussians:
+        rest.append((_gaussian(math.sqrt(math.fsum(count * mu * mu for mu, count in gaussians))), 1))
+    return tuple(sorted(rest, key=lambda pair: pair[0].label))
+
+
+def _distinct(compositions: Sequence[Composition]) -> list[Composition]:
+    unique = {_key(each): each for each in compositions}
+    if len(unique) > _MOST:
+        raise ValueError(f"at most {_MOST} different compositions of disjoint parts can be compared, not {len(unique)}")
+    return list(unique.values())
+
+
+def _key(composition: Composition) -> tuple[tuple[str, int], ...]:
+    return tuple((part.label, count) for part, count in composition)
+
+
+def _mu_of(composition: Composition) -> float | None:
+    """μ of a composition of Gaussians only, 0 for an empty one, None for any other."""
+    if any(part.mu is None for part, _ in composition):
+        return None
+    return math.sqrt(math.fsum(count * (part.mu or 0.0) ** 2 for part, count in composition))
+
+
+def _enclosure(composition: Composition, side: str) -> Enclosure:
+    """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated."""
+    laws: list[tuple[Law, int]] = []
+    rho = xi = Fraction(0)
+    for part, count in composition:
+        if part.concentrated is not None:
+            rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
+        elif part.mu is not None and count > 1:
+            laws.append((NormalMixtures([1.0], [part.mu * math.sqrt(count)]), 1))
+        else:
+            laws.append((getattr(part, side), count))
+    if rho or xi:
+        laws.append((concentrated_curve.law(rho, xi), 1))
+    return Enclosure(laws)
+
+
+def _other(side: str) -> str:
+    return "add" if side == "remove" else "remove"
+
+
+def _mu_at(epsilon: float, target: float, side: int) -> float:
+    """μ with δ_μ(ε) at least the target (side 1) or at most it (side −1), to a relative 1e-9."""
+    if target <= 0:
+        return 0.0
+    if target >= 1:
+        return math.inf
+    low, high = 0.0, 1.0
+    while gaussian_curve.delta(high, epsilon).lower < target and high < 1e6:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        found = gaussian_curve.delta(middle, epsilon)
+        enough = found.lower >= target if side > 0 else found.upper > target
+        low, high = (low, middle) if enough else (middle, high)
+        if high - low < 1e-9 * high:
+            break
+    return high if side > 0 else low

@@ -1,0 +1,252 @@
+"""Products of measures on one lattice, by FFT, with every error counted.
+
+The masses of one mechanism are tilted to w_i ∝ p_i e^{λ a_i}, so that the losses that matter are the likely ones, and
+normalised. Then Π F(w)^n is transformed back, and untilted. What is counted:
+
+- rounding of the transforms: each output of an FFT of non-negative numbers that sum to 1 is off by at most
+  8(log₂N + 1)u, since every output is a sum over all inputs along log₂N butterflies, each of which errs by less than 8u
+  of the absolute values that enter it (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, Section 24.1,
+  with u = 2⁻⁵³; a butterfly of radix r counts as log₂r of them);
+- powers by repeated squaring: a complex product errs by √5u (Brent, Percival and Zimmermann 2007), so n of them by less
+  than 2.3nu;
+- what falls outside the window of N points: it wraps around, which only adds from above and is taken off from below,
+  and on the right it counts as infinite from above. Its mass is bounded by Chernoff's inequality on the measures
+  themselves, which holds for every exponent;
+- rounding of the tilt, and the excess of each measure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.fft
+
+from cupel.accounting.lattice_measure import Measure
+from cupel.accounting.laws import _EXP, UNIT, Floats
+
+Counted = tuple[Measure, int]
+
+LARGEST = 1 << 24
+"""The most points that a product may have: 128 MiB an array."""
+
+
+class TooFine(ValueError):
+    """A product would need more lattice points than fit; a coarser step is needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """Masses of a product of measures at start + k·step, tilted by e^{λ·loss} and normalised.
+
+    Attributes:
+        start, step: of the lattice; `start` is rounded, by at most `blur`.
+        weights: float64 (N,), the tilted masses of the window as computed.
+        error: each weight is off by at most this.
+        outside: bound on the tilted mass outside the window, all of it wrapped into it.
+        beyond: bound on the tilted mass to the right of the window.
+        tilt: λ ≥ 0.
+        log_total: log of what the weights were normalised by.
+        certain: P-mass at infinity, a bound from the side that the product bounds from.
+        excess: as for a measure.
+        blur: how far losses may be off.
+    """
+
+    start: float
+    step: float
+    weights: Floats
+    error: float
+    outside: float
+    beyond: float
+    tilt: float
+    log_total: float
+    certain: float
+    excess: float
+    blur: float
+
+    def losses(self) -> Floats:
+        return self.start + self.step * np.arange(self.weights.size)
+
+
+def products(sides: Sequence[Sequence[Counted]], tilt: float, tail: float) -> list[Product]:
+    """The product of each side's measures, all on one window's size.
+
+    Args:
+        sides: for each side, measures with counts; all measures have the same step.
+        tilt: λ ≥ 0.
+        tail: the tilted mass that may lie outside the window.
+
+    Raises:
+        TooFine: where more than `LARGEST` points would be needed.
+    """
+    tilted = [_tilted(side, tilt) for side in sides]
+    windows = [_window(side, tail) for side in tilted]
+    step = sides[0][0][0].step
+    points = max(high - low for low, high, _, _ in windows) / step + 2
+    if points > LARGEST:
+        raise TooFine(f"a product of {points:.3g} lattice points does not fit")
+    size = scipy.fft.next_fast_len(max(int(points), 16), real=True)
+    return [_product(side, tilt, window, size) for side, window in zip(tilted, windows, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tilted:
+    measure: Measure
+    count: int
+    weights: Floats
+    log_mass: float
+    excess: float
+
+
+def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
+    out = []
+    for measure, count in side:
+        losses = measure.losses()
+        heights = np.where(measure.masses > 0, tilt * losses, -math.inf)
+        top = float(heights.max())
+        weights = measure.masses * np.exp(heights - top)
+        total = float(weights.sum())
+        if not total > 0:
+            raise ValueError("a measure has no finite mass")
+        far = max(abs(float(losses[0])), abs(float(losses[-1])))
+        rounding = (4 * _EXP + 4 * UNIT * (tilt * far + abs(top) + 4)) + measure.excess
+        out.append(_Tilted(measure, count, weights / total, math.log(total) + top, rounding))
+    return out
+
+
+def _window(side: Sequence[_Tilted], tail: float) -> tuple[float, float, float, float]:
+    """Losses between which all but `tail` of the tilted product lies, and Chernoff bounds of the mass on each side."""
+    mean = sum(part.count * float(part.weights @ part.measure.losses()) for part in side)
+    spread = 0.0
+    for part in side:
+        losses = part.measure.losses()
+        centre = float(part.weights @ losses)
+        spread += part.count * float(part.weights @ (losses - centre) ** 2)
+    ends = []
+    # The sum of n copies cannot leave n times the support, so a product of few needs no wide window.
+    low = sum(part.count * part.measure.start for part in side)
+    high = sum(part.count * float(part.measure.losses()[-1]) for part in side)
+    room = math.log(2 / tail)
+    for sign, last in ((1, high), (-1, low)):
+        slope = _slope(side, sign, math.sqrt(2 * room / spread) if spread else 0.0, room, mean)
+        if not slope:
+            ends.append((last, 0.0))
+            continue
+        log_moment = _log_moment(side, sign * slope)
+        reach = (log_moment + room) / slope
+        end = sign * reach
+        if sign * (end - last) >= 0:
+            ends.append((last, 0.0))
+        else:
+            ends.append((end, math.exp(min(0.0, -room + 1e-9 * (1 + abs(log_moment) + slope * abs(reach))))))
+    return ends[1][0], ends[0][0], ends[1][1], ends[0][1]
+
+
+def _slope(side: Sequence[_Tilted], sign: int, guess: float, room: float, mean: float) -> float:
+    """A good exponent for Chernoff's bound, found on coarse masses: any exponent is valid."""
+    if not guess:
+        return 0.0
+    coarse = []
+    for part in side:
+        width = max(1, part.weights.size // 256)
+        pad = -part.weights.size % width
+        masses = np.append(part.weights, np.zeros(pad)).reshape(-1, width).sum(axis=1)
+        centres = part.measure.start + part.measure.step * (np.arange(masses.size) * width + (width - 1) / 2)
+        coarse.append((part.count, masses, centres))
+    slopes = guess * np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0])
+    total = np.zeros(slopes.size)
+    for count, masses, centres in coarse:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += count * np.log(np.exp(sign * np.outer(slopes, centres)) @ masses)
+    reach = (total + room) / slopes
+    return float(slopes[int(np.argmin(np.where(np.isfinite(reach), reach, math.inf)))])
+
+
+def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
+    """Σ n log E e^{slope·loss} of the tilted measures."""
+    total = 0.0
+    for part in side:
+        heights = np.where(part.weights > 0, slope * part.measure.losses(), -math.inf)
+        top = float(heights.max())
+        total += part.count * (top + math.log(float(part.weights @ np.exp(heights - top))))
+    return total
+
+
+def _product(side: Sequence[_Tilted], tilt: float, window: tuple[float, float, float, float], size: int) -> Product:
+    low, _, left, right = window
+    step = side[0].measure.step
+    start = math.fsum(part.count * part.measure.start for part in side)
+    first = math.floor((low - start) / step)
+    weights, error = _convolved(side, size)
+    total = sum(part.count for part in side)
+    log_total = math.fsum(part.count * part.log_mass for part in side)
+    excess = math.expm1(math.fsum(part.count * math.log1p(part.excess) for part in side) * (1 + 4 * UNIT))
+    finite = math.fsum(part.count * math.log(float(part.measure.masses.sum())) for part in side)
+    more = math.fsum(part.count * math.log1p(part.measure.certain / float(part.measure.masses.sum())) for part in side)
+    excess += (4 * _EXP + 4 * UNIT * (total + sum(part.measure.masses.size for part in side))) * min(more, 1.0)
+    return Product(
+        start=start + first * step,
+        step=step,
+        weights=np.roll(weights, -(first % size)),
+        error=error,
+        outside=left + right,
+        beyond=right,
+        tilt=tilt,
+        log_total=log_total,
+        certain=math.exp(finite) * math.expm1(more),
+        excess=excess,
+        blur=8 * UNIT * (math.fsum(part.count * abs(part.measure.start) for part in side) + (abs(first) + size) * step),
+    )
+
+
+def _convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
+    """The cyclic convolution of all weights with their counts, and a bound on the error of each element."""
+    rows = max(-(-part.weights.size // size) for part in side)  # summed when the weights are folded
+    if len(side) == 1 and side[0].count == 1:
+        weights = _folded(side[0].weights, size)
+        return weights, float(weights.max()) * rows * UNIT if rows > 1 else 0.0
+    transform_error = (8 * (math.log2(size) + 1) + rows) * UNIT
+    powered = np.ones(size // 2 + 1, dtype=np.complex128)
+    log_size, growth = np.zeros(powered.size), np.zeros(powered.size)
+    for part in side:
+        spectrum = scipy.fft.rfft(_folded(part.weights, size))
+        magnitude = np.abs(spectrum)
+        with np.errstate(divide="ignore"):
+            log_size += part.count * np.log(magnitude)
+            growth += part.count * np.log1p(transform_error / magnitude)
+        keep = np.flatnonzero(log_size + growth > -70)
+        powered[keep] *= _power(spectrum[keep], part.count)
+    gone = log_size + growth <= -70
+    powered[gone] = 0
+    count = sum(part.count for part in side)
+    absolute = np.abs(powered)
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.where(gone, np.exp(-70.0), absolute * (np.expm1(growth) + 2.3 * (count + len(side)) * UNIT))
+    both = np.full(powered.size, 2.0)
+    both[0] = 1.0
+    if size % 2 == 0:
+        both[-1] = 1.0
+    mean_size, mean_error = float(both @ absolute) / size, float(both @ error) / size
+    weights = scipy.fft.irfft(powered, size)
+    return weights, (mean_error + transform_error * mean_size) * (1 + 2 * size * UNIT)
+
+
+def _folded(weights: Floats, size: int) -> Floats:
+    """`weights` modulo `size`."""
+    if weights.size <= size:
+        return np.append(weights, np.zeros(size - weights.size))
+    pad = -weights.size % size
+    return np.asarray(np.append(weights, np.zeros(pad)).reshape(-1, size).sum(axis=0))
+
+
+def _power(base: np.ndarray, count: int) -> np.ndarray:
+    result = None
+    while True:
+        if count & 1:
+            result = base if result is None else result * base
+        count >>= 1
+        if not count:
+            return base if result is None else result
+        base = base * base

@@ -1,0 +1,274 @@
+"""A law on a lattice of losses, from above and from below.
+
+A measure has masses p_i ≥ 0 at losses start + i·step and a mass at infinity; it stands for the convex curve
+g(t) = p_∞ + Σ p_i (1 − t e^{−a_i})⁺. If g ≥ H for every t ≥ 0 it bounds the law from above, if g ≤ H from below, and so
+do the products: the curve of a product is ∫ g(t e^{−L}) dP(L), which is monotone in g.
+
+Nothing rests on how the masses were found. They are checked: H is convex, so g ≥ H at the lattice points is enough from
+above; from below, each piece of g must lie under one line P(A) − tQ(A), which is checked at its two ends. What is
+missing by rounding is a relative `excess`, by which every mass is multiplied or divided.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails, attained
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measure:
+    """Masses at start + i·step, and at infinity.
+
+    Attributes:
+        start, step: floats such that start + i·step is exact for every i of the lattice.
+        masses: float64 (N,), at least 0.
+        certain: the mass at infinity.
+        excess: (1 + excess) times this measure bounds the law from above, or (1 − excess) times it from below.
+    """
+
+    start: float
+    step: float
+    masses: Floats
+    certain: float
+    excess: float
+
+    def losses(self) -> Floats:
+        return self.start + self.step * np.arange(self.masses.size)
+
+
+def rounded_step(step: float) -> float:
+    """A little less than `step`, with 30 significant bits, so that its first 2²³ multiples are exact."""
+    mantissa, exponent = math.frexp(step)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, 30)) - 1, exponent - 30)
+
+
+def rounded_start(start: float, step: float, *, up: bool) -> float:
+    """`start` on a grid 2⁻³⁰ as wide as `step`, so that start + i·step is exact below 2²³·step."""
+    grid = math.ldexp(1.0, math.frexp(step)[1] - 30)
+    return (math.ceil(start / grid) if up else math.floor(start / grid)) * grid
+
+
+def pair_of(law: Law, step: float, tail: float, left: float) -> tuple[Measure, Measure | None]:
+    """The law on a lattice from above and from below (None for a law that is known from above only).
+
+    Args:
+        law: the law.
+        step: the distance of lattice points, from `rounded_step`.
+        tail: mass that may go to infinity from above.
+        left: mass on the left that may be merged into the first point.
+    """
+    low, high = law.support(left)[0], law.support(tail)[1]
+    high = max(high, low + step)
+    anchor, up = _anchor(law, step)
+    begin = rounded_start(anchor - math.ceil((anchor - low) / step) * step, step, up=up)
+    count = max(4, math.ceil((high - begin) / step) + 2)
+    if law.upper_only:
+        return _above_of_curve(law, begin, step, count, tail), None
+    lower_begin = begin - step / 2
+    thresholds = lower_begin + step * np.arange(count + 1)
+    _, curve, tails = law.hockey_stick(thresholds)
+    below = _below(law, tails, begin, step, tail)
+    if (
+        law.atom is not None
+    ):  # atoms sit on the points of both lattices, so those from above need thresholds of their own
+        thresholds = begin + step * np.arange(count)
+        _, curve, tails = law.hockey_stick(thresholds)
+        return _above(tails, curve, begin, step, tail), below
+    return _above(tails, curve, lower_begin, step, tail), below
+
+
+def _anchor(law: Law, step: float) -> tuple[float, bool]:
+    """A loss that should be a lattice point, and whether it may be missed upwards rather than downwards.
+
+    That is an atom, or the mean loss of the cell at a sharp end: near one much of the mass may sit in one cell, and if
+    the merged cell's ratio P/Q is a lattice point, merging is all that it costs from below. The lattice from below
+    needs its first point at or above the first cell's ratio and its last at or below the last one's.
+    """
+    if law.atom is not None:
+        return law.atom, True
+    if math.isfinite(law.lowest) and (edge := _edge(law, law.lowest, step, 1)) is not None:
+        return edge, True
+    if math.isfinite(law.highest) and (edge := _edge(law, law.highest, step, -1)) is not None:
+        return edge, False
+    return 0.0, True
+
+
+def _edge(law: Law, end: float, step: float, side: int) -> float | None:
+    """a between the end and one step inside, with log P/Q of the cell up to a + side·step/2 equal to a."""
+
+    def excess(point: float) -> float:
+        tails = law.tails(np.array([point + side * step / 2]))
+        p, q = (tails.p_below, tails.q_below) if side > 0 else (tails.p_above, tails.q_above)
+        return side * (math.log(p[0] / q[0]) - point) if p[0] > 0 and q[0] > 0 else 0.0
+
+    near, far = end, end + side * step
+    if not excess(far) < 0 < excess(near):
+        return None
+    for _ in range(12):
+        middle = (near + far) / 2
+        near, far = (middle, far) if excess(middle) > 0 else (near, middle)
+    return far
+
+
+def _cells(tails: Tails) -> tuple[Floats, Floats]:
+    """P and Q of (b_i, b_{i+1}], differenced on the side that is smaller."""
+    out = []
+    for above, below in ((tails.p_above, tails.p_below), (tails.q_above, tails.q_below)):
+        out.append(np.maximum(np.where(above[:-1] <= 0.5, above[:-1] - above[1:], below[1:] - below[:-1]), 0.0))
+    return out[0], out[1]
+
+
+def _above(tails: Tails, curve: Floats, start: float, step: float, tail: float) -> Measure:
+    """Connect the dots: each cell's mass goes to its two ends so that the curve at the ends stays what it is.
+
+    Source: Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions" (2022).
+    """
+    p, q = _cells(tails)
+    losses = start + step * np.arange(curve.size)
+    right = np.clip((p - q * np.exp(losses[:-1])) / -math.expm1(-step), 0.0, p)
+    masses = np.zeros(curve.size)
+    masses[:-1] = p - right
+    masses[1:] += right
+    masses[0] += tails.p_below[0]
+    return _checked_above(masses, float(tails.p_above[-1]) + tails.p_slack, curve, start, step, tail)
+
+
+def _above_of_curve(law: Law, start: float, step: float, count: int, tail: float) -> Measure:
+    """The least convex curve through upper bounds at the lattice points: it bounds a convex curve from above."""
+    from scipy.optimize import isotonic_regression
+
+    losses = start + step * np.arange(count)
+    curve = np.minimum.accumulate(law.above(losses))
+    t = np.exp(np.minimum(losses - losses[0], 690.0))
+    gaps = np.maximum(np.diff(t, prepend=0.0), 1e-290)
+    slopes = -np.diff(curve, prepend=1.0) / gaps
+    slopes = np.append(isotonic_regression(slopes, weights=gaps, increasing=False).x, 0.0)
+    masses = np.maximum(-np.diff(slopes), 0.0) * t
+    # Between two points with mass the measure's curve is a chord, so only there it must not lie below the bounds.
+    kinks = (masses > 0) | (np.arange(count) == count - 1)
+    return _checked_above(masses, float(curve[-1]), np.where(kinks, curve, 0.0), start, step, tail)
+
+
+def _checked_above(masses: Floats, certain: float, curve: Floats, start: float, step: float, tail: float) -> Measure:
+    values, error = curve_of(masses, start, step)
+    values = values * (1 - error)
+    # What is missing goes to infinity where it is less than what may go there anyway, or much of the curve; what is
+    # missing elsewhere is a relative excess.
+    missing = curve - values
+    small = (missing <= tail / 8) | (missing > 1e-9 * curve)
+    certain = max(certain, float(curve[-1]), float(np.where(small, missing, 0.0).max()))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(curve > 0, curve / (values + certain), 0.0)
+    total = (float(masses.sum()) + certain) * (1 - masses.size * UNIT)
+    return Measure(start, step, masses, certain, max(0.0, float(ratio.max()) - 1, 1 / total - 1) + 8 * UNIT)
+
+
+def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
+    """Σ_{j>i} p_j (1 − e^{−(j−i)·step}) for every i, and a bound on its relative error.
+
+    With C_i = Σ_{j>i} p_j e^{−(j−i)·step} it is the sum of (e^step − 1)·C_k over k ≥ i: positive terms only, so two
+    running sums of N terms err by 2N units of rounding.
+    """
+    count = masses.size
+    if count * step < 1200:
+        losses = step * (np.arange(count) - count / 2)
+        sums = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        inner = np.append(sums[1:], 0.0) * np.exp(losses)
+    else:
+        from scipy.signal import lfilter
+
+        decay = math.exp(-step)
+        inner = lfilter([decay], [1.0, -decay], np.append(masses[1:], 0.0)[::-1])[::-1]
+    values = np.cumsum((inner * math.expm1(step))[::-1])[::-1]
+    return values, (2 * count + 32) * UNIT * (2 if count * step >= 1200 else 1)
+
+
+def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Measure:
+    """Two tangents a cell: the curve at t_i = e^{a_i} is the smaller of the lines of the two ends of a_i's cell.
+
+    With e_i = P_i − t_i Q_i, α = 1/(e^h − 1), β = 1/(1 − e^{−h}) its masses are
+    P_i + α(e_i⁺ − e_{i+1}⁺) + β(e_i⁻ − e_{i−1}⁻). Where one is negative the curve is not convex, and its greatest
+    convex minorant is taken. The first cell holds everything below, the last everything above.
+    """
+    p, q = _cells(tails)
+    count = p.size
+    losses = start + step * np.arange(count)
+    scale = np.exp(losses)
+    # Merge on the left until the merged cell's ratio is at most its point, on the right until it is at least that.
+    q_below = np.maximum(tails.q_below - law.impossible, 0.0)
+    fits = np.flatnonzero((tails.p_below[1:] > 0) & (tails.p_below[1:] <= scale * q_below[1:]))
+    first = min(int(fits[0]), count - 2) if fits.size else 0
+    p_above = tails.p_above - law.certain
+    fits = np.flatnonzero((p_above[:-1] > 0) & (p_above[:-1] >= scale * tails.q_above[:-1]))
+    last = max(int(fits[-1]), first + 1) if fits.size else count - 1
+    p[first], q[first] = tails.p_below[first + 1], q_below[first + 1]
+    p[last], q[last] = p_above[last], tails.q_above[last]
+    inside = slice(first, last + 1)
+    p, q, losses, scale = p[inside], q[inside], losses[inside], scale[inside]
+    excess = p - scale * q
+    over, under = np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
+    masses = p + (over - np.append(over[1:], 0.0)) / math.expm1(step)
+    masses += (under - np.append(0.0, under[:-1])) / -math.expm1(-step)
+    if (masses < 0).any():
+        masses = _convex(masses, losses)
+    lines = Tails(
+        *(getattr(tails, side)[first : last + 2] for side in ("p_above", "p_below", "q_above", "q_below")),
+        tails.error[first : last + 2],
+        tails.shift[first : last + 2],
+        tails.p_slack,
+        tails.q_slack,
+    )
+    return _checked_below(law, masses, lines, losses, step, tail)
+
+
+def _convex(masses: Floats, losses: Floats) -> Floats:
+    """The masses of the greatest convex minorant of a curve whose masses may be negative."""
+    from scipy.optimize import isotonic_regression
+
+    t = np.exp(np.minimum(losses - losses[0], 690.0))
+    kinks = masses / t
+    slopes = np.cumsum(kinks[::-1])[::-1]  # on the piece left of each point
+    level = isotonic_regression(slopes, weights=np.maximum(np.diff(t, prepend=0.0), 1e-290), increasing=False).x
+    changed = level != slopes
+    new = np.maximum(level - np.append(level[1:], 0.0), 0.0) * t
+    return np.where(changed | np.append(changed[1:], False), new, np.maximum(masses, 0.0))
+
+
+def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step: float, tail: float) -> Measure:
+    """The masses with the excess that puts every piece of their curve under a line.
+
+    Far on the right, where lines are as small as their rounding, masses are dropped instead.
+    """
+    allowed = np.full(losses.size, math.inf)
+    for place in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
+        side = Tails(
+            *(getattr(lines, name)[place] for name in ("p_above", "p_below", "q_above", "q_below", "error", "shift")),
+            lines.p_slack,
+            lines.q_slack,
+        )
+        middle, room, _ = attained(side, losses)
+        if place.start == 0:  # left of the first point it is the line of all that P can give
+            impossible = law.impossible * math.exp(losses[0])
+            middle[0] = impossible - math.expm1(losses[0])
+            room[0] = 64 * UNIT * impossible + 4 * _EXP * abs(math.expm1(losses[0]))
+        else:  # right of the last point nothing is left
+            middle[-1], room[-1] = math.inf, 0.0
+        allowed = np.minimum(allowed, middle - room)
+    certain = law.certain * (1 - 64 * UNIT)
+    excess = 1.0
+    for _ in range(3):
+        values, error = curve_of(masses, float(losses[0]), step)
+        values = (values + certain) * (1 + error)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            missing = np.where(values > 0, 1 - allowed / values, 0.0)
+        excess = max(0.0, float(missing.max()), float(masses.sum()) + certain - 1) + (masses.size + 8) * UNIT
+        bad = np.flatnonzero((missing > 1e-12) & (values < tail / 8) if excess < 1e-7 else missing > 1e-9)
+        if not bad.size:
+            break
+        masses = masses.copy()
+        masses[int(bad[0]) + 1 :] = 0.0
+    return Measure(float(losses[0]), step, masses, certain, min(excess, 1.0))

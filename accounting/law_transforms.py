@@ -1,0 +1,234 @@
+"""Laws made from other laws: sampled, blended, given by cdfs, or by nothing but an upper bound on their curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails
+
+
+class Sampled(Law):
+    """((1 − q)Q + qP, Q): removal of a unit that took part with probability q, independently of all others.
+
+    If (P, Q) dominates a mechanism in the direction of removal, this pair dominates it on a Poisson sample. With
+    t = (1 − q) + qs the hockey-stick divergence at t is q times that of (P, Q) at s, so L' = log(1 − q + q e^L).
+
+    Source: Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022),
+    Theorem 11.
+    """
+
+    def __init__(self, law: Law, rate: float) -> None:
+        self.law, self.rate = law, rate
+        self.certain = rate * law.certain
+        self.discrete = law.discrete
+        self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
+        self.highest = self._grown(law.highest)
+        if law.impossible:
+            self.atom = self.lowest
+        elif law.atom is not None:
+            self.atom = self._grown(law.atom)
+            if math.isfinite(law.spacing) and law.spacing and law.spacing >= 0.999 * (law.highest - law.lowest):
+                self.spacing = self.highest - self.lowest  # two atoms, one at each end
+        self.upper_only = law.upper_only
+
+    def _grown(self, loss: float) -> float:
+        if loss > 700:
+            return loss + math.log(self.rate)
+        return math.log1p(self.rate * math.expm1(loss))
+
+    def pruned(self, mass: float) -> Law:
+        return Sampled(self.law.pruned(mass), self.rate)
+
+    def _inner(self, thresholds: Floats) -> tuple[Floats, Floats, Floats]:
+        """s = (t − 1 + q)/q as a loss, where it is none, and how far the rounding of it moves the outer loss."""
+        thresholds = np.clip(thresholds, -700.0, 700.0)
+        grown = np.expm1(thresholds)
+        odds = grown + self.rate
+        none = odds <= 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inner = np.log(odds / self.rate)
+        decay = np.exp(-thresholds)
+        share = np.where(none, 0.0, odds * decay)
+        rounding = (2 * _EXP * np.abs(grown) + 4 * UNIT * self.rate) * decay
+        finite = np.where(none, 0.0, inner)
+        # 1 − q is rounded too, by u, which moves the law as a whole: it counts as a loss of 2u e^−b.
+        shift = 2 * rounding + share * (2 * _EXP + 4 * UNIT * np.abs(finite)) + 2 * UNIT * decay
+        return finite, none, np.where(odds < -16 * UNIT, 0.0, shift)
+
+    def above(self, thresholds: Floats) -> Floats:
+        if not self.upper_only:
+            return super().above(thresholds)
+        inner, none, shift = self._inner(thresholds)
+        near = np.clip(thresholds, -700.0, 700.0)
+        share = np.maximum((np.expm1(near) + self.rate) * np.exp(-near), 1e-300)
+        curve = self.rate * self.law.above(inner - shift / share) * (1 + 4 * UNIT)
+        return np.where(none, -np.expm1(thresholds) * (1 + 2 * _EXP), np.minimum(curve, 1.0))
+
+    def tails(self, thresholds: Floats) -> Tails:
+        inner, none, shift = self._inner(thresholds)
+        order = np.maximum.accumulate(np.where(none, inner[~none].min() if (~none).any() else 0.0, inner))
+        tails = self.law.tails(order)
+        near = np.clip(thresholds, -700.0, 700.0)
+        share = np.where(none, 0.0, (np.expm1(near) + self.rate) * np.exp(-near))
+        q_above, q_below = np.where(none, 1.0, tails.q_above), np.where(none, 0.0, tails.q_below)
+        p_above, p_below = np.where(none, 1.0, tails.p_above), np.where(none, 0.0, tails.p_below)
+        stay = 1 - self.rate
+        return Tails(
+            stay * q_above + self.rate * p_above,
+            stay * q_below + self.rate * p_below,
+            q_above,
+            q_below,
+            np.where(none, 0.0, tails.error) + 4 * UNIT,
+            np.where(none, 0.0, share * np.expm1(tails.shift)) + shift,
+            stay * tails.q_slack + self.rate * tails.p_slack,
+            tails.q_slack,
+        )
+
+
+class Blend(Law):
+    """Σ w_i H_i: one of several pairs is chosen with probabilities w_i, and the choice is released.
+
+    Args:
+        laws: the pairs.
+        weights: w_i, positive, sum 1 up to a rounding each.
+    """
+
+    def __init__(self, laws: Sequence[Law], weights: Sequence[float]) -> None:
+        self.laws, self.weights = tuple(laws), tuple(weights)
+        self.certain = sum(w * law.certain for w, law in zip(weights, laws, strict=True))
+        self.impossible = sum(w * law.impossible for w, law in zip(weights, laws, strict=True))
+        self.discrete = all(law.discrete for law in laws)
+        self.atom = next((law.atom for law in laws if law.atom is not None), None)
+        self.lowest = min(law.lowest for law in laws)
+        self.highest = max(law.highest for law in laws)
+        self.upper_only = any(law.upper_only for law in laws)
+
+    def pruned(self, mass: float) -> Law:
+        return Blend([law.pruned(mass) for law in self.laws], self.weights)
+
+    def above(self, thresholds: Floats) -> Floats:
+        curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
+        return np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT), 1.0)
+
+    def tails(self, thresholds: Floats) -> Tails:
+        parts = [law.tails(thresholds) for law in self.laws]
+
+        def total(side: str) -> Floats:
+            return np.asarray(sum(w * getattr(part, side) for w, part in zip(self.weights, parts, strict=True)))
+
+        return Tails(
+            total("p_above"),
+            total("p_below"),
+            total("q_above"),
+            total("q_below"),
+            np.max([part.error for part in parts], axis=0) + 2 * (len(parts) + 2) * UNIT,
+            np.max([part.shift for part in parts], axis=0),
+            float(total("p_slack")),
+            float(total("q_slack")),
+        )
+
+
+class Symmetrized(Law):
+    """The curve of a law for t ≥ 1 and its mirror image below: H(t) = 1 − t + t·H(1/t).
+
+    It is the larger of the law's curve and that of its other direction where the law's own is the larger for t ≥ 1, and
+    has an atom at loss 0 of what is left. For b ≥ 0 the masses above b are the law's; P and Q change places below 0.
+    """
+
+    atom = 0.0
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+        self.certain = self.impossible = law.certain
+        self.highest, self.lowest = law.highest, -law.highest
+
+    def swapped(self) -> Law:
+        return self
+
+    def tails(self, thresholds: Floats) -> Tails:
+        negative = thresholds < 0
+        order = np.argsort(np.abs(thresholds), kind="stable")
+        sorted_tails = self.law.tails(np.abs(thresholds)[order])
+        back = np.empty(order.size, dtype=np.intp)
+        back[order] = np.arange(order.size)
+        p, q, error, shift = (getattr(sorted_tails, name)[back] for name in ("p_above", "q_above", "error", "shift"))
+        p_above, p_below = np.where(negative, 1 - q, p), np.where(negative, q, 1 - p)
+        q_above, q_below = np.where(negative, 1 - p, q), np.where(negative, p, 1 - q)
+        # 1 − p has the absolute error of p, relative to what is left.
+        left = np.minimum(1 - p, 1 - q)
+        grown = error * np.maximum(1.0, p / np.maximum(left, 1e-300)) + 2 * UNIT
+        return Tails(p_above, p_below, q_above, q_below, grown, shift)
+
+
+class Cdfs(Law):
+    """A pair on the line given by its cdfs, with a loss that grows with x.
+
+    Args:
+        p_cdf, p_sf, q_cdf, q_sf: vectorised cdfs and survival functions (1 − cdf, without its cancellation).
+        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ beyond the support.
+        error: relative error of the four functions.
+        shift: bound on |L(inverse(b)) − b|.
+        atom, lowest, highest: as for every law.
+    """
+
+    def __init__(
+        self,
+        p_cdf: Callable[[Floats], Floats],
+        p_sf: Callable[[Floats], Floats],
+        q_cdf: Callable[[Floats], Floats],
+        q_sf: Callable[[Floats], Floats],
+        inverse: Callable[[Floats], Floats],
+        *,
+        error: float,
+        shift: float,
+        atom: float | None = None,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
+    ) -> None:
+        self._sides = (p_sf, p_cdf, q_sf, q_cdf)
+        self._inverse, self._error, self._shift = inverse, error, shift
+        self.atom, self.lowest, self.highest = atom, lowest, highest
+
+    def tails(self, thresholds: Floats) -> Tails:
+        x = np.asarray(self._inverse(thresholds), dtype=np.float64)
+        p_above, p_below, q_above, q_below = (np.asarray(side(x), dtype=np.float64) for side in self._sides)
+        error, shift = np.full(x.shape, self._error), np.full(x.shape, self._shift)
+        return Tails(p_above, p_below, q_above, q_below, error, shift)
+
+
+class Profile(Law):
+    """Known by an upper bound on its hockey-stick curve only.
+
+    Args:
+        hockey_stick: vectorised, increasing losses b of either sign ↦ an upper bound on H(e^b). It need not be convex:
+            the lattice takes the least convex curve through its values, which still bounds a convex one from above.
+        low, high: the losses between which the curve is worth a lattice.
+    """
+
+    upper_only = True
+
+    def __init__(self, hockey_stick: Callable[[Floats], Floats], low: float, high: float) -> None:
+        self._curve, self._low, self._high = hockey_stick, low, high
+
+    def swapped(self) -> Law:
+        raise ValueError("a curve known from above only has no other direction; give both")
+
+    def support(self, tail: float) -> tuple[float, float]:
+        return self._low, self._high
+
+    def tails(self, thresholds: Floats) -> Tails:
+        """What the curve's slopes say, for choosing a lattice: nothing is proven by it."""
+        curve = self.above(thresholds)
+        t = np.exp(thresholds)
+        slopes = np.maximum(-np.gradient(curve, t), 0.0) if t.size > 1 else np.zeros(t.shape)
+        q_above = np.minimum(np.minimum.accumulate(slopes), 1.0)
+        p_above = np.clip(curve + t * q_above, 0.0, 1.0)
+        none = np.zeros(t.shape)
+        return Tails(p_above, 1 - p_above, q_above, 1 - q_above, none, none)
+
+    def above(self, thresholds: Floats) -> Floats:
+        """The upper bound, at most 1."""
+        return np.minimum(np.asarray(self._curve(thresholds), dtype=np.float64), 1.0)

@@ -1,0 +1,393 @@
+"""Laws of the privacy loss of one mechanism: how likely is a loss above b, with the data set and with its neighbour.
+
+A law is a pair (P, Q) seen through its loss L = log dP/dQ. All that the certified accountant needs of it are the masses
+of {L > b} under P and under Q at thresholds b: for any set A, P(A) − tQ(A) is a lower bound on the hockey-stick
+divergence H(t) = sup_A P(A) − tQ(A), and at t = e^b the set {L > b} attains it. So thresholds need not be hit exactly:
+a set {L > b̃} with |b̃ − b| small still gives a lower bound, and misses H(e^b) by at most (e^{|b̃ − b|} − 1) times the
+P-mass between the two.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+
+UNIT = 2.0**-53
+_EXP = 4 * UNIT  # numpy's exp, expm1, log and log1p, relative
+_NDTR = 8 * UNIT  # scipy's ndtr, relative, times 1 + z²; tests hold it against mpmath
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tails:
+    """Masses on both sides of thresholds b, each array of the same length.
+
+    Attributes:
+        p_above, q_above: P and Q of {L > b̃}, for some b̃ near b.
+        p_below, q_below: P and Q of {L ≤ b̃}.
+        error: relative error of the four, one bound a threshold.
+        shift: bound on |b̃ − b|, one a threshold.
+        p_slack, q_slack: absolute: masses of P and of Q may be up to this much too small, besides their relative error.
+    """
+
+    p_above: Floats
+    p_below: Floats
+    q_above: Floats
+    q_below: Floats
+    error: Floats
+    shift: Floats
+    p_slack: float = 0.0
+    q_slack: float = 0.0
+
+
+class Law(ABC):
+    """One direction of a pair (P, Q). Laws do not change and compare by their parameters."""
+
+    atom: float | None = None
+    """A loss of positive probability, that a lattice should contain."""
+    spacing: float = 0.0
+    """Of which the distances of all atoms are multiples; 0 if there is no such number, or one atom only."""
+    discrete: bool = False
+    """Whether all of the mass sits on atoms, so that a lattice that misses them is off by its step."""
+    certain: float = 0.0
+    """P(L = ∞): the mass of outcomes that Q never gives."""
+    impossible: float = 0.0
+    """Q(L = −∞): the mass of outcomes that P never gives."""
+    lowest: float = -math.inf
+    """The least loss, where it is finite."""
+    highest: float = math.inf
+    """The largest finite loss, where there is one."""
+    upper_only: bool = False
+    """Whether only {L > b} bounds from above are known, not attained ones, so that the law gives no lower bound."""
+
+    @abstractmethod
+    def tails(self, thresholds: Floats) -> Tails:
+        """The masses on both sides of increasing thresholds, float64 of any length."""
+
+    def swapped(self) -> Law:
+        """(Q, P): the other direction."""
+        return Swapped(self)
+
+    def pruned(self, mass: float) -> Law:
+        """A law that is cheaper to evaluate, with a slack of at most `mass`."""
+        return self
+
+    def hockey_stick(self, thresholds: Floats) -> tuple[Floats, Floats, Tails]:
+        """Lower and upper bounds on H(e^b), and the masses they were made from. Thresholds lie further apart than their
+        shifts."""
+        tails = self.tails(thresholds)
+        middle, under, over = attained(tails, thresholds)
+        # {L > b̃} misses the P-mass between b̃ and b, which lies above the threshold before.
+        before = np.concatenate([[1.0], tails.p_above[:-1]]) * (1 + tails.error) + tails.p_slack
+        upper = middle + over + np.expm1(tails.shift) * before
+        return np.maximum(middle - under, 0.0), np.minimum(upper, 1.0), tails
+
+    def above(self, thresholds: Floats) -> Floats:
+        """An upper bound on H(e^b)."""
+        return self.hockey_stick(thresholds)[1]
+
+    def support(self, tail: float) -> tuple[float, float]:
+        """Finite losses (low, high) with P(L ≤ low) and P(high < L < ∞) about `tail` or less."""
+        return -self._end(tail, -1), self._end(tail, 1)
+
+    def _end(self, tail: float, side: int) -> float:
+        """The end on one side of zero, as a distance that is negative on the other side."""
+
+        def beyond(distances: Floats) -> Floats:
+            if side > 0:
+                return self.tails(distances).p_above - self.certain
+            return self.tails(-distances[::-1]).p_below[::-1]
+
+        grid = np.concatenate([-np.geomspace(1e6, 1e-9, 61), np.geomspace(1e-9, 1e6, 61)])
+        for _ in range(3):
+            inside = np.flatnonzero(beyond(grid) <= tail)
+            index = int(inside[0]) if inside.size else grid.size - 1
+            grid = np.linspace(grid[max(index - 1, 0)], grid[index], 33)
+        return min(float(grid[-1]), self.highest if side > 0 else -self.lowest)
+
+
+def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
+    """P(A) − tQ(A) of each A = {L > b̃}, one t a threshold, and how far below and above it the exact value may be.
+
+    Where P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel near t = 1.
+    """
+    scale = np.exp(log_t)
+    far = tails.p_above <= 0.5
+    p, q = np.where(far, tails.p_above, tails.p_below), np.where(far, tails.q_above, tails.q_below) * scale
+    one = np.where(far, 0.0, -np.expm1(log_t))
+    middle = np.where(far, p - q, one - (p - q))
+    room = (tails.error + 2 * _EXP) * (p + q) + 2 * _EXP * (np.abs(one) + np.abs(middle)) + 1e-305
+    missing_q = tails.q_slack * scale
+    return middle, room + np.where(far, missing_q, tails.p_slack), room + np.where(far, tails.p_slack, missing_q)
+
+
+class NormalMixtures(Law):
+    """P = Σ w_k N(s_k, 1) against Q = Σ v_k N(r_k, 1) on the line, with a loss that grows with x.
+
+    The loss grows with x where all s_k ≥ 0 = r_k, and where r_k = −s_k with equal weights.
+
+    Args:
+        weights: w_k, positive, sum 1.
+        shifts: s_k ≥ 0, in standard deviations of the noise; off by at most a relative 4u from what they stand for.
+        mirrored: Q has the shifts −s_k and the same weights; otherwise Q = N(0, 1).
+        slack: mass of P that was left out; `weights` then sum to 1 − slack.
+    """
+
+    def __init__(
+        self, weights: Sequence[float], shifts: Sequence[float], *, mirrored: bool = False, slack: float = 0.0
+    ) -> None:
+        order = np.argsort(np.asarray(shifts, dtype=np.float64), kind="stable")
+        self.weights: Floats = np.asarray(weights, dtype=np.float64)[order]
+        self.shifts: Floats = np.asarray(shifts, dtype=np.float64)[order]
+        self.mirrored, self.slack = mirrored, slack
+        still = float(self.weights[self.shifts == 0].sum())
+        if not mirrored and still > 0:
+            self.lowest = math.log(still)
+        self._log_weights = np.log(self.weights)
+
+    def pruned(self, mass: float) -> Law:
+        if self.mirrored or self.weights.size < 3:
+            return self
+        order = np.argsort(self.weights)
+        gone = order[np.cumsum(self.weights[order]) <= mass]
+        gone = gone[self.shifts[gone] > 0]
+        if not gone.size:
+            return self
+        kept = np.setdiff1d(np.arange(self.weights.size), gone)
+        left_out = float(self.weights[gone].sum()) * (1 + 2 * gone.size * UNIT) + self.slack
+        return NormalMixtures(self.weights[kept], self.shifts[kept], slack=left_out)
+
+    def tails(self, thresholds: Floats) -> Tails:
+        x, shift = self._inverse(thresholds)
+        p_above, p_below, reach = self._sides(x, self.shifts)
+        if self.mirrored:
+            q_above, q_below, other = self._sides(x, -self.shifts)
+            reach = np.maximum(reach, other)
+        else:
+            q_above, q_below, reach_zero = ndtr(-x), ndtr(x), np.abs(x)
+            reach = np.maximum(reach, reach_zero)
+        # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
+        finite = np.isfinite(x)
+        reach, size = np.where(finite, reach, 0.0), np.where(finite, np.abs(x), 0.0) + self.shifts[-1]
+        error = _NDTR * (1 + reach * reach) + 8 * UNIT * size * (reach + 1) + 2 * self.weights.size * UNIT
+        return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack)
+
+    def _sides(self, x: Floats, shifts: Floats) -> tuple[Floats, Floats, Floats]:
+        """Mixture mass above and below x, and the largest |argument| of a Φ that matters."""
+        above, below, reach = np.zeros(x.shape), np.zeros(x.shape), np.zeros(x.shape)
+        for weight, place in zip(self.weights, shifts, strict=True):
+            z = place - x
+            above += weight * ndtr(z)
+            below += weight * ndtr(-z)
+            reach = np.maximum(reach, np.abs(z))
+        return above, below, reach
+
+    def loss(self, x: Floats) -> tuple[Floats, Floats]:
+        """L(x), and a bound on its rounding error."""
+        up = self._log_ratio(x)
+        value = up - self._log_ratio(-x) if self.mirrored else up
+        size = self.shifts[-1] * (np.abs(x) + self.shifts[-1]) + 2 + float(np.abs(self._log_weights).max())
+        return value, (16 + self.weights.size / 4) * UNIT * size
+
+    def _log_ratio(self, x: Floats) -> Floats:
+        """log Σ w_k e^{s_k x − s_k²/2}."""
+        return self._ratio_and_slope(x)[0]
+
+    def _inverse(self, b: Floats) -> tuple[Floats, Floats]:
+        """x with L(x) near b, and a bound on |L(x) − b|; −∞ with 0 where every loss is above b."""
+        if self.weights.size == 1 and not self.mirrored:
+            place = self.shifts[0]
+            x = b / place + place / 2
+            return x, 16 * UNIT * (np.abs(b) + place * place)
+        if self.mirrored and self.weights.size == 1:
+            x = b / (2 * self.shifts[0])
+            return x, 16 * UNIT * np.abs(b)
+        if self.weights.size == 2 and not self.mirrored and self.shifts[0] == 0:
+            return self._inverse_of_two(b)
+        return self._inverse_by_newton(b)
+
+    def _inverse_of_two(self, b: Floats) -> tuple[Floats, Floats]:
+        """L(x) = log(1 − q + q e^y), y = s(x − s/2): y = log((e^b − 1 + q)/q).
+
+        The rounding of e^b − 1 + q moves L by its own relative size times (e^b − 1 + q)/e^b, that of y by the
+        same factor times 16u(|y| + s|x| + s²).
+        """
+        place = float(self.shifts[1])
+        rate = float(self.weights[1]) if not self.slack else 1 - float(self.weights[0])
+        b = np.clip(b, -700.0, 700.0)
+        grown = np.expm1(b)
+        odds = grown + rate  # e^b − w₀
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = np.log(odds / self.weights[1])
+            x = y / place + place / 2
+            share = odds * np.exp(-b)
+            rounding = (2 * _EXP * np.abs(grown) + 2 * UNIT * rate) * np.exp(-b)
+            shift = 2 * rounding + share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
+        # 1 − weights[0] may differ from weights[1] by a rounding, which moves L by at most u/(1 − q).
+        shift = shift + 2 * UNIT * np.exp(-b)
+        none = odds <= 0
+        edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
+        return np.where(none, -math.inf, x), np.where(none | ~np.isfinite(shift), edge, shift)
+
+    def _inverse_by_newton(self, b: Floats) -> tuple[Floats, Floats]:
+        """By a table of the inverse, then Newton steps that stay inside their bracket; the residual is what is left.
+
+        Beyond the table, at |x| 38 past the last shift, less than 1e-315 of either law is left, and every bound on the
+        curve has more room than that.
+        """
+        widest = 38.0 + float(self.shifts[-1])
+        nodes = np.linspace(-widest if self.mirrored else -38.0, widest, 513)
+        table, slopes = self._loss_and_slope(nodes)
+        place = np.clip(np.searchsorted(table, b) - 1, 0, nodes.size - 2)
+        low, high = nodes[place], nodes[place + 1]
+        gap = table[place + 1] - table[place]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            part = (b - table[place]) / gap
+            left, right = gap / slopes[place], gap / slopes[place + 1]  # cubic through values and slopes
+            cubic = (1 - part) ** 2 * part * left - (1 - part) * part**2 * right
+            x = low + (high - low) * part**2 * (3 - 2 * part) + cubic
+            for _ in range(3):
+                x = np.where((x >= low) & (x <= high), x, (low + high) / 2)
+                value, slope = self._loss_and_slope(x)
+                low, high = np.where(value < b, x, low), np.where(value > b, x, high)
+                x = x - (value - b) / slope
+        x = np.where(np.isfinite(x), x, low)
+        value, rounding = self.loss(x)
+        x = np.where(b < table[0], -math.inf, np.where(b > table[-1], math.inf, x))
+        return x, np.where(np.isfinite(x), np.abs(value - b) + rounding, 0.0)
+
+    def _loss_and_slope(self, x: Floats) -> tuple[Floats, Floats]:
+        value, slope = self._ratio_and_slope(x)
+        if self.mirrored:
+            other, its_slope = self._ratio_and_slope(-x)
+            return value - other, slope + its_slope
+        return value, slope
+
+    def _ratio_and_slope(self, x: Floats) -> tuple[Floats, Floats]:
+        """log Σ w_k e^{s_k x − s_k²/2} and its derivative."""
+        heights = self._log_weights[:, None] + self.shifts[:, None] * (x - self.shifts[:, None] / 2)
+        largest = heights.max(axis=0)
+        parts = np.exp(heights - largest)
+        mass = parts.sum(axis=0)
+        return np.log(mass) + largest, self.shifts @ parts / mass
+
+
+class Laplace(Law):
+    """Laplace noise of scale 1 around 0 (Q) and around ε (P): the loss is clipped to [−ε, ε], with an atom at each end.
+
+    P(L > b) = 1 − e^{−(ε − b)/2}/2 for −ε ≤ b < ε, and Q(L > b) = e^{−(ε + b)/2}/2.
+    """
+
+    def __init__(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+        self.atom, self.spacing = -epsilon, 2 * epsilon
+        self.lowest, self.highest = -epsilon, epsilon
+
+    def tails(self, thresholds: Floats) -> Tails:
+        inside = np.clip(thresholds, -self.epsilon, self.epsilon)
+        near, far = np.exp(-(self.epsilon - inside) / 2) / 2, np.exp(-(self.epsilon + inside) / 2) / 2
+        under, over = thresholds < -self.epsilon, thresholds >= self.epsilon
+        p_below = np.where(under, 0.0, np.where(over, 1.0, near))
+        q_above = np.where(under, 1.0, np.where(over, 0.0, far))
+        p_above, q_below = np.where(over, 0.0, 1 - p_below), np.where(under, 0.0, 1 - q_above)
+        error = np.full(thresholds.shape, 2 * _EXP + 4 * UNIT * (1 + self.epsilon))
+        return Tails(p_above, p_below, q_above, q_below, error, np.full(thresholds.shape, 0.0))
+
+
+class Atoms(Law):
+    """Finitely many outcomes with probabilities p_i under P and q_i under Q; p_i > 0 = q_i is a certain outcome.
+
+    Args:
+        p, q: probabilities, the same length, each summing to 1 up to rounding and `slack`.
+        error: relative error of each p_i and q_i.
+        slack: mass that may be missing from p and from q.
+        losses: log(p_i/q_i), where it is known better than from p and q; not for certain outcomes.
+    """
+
+    discrete = True
+
+    def __init__(
+        self, p: Floats, q: Floats, *, error: float = 0.0, slack: float = 0.0, losses: Floats | None = None
+    ) -> None:
+        p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+        self._p, self._q, self._slack = p, q, slack
+        self.certain, self.impossible = float(p[q == 0].sum()), float(q[p == 0].sum())
+        both = (p > 0) & (q > 0)
+        if losses is None:
+            losses = np.log(p[both]) - np.log(q[both])
+        order = np.argsort(losses, kind="stable")
+        self.losses: Floats = losses[order]
+        p, q = p[both][order], q[both][order]
+        self._sums = tuple(np.concatenate([[0.0], np.cumsum(side)]) for side in (p, q, p[::-1], q[::-1]))
+        self._error = error + 2 * (p.size + 4) * UNIT
+        # A loss is the difference of two logarithms: off by their rounding and by the relative error of p and q.
+        self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log(np.concatenate([p, q, [0.5]]))).max())
+        if losses.size:
+            self.atom, self.spacing = float(self.losses[0]), _spacing(self.losses)
+            self.lowest, self.highest = float(self.losses[0]), float(self.losses[-1])
+
+    def tails(self, thresholds: Floats) -> Tails:
+        below = np.searchsorted(self.losses, thresholds, side="right")
+        above = self.losses.size - below
+        p_up, q_up, p_down, q_down = self._sums
+        error = np.full(thresholds.shape, self._error)
+        return Tails(
+            p_down[above] + self.certain,
+            p_up[below],
+            q_down[above],
+            q_up[below] + self.impossible,
+            error,
+            np.full(thresholds.shape, self._shift),
+            self._slack,
+            self._slack,
+        )
+
+
+def _spacing(losses: Floats) -> float:
+    """What all distances of sorted losses are multiples of, to a relative 1e-9 of it; 0 if nothing is."""
+    gaps = np.diff(losses)
+    gaps = gaps[gaps > 1e-9 * max(1e-300, float(np.abs(losses).max()))]
+    if not gaps.size:
+        return 0.0
+    multiples = gaps / gaps.min()
+    return float(gaps.min()) if np.abs(multiples - np.rint(multiples)).max() < 1e-9 else 0.0
+
+
+class Swapped(Law):
+    """(Q, P) of a law of (P, Q): the loss changes its sign."""
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+        # Where two ends are sharp the lattice starts from the lower one.
+        self.atom = None if law.atom is None else (-law.highest if math.isfinite(law.highest) else -law.atom)
+        self.spacing = law.spacing
+        self.discrete, self.upper_only = law.discrete, law.upper_only
+        self.lowest, self.highest = -law.highest, -law.lowest
+        self.certain, self.impossible = law.impossible, law.certain
+
+    def swapped(self) -> Law:
+        return self.law
+
+    def pruned(self, mass: float) -> Law:
+        # A slack of P is one of Q here, which counts t-fold.
+        return Swapped(self.law.pruned(mass * math.exp(-max(self.highest, 0.0)))) if self.highest < 600 else self
+
+    def tails(self, thresholds: Floats) -> Tails:
+        tails = self.law.tails(-thresholds[::-1])
+        return Tails(
+            tails.q_below[::-1],
+            tails.q_above[::-1],
+            tails.p_below[::-1],
+            tails.p_above[::-1],
+            tails.error[::-1],
+            tails.shift[::-1],
+            tails.q_slack,
+            tails.p_slack,
+        )
