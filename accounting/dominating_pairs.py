@@ -393,7 +393,7 @@ class DominatingPair:
         """
         validate.open_probability(delta=delta)
 
-        def ask(composition: Composition, side: str) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
             if (mu := _mu_of(composition)) is not None:
                 return gaussian_curve.epsilon(mu, delta), True
             enclosure = _enclosure(composition, side)
@@ -408,7 +408,7 @@ class DominatingPair:
         """The least δ at which (ε, δ)-DP holds: sup_E P(E) − e^ε Q(E), for ε of either sign."""
         validate.finite(epsilon=epsilon)
 
-        def ask(composition: Composition, side: str) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
             if (mu := _mu_of(composition)) is not None:
                 return gaussian_curve.delta(mu, epsilon), True
             if epsilon >= 0:
@@ -424,7 +424,7 @@ class DominatingPair:
         """B(p) = sup{P(E): Q(E) ≤ p} = min_ε [e^ε p + δ(ε)]."""
         validate.probability(p=p)
 
-        def ask(composition: Composition, side: str) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
             if (mu := _mu_of(composition)) is not None:
                 return gaussian_curve.blowup(mu, p), True
             enclosure = _enclosure(composition, side)
@@ -520,19 +520,32 @@ class DominatingPair:
         return np.maximum(1 - high - 2**-53, 0.0), np.minimum(1 - low + 2**-53, 1.0)
 
     def _worst(
-        self, ask: Callable[[Composition, str], tuple[Interval, bool]], direction: str | None, width: float
+        self, ask: Callable[[Composition, str, float], tuple[Interval, bool]], direction: str | None, width: float
     ) -> Interval:
         validate.positive(width=width)
         sides = DIRECTIONS if direction is None else (validate.one_of(DIRECTIONS, direction=direction),)
-        found = [ask(each, side) for each in self._alternatives for side in sides]
+        found: list[tuple[Interval, bool]] = []
+        for each, side in itertools.product(self._alternatives, sides):
+            if found and self._is_less(rough := ask(each, side, 30 * width)[0], found):
+                found.append((rough, True))  # cannot be the worst, so how narrow it is does not matter
+            else:
+                found.append(ask(each, side, width))
         worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
-        if not all(met for _, met in found) and self.tight and worst.upper - worst.lower > width * worst.upper:
+        if (
+            not all(met for _, met in found)
+            and self.tight
+            and not worst.upper - worst.lower <= width * worst.upper < math.inf
+        ):
             warnings.warn(
                 f"a relative width of {width:g} was asked for; [{worst.lower!r}, {worst.upper!r}] is what was reached",
                 WidthNotMet,
                 stacklevel=3,
             )
         return worst
+
+    @staticmethod
+    def _is_less(rough: Interval, found: Sequence[tuple[Interval, bool]]) -> bool:
+        return rough.upper <= max(each.lower for each, _ in found)
 
     def _worst_arrays(
         self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None

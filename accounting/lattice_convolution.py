@@ -24,17 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.fft
 
-from cupel.accounting.lattice_measure import Measure
+from cupel.accounting.lattice_measure import MOST_POINTS, Measure, TooFine
 from cupel.accounting.laws import _EXP, UNIT, Floats
 
 Counted = tuple[Measure, int]
-
-LARGEST = 1 << 24
-"""The most points that a product may have: 128 MiB an array."""
-
-
-class TooFine(ValueError):
-    """A product would need more lattice points than fit; a coarser step is needed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,22 +63,25 @@ class Product:
         return self.start + self.step * np.arange(self.weights.size)
 
 
-def products(sides: Sequence[Sequence[Counted]], tilt: float, tail: float) -> list[Product]:
-    """The product of each side's measures, all on one window's size.
+def products(
+    sides: Sequence[Sequence[Counted]], tilt: float, tail: float, slopes: tuple[float, float]
+) -> list[Product]:
+    """The product of each side's measures, all on windows of one size.
 
     Args:
         sides: for each side, measures with counts; all measures have the same step.
         tilt: λ ≥ 0.
         tail: the tilted mass that may lie outside the window.
+        slopes: exponents, above 0, of Chernoff's bound to the left and to the right; any are valid.
 
     Raises:
-        TooFine: where more than `LARGEST` points would be needed.
+        TooFine: where more than `MOST_POINTS` points would be needed.
     """
     tilted = [_tilted(side, tilt) for side in sides]
-    windows = [_window(side, tail) for side in tilted]
+    windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
     points = max(high - low for low, high, _, _ in windows) / step + 2
-    if points > LARGEST:
+    if points > MOST_POINTS:
         raise TooFine(f"a product of {points:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(points), 16), real=True)
     return [_product(side, tilt, window, size) for side, window in zip(tilted, windows, strict=True)]
@@ -95,6 +91,7 @@ def products(sides: Sequence[Sequence[Counted]], tilt: float, tail: float) -> li
 class _Tilted:
     measure: Measure
     count: int
+    losses: Floats
     weights: Floats
     log_mass: float
     excess: float
@@ -103,73 +100,50 @@ class _Tilted:
 def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
     out = []
     for measure, count in side:
-        losses = measure.losses()
-        heights = np.where(measure.masses > 0, tilt * losses, -math.inf)
-        top = float(heights.max())
-        weights = measure.masses * np.exp(heights - top)
-        total = float(weights.sum())
-        if not total > 0:
+        some = np.flatnonzero(measure.masses)
+        if not some.size:
             raise ValueError("a measure has no finite mass")
+        first, last = int(some[0]), int(some[-1]) + 1
+        begin = measure.start + measure.step * first
+        measure = Measure(begin, measure.step, measure.masses[first:last], measure.certain, measure.excess)
+        losses = measure.losses()
+        top = tilt * float(losses[-1])
+        weights = measure.masses * np.exp(tilt * losses - top)
+        total = float(weights.sum())
+        if total < 1e-280:
+            top = float((tilt * losses + np.log(np.maximum(measure.masses, 1e-320))).max())
+            weights = np.exp(tilt * losses - top + np.log(np.maximum(measure.masses, 1e-320)))
+            total = float(weights.sum())
         far = max(abs(float(losses[0])), abs(float(losses[-1])))
-        rounding = (4 * _EXP + 4 * UNIT * (tilt * far + abs(top) + 4)) + measure.excess
-        out.append(_Tilted(measure, count, weights / total, math.log(total) + top, rounding))
+        rounding = 8 * _EXP + 8 * UNIT * (tilt * far + abs(top) + 4)
+        excess = rounding + measure.excess
+        out.append(_Tilted(measure, count, losses, weights / total, math.log(total) + top, excess))
     return out
 
 
-def _window(side: Sequence[_Tilted], tail: float) -> tuple[float, float, float, float]:
+def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -> tuple[float, float, float, float]:
     """Losses between which all but `tail` of the tilted product lies, and Chernoff bounds of the mass on each side."""
-    mean = sum(part.count * float(part.weights @ part.measure.losses()) for part in side)
-    spread = 0.0
-    for part in side:
-        losses = part.measure.losses()
-        centre = float(part.weights @ losses)
-        spread += part.count * float(part.weights @ (losses - centre) ** 2)
     ends = []
     # The sum of n copies cannot leave n times the support, so a product of few needs no wide window.
     low = sum(part.count * part.measure.start for part in side)
-    high = sum(part.count * float(part.measure.losses()[-1]) for part in side)
+    high = sum(part.count * float(part.losses[-1]) for part in side)
     room = math.log(2 / tail)
-    for sign, last in ((1, high), (-1, low)):
-        slope = _slope(side, sign, math.sqrt(2 * room / spread) if spread else 0.0, room, mean)
-        if not slope:
-            ends.append((last, 0.0))
-            continue
+    for sign, slope, last in ((-1, slopes[0], low), (1, slopes[1], high)):
         log_moment = _log_moment(side, sign * slope)
-        reach = (log_moment + room) / slope
-        end = sign * reach
+        end = sign * (log_moment + room) / slope
         if sign * (end - last) >= 0:
             ends.append((last, 0.0))
         else:
-            ends.append((end, math.exp(min(0.0, -room + 1e-9 * (1 + abs(log_moment) + slope * abs(reach))))))
-    return ends[1][0], ends[0][0], ends[1][1], ends[0][1]
-
-
-def _slope(side: Sequence[_Tilted], sign: int, guess: float, room: float, mean: float) -> float:
-    """A good exponent for Chernoff's bound, found on coarse masses: any exponent is valid."""
-    if not guess:
-        return 0.0
-    coarse = []
-    for part in side:
-        width = max(1, part.weights.size // 256)
-        pad = -part.weights.size % width
-        masses = np.append(part.weights, np.zeros(pad)).reshape(-1, width).sum(axis=1)
-        centres = part.measure.start + part.measure.step * (np.arange(masses.size) * width + (width - 1) / 2)
-        coarse.append((part.count, masses, centres))
-    slopes = guess * np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0])
-    total = np.zeros(slopes.size)
-    for count, masses, centres in coarse:
-        with np.errstate(over="ignore", invalid="ignore"):
-            total += count * np.log(np.exp(sign * np.outer(slopes, centres)) @ masses)
-    reach = (total + room) / slopes
-    return float(slopes[int(np.argmin(np.where(np.isfinite(reach), reach, math.inf)))])
+            ends.append((end, math.exp(min(0.0, -room + 1e-9 * (1 + abs(log_moment) + slope * abs(end))))))
+    return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
 
 
 def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
     """Σ n log E e^{slope·loss} of the tilted measures."""
     total = 0.0
     for part in side:
-        heights = np.where(part.weights > 0, slope * part.measure.losses(), -math.inf)
-        top = float(heights.max())
+        heights = slope * part.losses
+        top = max(float(heights[0]), float(heights[-1]))
         total += part.count * (top + math.log(float(part.weights @ np.exp(heights - top))))
     return total
 
@@ -208,22 +182,23 @@ def _convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
         weights = _folded(side[0].weights, size)
         return weights, float(weights.max()) * rows * UNIT if rows > 1 else 0.0
     transform_error = (8 * (math.log2(size) + 1) + rows) * UNIT
-    powered = np.ones(size // 2 + 1, dtype=np.complex128)
-    log_size, growth = np.zeros(powered.size), np.zeros(powered.size)
-    for part in side:
-        spectrum = scipy.fft.rfft(_folded(part.weights, size))
-        magnitude = np.abs(spectrum)
-        with np.errstate(divide="ignore"):
-            log_size += part.count * np.log(magnitude)
-            growth += part.count * np.log1p(transform_error / magnitude)
-        keep = np.flatnonzero(log_size + growth > -70)
+    spectra = [scipy.fft.rfft(_folded(part.weights, size)) for part in side]
+    sizes = [np.abs(spectrum) for spectrum in spectra]
+    # Where one factor is below e^−70 so is the product, since no factor is above 1 by more than its error.
+    keep = np.ones(size // 2 + 1, dtype=bool)
+    for part, magnitude in zip(side, sizes, strict=True):
+        keep &= magnitude > math.exp(-70 / part.count) - transform_error
+    powered = np.zeros(keep.size, dtype=np.complex128)
+    powered[keep] = 1
+    growth = np.zeros(int(keep.sum()))
+    for part, spectrum, magnitude in zip(side, spectra, sizes, strict=True):
         powered[keep] *= _power(spectrum[keep], part.count)
-    gone = log_size + growth <= -70
-    powered[gone] = 0
+        growth += part.count * np.log1p(transform_error / magnitude[keep])
     count = sum(part.count for part in side)
     absolute = np.abs(powered)
-    with np.errstate(over="ignore", invalid="ignore"):
-        error = np.where(gone, np.exp(-70.0), absolute * (np.expm1(growth) + 2.3 * (count + len(side)) * UNIT))
+    error = np.full(keep.size, math.exp(-70 + 2 * count * transform_error))
+    with np.errstate(over="ignore"):
+        error[keep] = absolute[keep] * (np.expm1(growth) + 2.3 * (count + len(side)) * UNIT)
     both = np.full(powered.size, 2.0)
     both[0] = 1.0
     if size % 2 == 0:

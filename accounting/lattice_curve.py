@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -20,7 +21,13 @@ class Curve:
     measure is its own chord.
     """
 
-    def __init__(self, product: Product, *, above: bool) -> None:
+    def __init__(self, product: Product, *, above: bool, focus: float = -math.inf) -> None:
+        """Keeps what lies above the loss `focus` only, which is all that the curve there needs."""
+        first = min(max(0, math.floor((focus - product.start) / product.step)) if focus > -math.inf else 0, 1 << 62)
+        first = min(first, product.weights.size - 2)
+        if first:
+            start = product.start + first * product.step
+            product = dataclasses.replace(product, start=start, weights=product.weights[first:])
         self.above = above
         self.losses = product.losses()
         self.step = product.step

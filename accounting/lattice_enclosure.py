@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice_convolution import TooFine, products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
-from cupel.accounting.lattice_measure import Measure, pair_of, rounded_step
+from cupel.accounting.lattice_measure import pair_of, rounded_step
 from cupel.accounting.laws import Floats, Law
 
 Composed = Sequence[tuple[Law, int]]
@@ -28,15 +29,17 @@ class Plan:
         step: distance of lattice points.
         tilt: λ of the product.
         cut: P-mass that each law may send to infinity.
-        left: P-mass that each law may merge on the left.
         outside: tilted mass of the product that may lie outside its window.
+        slopes: exponents of Chernoff's bound on it, to the left and to the right.
+        focus: the loss above which the curve is wanted.
     """
 
     step: float
     tilt: float
     cut: float
-    left: float
     outside: float
+    slopes: tuple[float, float]
+    focus: float
 
 
 class Enclosure:
@@ -47,16 +50,17 @@ class Enclosure:
         self.count = sum(count for _, count in laws)
         self.highest = sum(count * law.highest for law, count in laws)
         self.upper_only = any(law.upper_only for law, _ in laws)
-        self._cumulants: dict[float, Cumulants] = {}
+        self._discrete = any(law.discrete for law, _ in laws)
+        self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """ε(δ), which may be negative, and whether upper − lower ≤ width·upper."""
-        cumulants = self.cumulants(delta)
-        saddle = cumulants.at_delta(delta)
-        # How precisely δ must be known: an ε that is off by w·ε is a δ off by about λ·w·ε of itself.
+        cut = self._cut(delta, width)
+        saddle = self._prepared(cut)[2].at_delta(delta)
         scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
+        # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
         precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * width)
-        plan = self._plan(cumulants, saddle, width * scale, precision, delta)
+        plan = self._plan(cut, saddle, width * scale, precision)
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (-math.inf if below is None else below.epsilon(delta)), above.epsilon(delta)
@@ -67,14 +71,7 @@ class Enclosure:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
         if epsilon >= self.highest:
             return Interval(self.certain(-1), self.certain(1)), True
-        cumulants = self.cumulants(1e-12)
-        saddle = cumulants.at_epsilon(epsilon)
-        wanted = max(math.exp(min(saddle.log_delta, 0.0)), 1e-300)
-        if wanted < 1e-11:
-            cumulants = self.cumulants(wanted)
-            saddle = cumulants.at_epsilon(epsilon)
-        plan = self._plan(cumulants, saddle, width / (saddle.tilt + 1 / (saddle.spread + 1e-12)), width, wanted)
-        point = np.array([epsilon])
+        plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
@@ -82,9 +79,8 @@ class Enclosure:
         return self._refined(plan, ask, lambda low, high: high - low <= width * high)
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
-        """sup{P(E): Q(E) ≤ p}, and whether upper − lower ≤ width·upper."""
-        plan = self.plan_for_level(p, width)
-        point = np.array([p])
+        """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
+        plan, point = self._plan_for_level(p, width), np.array([p])
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (p if below is None else float(below.blowup(point)[0])), float(above.blowup(point)[0])
@@ -97,7 +93,7 @@ class Enclosure:
         for point in np.unique(np.quantile(epsilons, [0.0, 0.25, 0.5, 0.75, 1.0])):
             if point >= self.highest:
                 continue
-            above, below = self._curves_or_coarser(self.plan_for_loss(float(point), 1e-3), 1 / 3)
+            above, below = self._curves_or_coarser(self._plan_for_loss(float(point), 1e-3))
             high = np.minimum(high, above.delta(epsilons))
             low = low if below is None else np.maximum(low, below.delta(epsilons))
         outside = epsilons >= self.highest
@@ -108,34 +104,10 @@ class Enclosure:
         low, high = ps.copy(), np.ones(ps.size)
         points = np.exp(np.quantile(np.log(ps), [0.0, 0.25, 0.5, 0.75, 1.0]))
         for point in np.unique(np.clip(points, 1e-280, 0.999)):
-            above, below = self._curves_or_coarser(self.plan_for_level(float(point), 1e-3), 1 / 3)
+            above, below = self._curves_or_coarser(self._plan_for_level(float(point), 1e-3))
             high = np.minimum(high, above.blowup(ps))
             low = low if below is None else np.maximum(low, below.blowup(ps))
         return np.minimum(low, high), high
-
-    def _curves_or_coarser(self, plan: Plan, factor: float) -> tuple[Curve, Curve | None]:
-        step = plan.step * factor
-        while True:
-            try:
-                return self.curves(Plan(step, plan.tilt, plan.cut, plan.left, plan.outside))
-            except TooFine:
-                step *= 4
-
-    def plan_for_level(self, p: float, width: float) -> Plan:
-        """A lattice for the blow-up of p."""
-        cumulants = self.cumulants(min(p, 0.1) * 1e-3)
-        saddle = cumulants.at_level(min(p, 0.999))
-        wanted = max(math.exp(min(saddle.log_delta, 0.0)), p * 1e-3)
-        room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        return self._plan(cumulants, saddle, room, width, min(wanted, 0.5))
-
-    def plan_for_loss(self, epsilon: float, width: float) -> Plan:
-        """A lattice for δ near ε."""
-        cumulants = self.cumulants(1e-12)
-        saddle = cumulants.at_epsilon(epsilon)
-        wanted = min(max(math.exp(min(saddle.log_delta, 0.0)), 1e-30), 0.5)
-        room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        return self._plan(cumulants, saddle, room, width, wanted)
 
     def certain(self, side: int) -> float:
         """P(loss = ∞) of the product, rounded to a side."""
@@ -144,38 +116,62 @@ class Enclosure:
         exact = -math.expm1(math.fsum(count * math.log1p(-law.certain) for law, count in self.laws))
         return min(1.0, max(0.0, exact * (1 + side * 1e-13)))
 
-    def cumulants(self, delta: float) -> Cumulants:
-        tail = 10.0 ** math.floor(math.log10(max(delta, 1e-290) / self.count) - 4)
-        if tail not in self._cumulants:
-            self._cumulants[tail] = Cumulants([(law.pruned(tail), count) for law, count in self.laws], tail)
-        return self._cumulants[tail]
-
-    def _plan(self, cumulants: Cumulants, saddle: Saddle, room: float, precision: float, delta: float) -> Plan:
-        """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together."""
-        tilt = 0.6 * saddle.tilt
-        cut = 1e-2 * precision * delta / self.count
-        left = min(1e-4, precision) * 1e-6 / self.count
-        step = 3 * math.sqrt(8 * 0.85 * room / (self.count * (1 + saddle.tilt)))
-        widest = max(high - low for low, high in (law.pruned(cut).support(cut) for law, _ in self.laws))
-        step = min(step, widest / 24, saddle.spread / 4 if self.count > 1 else math.inf)
-        # Of the tilted product this much lies beyond ε.
-        log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
-        return Plan(step, tilt, cut, left, max(1e-2 * precision * math.exp(log_share), 1e-280))
-
     def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:
         """The product on the plan's lattice, from above and from below (None if nothing is known from below)."""
         step = rounded_step(aligned_step(self.laws, plan.step))
-        above: list[tuple[Measure, int]] = []
-        below: list[tuple[Measure, int]] = []
-        for law, count in self.laws:
-            measures = pair_of(law.pruned(plan.cut), step, plan.cut, plan.left)
-            above.append((measures[0], count))
-            if measures[1] is not None:
-                below.append((measures[1], count))
-        if self.upper_only or len(below) < len(above):
-            return Curve(products([above], plan.tilt, plan.outside)[0], above=True), None
-        upper, lower = products([above, below], plan.tilt, plan.outside)
-        return Curve(upper, above=True), Curve(lower, above=False)
+        above, below = [], []
+        laws, supports, _ = self._prepared(plan.cut)
+        for law, (_, count), support in zip(laws, self.laws, supports, strict=True):
+            upper, lower = pair_of(law, step, plan.cut, *support)
+            above.append((upper, count))
+            if lower is not None:
+                below.append((lower, count))
+        sides = [above] if self.upper_only else [above, below]
+        found = products(sides, plan.tilt, plan.outside, plan.slopes)
+        curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
+        return curves[0], (None if self.upper_only else curves[1])
+
+    def _cut(self, delta: float, width: float) -> float:
+        """Mass that each law may ignore in a question about δ, a power of ten."""
+        return float(10.0 ** math.floor(math.log10(max(1e-2 * min(width, 1.0) * delta / self.count, 1e-290))))
+
+    def _prepared(self, cut: float) -> tuple[list[Law], list[tuple[float, float]], Cumulants]:
+        """The laws pruned of what a mass of `cut` allows, the losses between which they matter, and their cumulants."""
+        if cut not in self._cut_laws:
+            laws = [law.pruned(cut) for law, _ in self.laws]
+            # What is merged on the left is rare and hardly moves the sum, so it may be more than what goes to infinity.
+            left = min(1e-4, max(cut, 1e-6 / self.count))
+            supports = [law.support(left, cut) for law in laws]
+            counted = [(law, count) for law, (_, count) in zip(laws, self.laws, strict=True)]
+            self._cut_laws[cut] = (laws, supports, Cumulants(counted, supports))
+        return self._cut_laws[cut]
+
+    def _plan_for_level(self, p: float, width: float) -> Plan:
+        cut = self._cut(min(p, 0.1) * 1e-2, width)
+        saddle = self._prepared(cut)[2].at_level(min(p, 0.999))
+        return self._plan(cut, saddle, width / (saddle.tilt + 1 / (saddle.spread + 1e-12)), width, focused=False)
+
+    def _plan_for_loss(self, epsilon: float, width: float) -> Plan:
+        cut = self._cut(1e-12, width)
+        saddle = self._prepared(cut)[2].at_epsilon(epsilon)
+        if saddle.log_delta < math.log(1e-11):
+            cut = self._cut(math.exp(max(saddle.log_delta, -600.0)), width)
+            saddle = self._prepared(cut)[2].at_epsilon(epsilon)
+        room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
+        return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon), room, width)
+
+    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, focused: bool = True) -> Plan:
+        """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
+        _, supports, cumulants = self._prepared(cut)
+        tilt = 0.6 * saddle.tilt
+        step = 0.8 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
+        widest = max(high - low for low, high in supports)
+        step = min(step, widest / 24, saddle.spread / 4 if self.count > 1 else math.inf)
+        # Of the tilted product this much lies beyond ε.
+        log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
+        outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
+        focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
+        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), focus if focused else -math.inf)
 
     def _refined(
         self,
@@ -188,32 +184,43 @@ class Enclosure:
         step = plan.step
         for _ in range(_ATTEMPTS):
             try:
-                curves = self.curves(Plan(step, plan.tilt, plan.cut, plan.left, plan.outside))
+                found = ask(*self.curves(dataclasses.replace(plan, step=step)))
             except TooFine:
-                break
-            found = ask(*curves)
-            low, high = max(low, found[0]), min(high, found[1])
-            if self.upper_only:
-                if step < plan.step / 4:
+                if math.isfinite(high):
                     break
-                step /= 3.2
+                step, plan = 4 * step, dataclasses.replace(plan, step=math.inf)
                 continue
+            before, low, high = high, max(low, found[0]), min(high, found[1])
             if narrow(low, high):
                 return Interval(min(low, high), high), True
-            step *= self._shrink(found, narrow)
+            if plan.step == math.inf:  # coarser than was asked for, because finer does not fit
+                break
+            if self.upper_only:
+                if before - high <= 1e-2 * abs(high - low) if math.isfinite(low) else before - high < 1e-3 * abs(high):
+                    break
+                step /= 2
+            else:
+                step *= self._shrink(found, narrow)
         return Interval(min(low, high), high), False
 
     def _shrink(self, found: tuple[float, float], narrow: Callable[[float, float], bool]) -> float:
         """How much finer the next lattice is: the width falls with the square of the step, or with the step."""
         low, high = found
         if not math.isfinite(high) or not math.isfinite(low):
-            return 0.25
-        for factor in (0.64, 0.32, 0.16, 0.08, 0.04, 0.02, 0.01, 0.003, 0.001):
-            middle = (low + high) / 2
-            if narrow(middle - factor * (high - low) / 2, middle + factor * (high - low) / 2):
-                break
-        power = 1.0 if any(law.discrete for law, _ in self.laws) else 0.5
-        return min(0.7, max(0.9 * factor**power, 0.02))
+            return 0.3
+        middle = (low + high) / 2
+        factor = 0.9
+        while factor > 1e-4 and not narrow(middle - factor * (high - low) / 2, middle + factor * (high - low) / 2):
+            factor *= 0.8
+        return max(0.9 * factor ** (1.0 if self._discrete else 0.5), 0.02)
+
+    def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None]:
+        plan = dataclasses.replace(plan, focus=-math.inf)
+        while True:
+            try:
+                return self.curves(plan)
+            except TooFine:
+                plan = dataclasses.replace(plan, step=4 * plan.step)
 
 
 def aligned_step(laws: Composed, step: float) -> float:

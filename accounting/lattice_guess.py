@@ -15,6 +15,11 @@ from scipy.special import erfcx
 from cupel.accounting.laws import Floats, Law
 
 
+_TILTS = np.concatenate([[0.0], np.geomspace(1e-3, 300.0, 60)])
+_NEAR = np.geomspace(1e-5, 1.0, 50)
+_SLOPES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5])
+
+
 @dataclass(frozen=True, slots=True)
 class Saddle:
     """The exponent λ at which a tilted composition has its mean at the loss asked for.
@@ -37,18 +42,19 @@ class Cumulants:
 
     Args:
         laws: laws with counts.
-        tail: P-mass that coarse cells may ignore at each end.
+        supports: the losses, low and high, between which each law matters.
     """
 
-    def __init__(self, laws: Sequence[tuple[Law, int]], tail: float) -> None:
-        self._parts = [(count, *_coarse(law, tail)) for law, count in laws]
+    def __init__(self, laws: Sequence[tuple[Law, int]], supports: Sequence[tuple[float, float]]) -> None:
+        parts = zip(laws, supports, strict=True)
+        self._parts = [(count, *_coarse(law, *support)) for (law, count), support in parts]
         variance = largest = 0.0
         for count, p, loss in self._parts:
             mean = float(p @ loss)
             variance += count * float(p @ (loss - mean) ** 2)
             largest = max(largest, float(np.abs(loss).max()))
         deviation = max(math.sqrt(variance), 1e-12)
-        grid = np.concatenate([[0.0], np.geomspace(1e-3, 300.0, 72) / deviation])
+        grid = _TILTS / deviation
         self.tilts: Floats = grid[grid * largest < 600]
         self.values, self.means, self.variances = self._at(self.tilts)
 
@@ -84,6 +90,17 @@ class Cumulants:
         """K(λ)."""
         return float(self._at(np.array([tilt]))[0][0])
 
+    def slopes(self, tilt: float, tail: float) -> tuple[float, float]:
+        """Good exponents of Chernoff's bound for the composition tilted by λ, to the left and to the right."""
+        base, _, variance = self._at(np.array([tilt]))
+        room = math.log(2 / tail)
+        slopes = _SLOPES * math.sqrt(2 * room / max(float(variance[0]), 1e-24))
+        found = []
+        for sign in (-1, 1):
+            values, _, _ = self._at(tilt + sign * slopes)
+            found.append(float(slopes[int(np.argmin((values - base + room) / slopes))]))
+        return found[0], found[1]
+
     def _log_delta(self) -> Floats:
         deviation = np.sqrt(np.maximum(self.variances, 1e-24))
         share = _mills(self.tilts * deviation) - _mills((self.tilts + 1) * deviation)
@@ -102,12 +119,10 @@ def _mills(x: Floats) -> Floats:
     return np.asarray(erfcx(x / math.sqrt(2)) / 2)
 
 
-def _coarse(law: Law, tail: float) -> tuple[Floats, Floats]:
-    """Masses and losses log(P/Q) of some 300 cells, finer near zero."""
-    low, high = law.support(tail)
-    reach = max(abs(low), abs(high), 1e-12)
-    near = np.geomspace(1e-5, 1.0, 60) * reach
-    thresholds = np.unique(np.concatenate([np.linspace(low, high, 161), -near, near]))
+def _coarse(law: Law, low: float, high: float) -> tuple[Floats, Floats]:
+    """Masses and losses log(P/Q) of some 200 cells, finer near zero."""
+    near = _NEAR * max(abs(low), abs(high), 1e-12)
+    thresholds = np.sort(np.concatenate([np.linspace(low, high, 129), -near, near]))
     thresholds = thresholds[(thresholds >= low) & (thresholds <= high)]
     tails = law.tails(thresholds)
     p = np.concatenate([[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.certain]])

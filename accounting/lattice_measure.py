@@ -19,6 +19,14 @@ import numpy as np
 from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails, attained
 
 
+MOST_POINTS = 1 << 21
+"""The most lattice points of a law or a product: 16 MiB an array, of which a dozen are alive at once."""
+
+
+class TooFine(ValueError):
+    """More lattice points would be needed than fit; a coarser step is needed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
     """Masses at start + i·step, and at infinity.
@@ -52,20 +60,22 @@ def rounded_start(start: float, step: float, *, up: bool) -> float:
     return (math.ceil(start / grid) if up else math.floor(start / grid)) * grid
 
 
-def pair_of(law: Law, step: float, tail: float, left: float) -> tuple[Measure, Measure | None]:
+def pair_of(law: Law, step: float, tail: float, low: float, high: float) -> tuple[Measure, Measure | None]:
     """The law on a lattice from above and from below (None for a law that is known from above only).
 
     Args:
         law: the law.
         step: the distance of lattice points, from `rounded_step`.
-        tail: mass that may go to infinity from above.
-        left: mass on the left that may be merged into the first point.
+        tail: mass that may go to infinity from above because of rounding.
+        low, high: losses that the lattice should reach; mass below `low` is merged into the first point, finite mass
+            above `high` goes to infinity from above and is merged into the last point from below.
     """
-    low, high = law.support(left)[0], law.support(tail)[1]
     high = max(high, low + step)
     anchor, up = _anchor(law, step)
     begin = rounded_start(anchor - math.ceil((anchor - low) / step) * step, step, up=up)
     count = max(4, math.ceil((high - begin) / step) + 2)
+    if count > MOST_POINTS:
+        raise TooFine(f"a law on {count:.3g} lattice points does not fit")
     if law.upper_only:
         return _above_of_curve(law, begin, step, count, tail), None
     lower_begin = begin - step / 2
@@ -100,18 +110,17 @@ def _anchor(law: Law, step: float) -> tuple[float, bool]:
 def _edge(law: Law, end: float, step: float, side: int) -> float | None:
     """a between the end and one step inside, with log P/Q of the cell up to a + side·step/2 equal to a."""
 
-    def excess(point: float) -> float:
-        tails = law.tails(np.array([point + side * step / 2]))
-        p, q = (tails.p_below, tails.q_below) if side > 0 else (tails.p_above, tails.q_above)
-        return side * (math.log(p[0] / q[0]) - point) if p[0] > 0 and q[0] > 0 else 0.0
-
-    near, far = end, end + side * step
-    if not excess(far) < 0 < excess(near):
-        return None
-    for _ in range(12):
-        middle = (near + far) / 2
-        near, far = (middle, far) if excess(middle) > 0 else (near, middle)
-    return far
+    points = end + side * step * np.linspace(0.0, 1.0, 17)
+    for _ in range(3):
+        tails = law.tails(np.sort(points + side * step / 2))
+        p, q = (tails.p_below, tails.q_below) if side > 0 else (tails.p_above[::-1], tails.q_above[::-1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = side * (np.log(p) - np.log(q) - points)
+        inside = np.flatnonzero(excess < 0)
+        if not inside.size or inside[0] == 0:
+            return None
+        points = np.linspace(points[inside[0] - 1], points[inside[0]], 17)
+    return float(points[-1])
 
 
 def _cells(tails: Tails) -> tuple[Floats, Floats]:
@@ -159,7 +168,7 @@ def _checked_above(masses: Floats, certain: float, curve: Floats, start: float, 
     # What is missing goes to infinity where it is less than what may go there anyway, or much of the curve; what is
     # missing elsewhere is a relative excess.
     missing = curve - values
-    small = (missing <= tail / 8) | (missing > 1e-9 * curve)
+    small = (missing <= tail / 8) | (curve <= 1e5 * tail)
     certain = max(certain, float(curve[-1]), float(np.where(small, missing, 0.0).max()))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(curve > 0, curve / (values + certain), 0.0)
@@ -213,8 +222,10 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Me
     over, under = np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
     masses = p + (over - np.append(over[1:], 0.0)) / math.expm1(step)
     masses += (under - np.append(0.0, under[:-1])) / -math.expm1(-step)
-    if (masses < 0).any():
+    if float(np.minimum(masses, 0.0).sum()) < -1e-3 * tail:
         masses = _convex(masses, losses)
+    else:
+        masses = np.maximum(masses, 0.0)
     lines = Tails(
         *(getattr(tails, side)[first : last + 2] for side in ("p_above", "p_below", "q_above", "q_below")),
         tails.error[first : last + 2],

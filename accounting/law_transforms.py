@@ -216,7 +216,7 @@ class Profile(Law):
     def swapped(self) -> Law:
         raise ValueError("a curve known from above only has no other direction; give both")
 
-    def support(self, tail: float) -> tuple[float, float]:
+    def support(self, left: float, right: float) -> tuple[float, float]:
         return self._low, self._high
 
     def tails(self, thresholds: Floats) -> Tails:

@@ -24,6 +24,9 @@ UNIT = 2.0**-53
 _EXP = 4 * UNIT  # numpy's exp, expm1, log and log1p, relative
 _NDTR = 8 * UNIT  # scipy's ndtr, relative, times 1 + z²; tests hold it against mpmath
 
+_DISTANCES = np.concatenate([-np.geomspace(1e6, 1e-9, 41), np.geomspace(1e-9, 1e6, 41)])
+_SIXTEENTHS = np.arange(17) / 16
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tails:
@@ -93,9 +96,9 @@ class Law(ABC):
         """An upper bound on H(e^b)."""
         return self.hockey_stick(thresholds)[1]
 
-    def support(self, tail: float) -> tuple[float, float]:
-        """Finite losses (low, high) with P(L ≤ low) and P(high < L < ∞) about `tail` or less."""
-        return -self._end(tail, -1), self._end(tail, 1)
+    def support(self, left: float, right: float) -> tuple[float, float]:
+        """Finite losses (low, high) with P(L ≤ low) about `left` or less and P(high < L < ∞) about `right` or less."""
+        return -self._end(left, -1), self._end(right, 1)
 
     def _end(self, tail: float, side: int) -> float:
         """The end on one side of zero, as a distance that is negative on the other side."""
@@ -105,11 +108,11 @@ class Law(ABC):
                 return self.tails(distances).p_above - self.certain
             return self.tails(-distances[::-1]).p_below[::-1]
 
-        grid = np.concatenate([-np.geomspace(1e6, 1e-9, 61), np.geomspace(1e-9, 1e6, 61)])
+        grid = _DISTANCES
         for _ in range(3):
-            inside = np.flatnonzero(beyond(grid) <= tail)
-            index = int(inside[0]) if inside.size else grid.size - 1
-            grid = np.linspace(grid[max(index - 1, 0)], grid[index], 33)
+            index = min(int(np.count_nonzero(beyond(grid) > tail)), grid.size - 1)
+            low, high = grid[max(index - 1, 0)], grid[index]
+            grid = low + (high - low) * _SIXTEENTHS
         return min(float(grid[-1]), self.highest if side > 0 else -self.lowest)
 
 
@@ -118,14 +121,20 @@ def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
 
     Where P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel near t = 1.
     """
+    turn = int(np.count_nonzero(tails.p_above > 0.5))  # masses fall, so all up to here are above 1/2
     scale = np.exp(log_t)
-    far = tails.p_above <= 0.5
-    p, q = np.where(far, tails.p_above, tails.p_below), np.where(far, tails.q_above, tails.q_below) * scale
-    one = np.where(far, 0.0, -np.expm1(log_t))
-    middle = np.where(far, p - q, one - (p - q))
-    room = (tails.error + 2 * _EXP) * (p + q) + 2 * _EXP * (np.abs(one) + np.abs(middle)) + 1e-305
-    missing_q = tails.q_slack * scale
-    return middle, room + np.where(far, missing_q, tails.p_slack), room + np.where(far, tails.p_slack, missing_q)
+    middle, size = np.empty(scale.shape), np.empty(scale.shape)
+    p, q = tails.p_below[:turn], tails.q_below[:turn] * scale[:turn]
+    one = -np.expm1(log_t[:turn])
+    middle[:turn], size[:turn] = one - (p - q), p + q + np.abs(one)
+    p, q = tails.p_above[turn:], tails.q_above[turn:] * scale[turn:]
+    middle[turn:], size[turn:] = p - q, p + q
+    room = (tails.error + 4 * _EXP) * size + 1e-305
+    if not (tails.p_slack or tails.q_slack):
+        return middle, room, room
+    slack_p, slack_q = np.full(scale.shape, tails.p_slack), tails.q_slack * scale
+    near = np.arange(scale.size) < turn
+    return middle, room + np.where(near, slack_p, slack_q), room + np.where(near, slack_q, slack_p)
 
 
 class NormalMixtures(Law):
@@ -171,8 +180,7 @@ class NormalMixtures(Law):
             q_above, q_below, other = self._sides(x, -self.shifts)
             reach = np.maximum(reach, other)
         else:
-            q_above, q_below, reach_zero = ndtr(-x), ndtr(x), np.abs(x)
-            reach = np.maximum(reach, reach_zero)
+            q_above, q_below = _normal_sides(x)
         # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
         finite = np.isfinite(x)
         reach, size = np.where(finite, reach, 0.0), np.where(finite, np.abs(x), 0.0) + self.shifts[-1]
@@ -180,14 +188,13 @@ class NormalMixtures(Law):
         return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack)
 
     def _sides(self, x: Floats, shifts: Floats) -> tuple[Floats, Floats, Floats]:
-        """Mixture mass above and below x, and the largest |argument| of a Φ that matters."""
-        above, below, reach = np.zeros(x.shape), np.zeros(x.shape), np.zeros(x.shape)
+        """Mixture mass above and below x, and the largest |argument| of a Φ."""
+        above, below = np.zeros(x.shape), np.zeros(x.shape)
         for weight, place in zip(self.weights, shifts, strict=True):
-            z = place - x
-            above += weight * ndtr(z)
-            below += weight * ndtr(-z)
-            reach = np.maximum(reach, np.abs(z))
-        return above, below, reach
+            up, down = _normal_sides(x - place)
+            above += weight * up
+            below += weight * down
+        return above, below, np.maximum(np.abs(x - shifts[0]), np.abs(x - shifts[-1]))
 
     def loss(self, x: Floats) -> tuple[Floats, Floats]:
         """L(x), and a bound on its rounding error."""
@@ -277,6 +284,14 @@ class NormalMixtures(Law):
         parts = np.exp(heights - largest)
         mass = parts.sum(axis=0)
         return np.log(mass) + largest, self.shifts @ parts / mass
+
+
+def _normal_sides(x: Floats) -> tuple[Floats, Floats]:
+    """Φ̄(x) and Φ(x), the smaller one by Φ itself."""
+    small = ndtr(-np.abs(x))
+    large = 1 - small
+    right = x > 0
+    return np.where(right, small, large), np.where(right, large, small)
 
 
 class Laplace(Law):
