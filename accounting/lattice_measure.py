@@ -18,7 +18,6 @@ import numpy as np
 
 from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails, attained
 
-
 MOST_POINTS = 1 << 21
 """The most lattice points of a law or a product: 16 MiB an array, of which a dozen are alive at once."""
 

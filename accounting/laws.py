@@ -119,9 +119,9 @@ class Law(ABC):
 def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     """P(A) − tQ(A) of each A = {L > b̃}, one t a threshold, and how far below and above it the exact value may be.
 
-    Where P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel near t = 1.
+    Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t.
     """
-    turn = int(np.count_nonzero(tails.p_above > 0.5))  # masses fall, so all up to here are above 1/2
+    turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # masses fall, so it is all up to here
     scale = np.exp(log_t)
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
     p, q = tails.p_below[:turn], tails.q_below[:turn] * scale[:turn]
