@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cupel.accounting import ex_post
     from cupel.accounting.adjacency import Adjacency, Unit
     from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+    from cupel.accounting.comparison import Comparison, compare
     from cupel.accounting.composition import Accountant, Unsupported
     from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
     from cupel.accounting.guarantees import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cupel.accounting.registry import ACCOUNTANTS, account, accountant, unsupported, upper_bounds
 
 _HOMES = {
+    "comparison": ("Comparison", "compare"),
     "composition": ("Accountant", "Unsupported"),
     "adjacency": ("Adjacency", "Unit"),
     "bounds": ("Bound", "Direction", "Interval", "Rigor"),
@@ -58,6 +60,7 @@ __all__ = [
     "Adjacency",
     "ApproxDP",
     "Bound",
+    "Comparison",
     "Direction",
     "DominatingPair",
     "ExPostDP",
@@ -72,6 +75,7 @@ __all__ = [
     "WidthNotMet",
     "account",
     "accountant",
+    "compare",
     "dominating_pair",
     "ex_post",
     "unsupported",
