@@ -5,6 +5,7 @@ A guarantee says nothing of unit or adjacency: those stand beside it in a claim 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from cupel.accounting import validate
@@ -68,7 +69,10 @@ class RDP:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyProfile:
-    """A whole curve: (`epsilons[i]`, `deltas[i]`)-DP for every i, ε increasing and δ not increasing."""
+    """A whole curve: (`epsilons[i]`, `deltas[i]`)-DP for every i, ε increasing and δ not increasing.
+
+    An ε may be negative; no mechanism has a δ below 1 − e^ε there.
+    """
 
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
@@ -79,6 +83,8 @@ class PrivacyProfile:
         for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
             validate.finite(epsilon=epsilon)
             validate.probability(delta=delta)
+            if delta < -math.expm1(epsilon) * (1 - 2.0**-49):
+                raise ValueError(f"no mechanism has δ = {delta!r} at ε = {epsilon!r}: δ is at least 1 − e^ε")
         if any(a >= b for a, b in zip(self.epsilons, self.epsilons[1:], strict=False)):
             raise ValueError("the epsilons of a privacy profile must increase")
         if any(a < b for a, b in zip(self.deltas, self.deltas[1:], strict=False)):

@@ -94,7 +94,8 @@ class RenyiAccountant(Accountant[Renyi]):
         logs = conversions.log_delta_from_rdp(self.orders, self.cost.divergence, epsilon)
         least = float(np.where(self.cost.certified, logs, 0.0).min())
         zero = bool((self.cost.divergence[self.cost.certified] == 0).any())
-        return self._bound(0.0 if zero else min(1.0, math.exp(least) * (1 + 8 * _UNIT)), "delta", at=epsilon)
+        value = 0.0 if zero else math.exp(least) * (1 + 8 * _UNIT) + 1e-320  # it must not underflow to 0: pure DP
+        return self._bound(min(1.0, value), "delta", at=epsilon)
 
     def _least_epsilon(self, delta: float, allowed: NDArray[np.bool_]) -> float:
         validate.open_probability(delta=delta)

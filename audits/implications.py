@@ -73,7 +73,7 @@ def upper_for(claim: Guarantee, upper: Bound) -> float:
 
     Pure ε bounds every other currency. An ε at δ bounds the ε at any larger δ. ρ, μ and a Rényi divergence convert to
     an ε at δ > 0. A realised ex-post ε bounds nothing but an ex-post claim. A Rényi divergence bounds those of smaller
-    orders, and an r bounds r at every other p, since r is concave in p and at least 0 at p = 0.
+    orders, and an r bounds r at every other p, since r is concave in p.
     """
     proven = as_guarantee(upper)
     match claim, proven:
@@ -88,7 +88,7 @@ def upper_for(claim: Guarantee, upper: Bound) -> float:
         case RDP(alpha, _), RDP(order, divergence):
             return divergence if order >= alpha else math.inf
         case SecretProtection(p, _), SecretProtection(at, r):
-            return _r_at(p, at, r)
+            return conversions.blowup_at(p, at, r)
         case ZCDP(), PureDP(epsilon):
             return _zcdp_of_pure(epsilon)
         case ZCDP(), GDP(mu):
@@ -117,7 +117,7 @@ def implied_limit(claim: Guarantee, lower: Bound) -> float:
         case ("rho", ZCDP(value)) | ("mu", GDP(value)):
             return value
         case "r", SecretProtection(p, r) if lower.at:
-            return _r_at(lower.at, p, r)
+            return conversions.blowup_at(lower.at, p, r)
         case "rho", PureDP(epsilon):
             return _zcdp_of_pure(epsilon)
         case "mu", PureDP(epsilon):
@@ -177,11 +177,6 @@ def delta_at(claim: Guarantee, upper: Bound) -> float:
         case RDP(alpha, divergence):
             return conversions.delta_from_rdp(alpha, divergence, epsilon)
     return 1.0
-
-
-def _r_at(p: float, at: float, r: float) -> float:
-    """The r at p that follows from the r at another prior: not more at a smaller p, p/at as much at a larger one."""
-    return r if p <= at else min(1.0, r * p / at * (1 + 2.0**-51))
 
 
 def _zcdp_of_pure(epsilon: float) -> float:
