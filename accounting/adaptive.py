@@ -108,7 +108,7 @@ class Total:
 
 
 class Meter:
-    """How spends are counted: by which accountant, at which adjacency, unit and orders. It holds no state.
+    """How spends are counted: by which accountant, at which adjacency, unit and orders.
 
     Args:
         method: basic, zcdp, rdp or gdp.
@@ -137,6 +137,7 @@ class Meter:
         else:
             self.accountant = kind(adjacency, unit)
         self.basic = Basic(adjacency, unit)
+        self._known: dict[str, Total] = {}
         if self.basic.adjacency is Adjacency.SECRET or self.basic.unit.kind not in ("record", "user"):
             raise ValueError("filters and odometers count for records or users; convert what they guarantee to groups")
 
@@ -152,23 +153,27 @@ class Meter:
         Raises:
             ValueError: with the reason, where it has no bound; for realised, ex-post costs in any form.
         """
-        assumptions: tuple[str, ...] = ()
-        if isinstance(spend, DpEvent):
+        if not isinstance(spend, DpEvent):
+            leak = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
+            cost = self._certified(_cost_of_guarantee(self.accountant, spend), spend)
+            return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, leak)
+        name = repr(spend)  # the same events come again and again; dp_accounting's lists do not hash
+        if name not in self._known:
             pure: Exact = math.inf if self.basic.supports(spend) else self.basic.compose(spend).cost
             composed = self.accountant.compose(spend)
-            cost, leak, assumptions = composed.cost, Fraction(0), composed._assumptions(spend)
-        else:
-            pure = _cost_of_guarantee(self.basic, spend, missing=math.inf)
-            cost = _cost_of_guarantee(self.accountant, spend)
-            leak = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
-        if isinstance(cost, Renyi):
-            divergence = np.where(cost.certified, cost.divergence, math.inf)
-            if not cost.certified.any():
-                raise Unsupported(
-                    f"no divergence of {type(spend).__name__} at these orders is certified; use whole ones"
-                )
-            cost = divergence
-        return Total(pure, cost, leak, assumptions)
+            cost = self._certified(composed.cost, spend)
+            if len(self._known) >= 256:
+                self._known.clear()
+            self._known[name] = Total(pure, cost, Fraction(0), composed._assumptions(spend))
+        return self._known[name]
+
+    def _certified(self, cost: Any, spend: Spend) -> Any:
+        """A cost without the divergences whose numerical error is not counted."""
+        if not isinstance(cost, Renyi):
+            return cost
+        if not cost.certified.any():
+            raise Unsupported(f"no divergence of {type(spend).__name__} at these orders is certified; use whole ones")
+        return np.where(cost.certified, cost.divergence, math.inf)
 
     def add(self, first: Total, second: Total) -> Total:
         """The sum: exact, but for Rényi divergences, which are rounded up.
