@@ -128,7 +128,7 @@ def _randomized_response(accountant: Lattice, event: dp_event.RandomizedResponse
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         others = [rest * (buckets - 2)] if buckets > 2 else []
         return DominatingPair.finite([kept, rest, *others], [rest, kept, *others])
-    return DominatingPair.finite([kept, 1 - kept], [1 / buckets, 1 - 1 / buckets])
+    return DominatingPair.finite([kept, rest * (buckets - 1)], [1 / buckets, (buckets - 1) / buckets])
 
 
 def _zcdp(accountant: Lattice, event: dp_event.ZCDpEvent) -> DominatingPair:

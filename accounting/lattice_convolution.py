@@ -69,7 +69,7 @@ def products(
     """The product of each side's measures, all on windows of one size.
 
     Args:
-        sides: for each side, measures with counts; all measures have the same step.
+        sides: for each side, measures with counts; all of its measures have the same step.
         tilt: λ ≥ 0.
         tail: the tilted mass that may lie outside the window.
         slopes: exponents, above 0, of Chernoff's bound to the left and to the right; any are valid.

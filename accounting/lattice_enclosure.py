@@ -69,27 +69,33 @@ class Enclosure:
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
-        if epsilon >= self.highest:
+        if epsilon >= self.highest or self.certain(-1) >= 1:
             return Interval(self.certain(-1), self.certain(1)), True
         plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
 
-        return self._refined(plan, ask, lambda low, high: high - low <= width * high)
+        found, met = self._refined(plan, ask, lambda low, high: high - low <= width * high)
+        return Interval(max(0.0, found.lower), min(1.0, found.upper)), met
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
         """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
+        if self.certain(-1) >= 1:
+            return Interval(1.0, 1.0), True
         plan, point = self._plan_for_level(p, width), np.array([p])
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (p if below is None else float(below.blowup(point)[0])), float(above.blowup(point)[0])
 
-        return self._refined(plan, ask, lambda low, high: high - low <= width * high)
+        found, met = self._refined(plan, ask, lambda low, high: high - low <= width * high)
+        return Interval(max(p, found.lower), min(1.0, found.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Bounds on δ at each ε ≥ 0, the best of lattices for several of them."""
         low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
+        if self.certain(-1) >= 1:
+            return high, high
         for point in np.unique(np.quantile(epsilons, [0.0, 0.25, 0.5, 0.75, 1.0])):
             if point >= self.highest:
                 continue
@@ -102,6 +108,8 @@ class Enclosure:
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
         """Bounds on the blow-up of each p in (0, 1), the best of lattices for several of them."""
         low, high = ps.copy(), np.ones(ps.size)
+        if self.certain(-1) >= 1:
+            return high, high
         points = np.exp(np.quantile(np.log(ps), [0.0, 0.25, 0.5, 0.75, 1.0]))
         for point in np.unique(np.clip(points, 1e-280, 0.999)):
             above, below = self._curves_or_coarser(self._plan_for_level(float(point), 1e-3))
@@ -118,11 +126,13 @@ class Enclosure:
 
     def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:
         """The product on the plan's lattice, from above and from below (None if nothing is known from below)."""
-        step = rounded_step(aligned_step(self.laws, plan.step))
+        aligned = aligned_step(self.laws, plan.step)
+        step = rounded_step(aligned)
+        upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
         above, below = [], []
         laws, supports, _ = self._prepared(plan.cut)
         for law, (_, count), support in zip(laws, self.laws, supports, strict=True):
-            upper, lower = pair_of(law, step, plan.cut, *support)
+            upper, lower = pair_of(law, step, upper_step, plan.cut, *support)
             above.append((upper, count))
             if lower is not None:
                 below.append((lower, count))

@@ -54,8 +54,11 @@ class Cumulants:
             largest = max(largest, float(np.abs(loss).max()))
         deviation = max(math.sqrt(variance), 1e-12)
         grid = _TILTS / deviation
-        self.tilts: Floats = grid[grid * largest < 600]
-        self.values, self.means, self.variances = self._at(self.tilts)
+        tilts = grid[grid * largest < 600]
+        values, means, variances = self._at(tilts)
+        # Once all of the tilted mass sits at a sharp upper end, more tilt shows nothing more.
+        some = max(1, int(np.argmax(variances < 1e-2 * variances[0])) or tilts.size)
+        self.tilts, self.values, self.means, self.variances = (x[:some] for x in (tilts, values, means, variances))
 
     def _at(self, tilts: Floats) -> tuple[Floats, Floats, Floats]:
         value, mean, variance = np.zeros(tilts.size), np.zeros(tilts.size), np.zeros(tilts.size)
@@ -122,7 +125,7 @@ def _coarse(law: Law, low: float, high: float) -> tuple[Floats, Floats]:
     """Masses and losses log(P/Q) of some 200 cells, finer near zero."""
     near = _NEAR * max(abs(low), abs(high), 1e-12)
     thresholds = np.sort(np.concatenate([np.linspace(low, high, 129), -near, near]))
-    thresholds = thresholds[(thresholds >= low) & (thresholds <= high)]
+    thresholds = thresholds[(thresholds >= low) & (thresholds <= high) & (np.diff(thresholds, prepend=-math.inf) > 0)]
     tails = law.tails(thresholds)
     p = np.concatenate([[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.certain]])
     q = np.concatenate([[tails.q_below[0]], _masses(tails.q_above, tails.q_below), [tails.q_above[-1]]])

@@ -47,10 +47,14 @@ class Measure:
         return self.start + self.step * np.arange(self.masses.size)
 
 
-def rounded_step(step: float) -> float:
-    """A little less than `step`, with 30 significant bits, so that its first 2²³ multiples are exact."""
+def rounded_step(step: float, *, up: bool = False) -> float:
+    """A little less than `step`, or a little more, with 30 significant bits, so that its first 2²³ multiples are exact.
+
+    By at least 2⁻³⁰ of the power of two above it, so that a start that is rounded up does not undo it.
+    """
     mantissa, exponent = math.frexp(step)
-    return math.ldexp(math.ceil(math.ldexp(mantissa, 30)) - 1, exponent - 30)
+    whole = math.floor(math.ldexp(mantissa, 30)) + 2 if up else math.ceil(math.ldexp(mantissa, 30)) - 2
+    return math.ldexp(whole, exponent - 30)
 
 
 def rounded_start(start: float, step: float, *, up: bool) -> float:
@@ -59,12 +63,17 @@ def rounded_start(start: float, step: float, *, up: bool) -> float:
     return (math.ceil(start / grid) if up else math.floor(start / grid)) * grid
 
 
-def pair_of(law: Law, step: float, tail: float, low: float, high: float) -> tuple[Measure, Measure | None]:
+def pair_of(
+    law: Law, step: float, upper_step: float, tail: float, low: float, high: float
+) -> tuple[Measure, Measure | None]:
     """The law on a lattice from above and from below (None for a law that is known from above only).
 
     Args:
         law: the law.
         step: the distance of lattice points, from `rounded_step`.
+        upper_step: that of the lattice from above. Equal to `step`, or, for laws of atoms only, a little larger than the
+            atoms' spacing where `step` is a little smaller: an atom just below a point costs nothing from above, one
+            just above a point nothing from below.
         tail: mass that may go to infinity from above because of rounding.
         low, high: losses that the lattice should reach; mass below `low` is merged into the first point, finite mass
             above `high` goes to infinity from above and is merged into the last point from below.
@@ -81,13 +90,12 @@ def pair_of(law: Law, step: float, tail: float, low: float, high: float) -> tupl
     thresholds = lower_begin + step * np.arange(count + 1)
     _, curve, tails = law.hockey_stick(thresholds)
     below = _below(law, tails, begin, step, tail)
-    if (
-        law.atom is not None
-    ):  # atoms sit on the points of both lattices, so those from above need thresholds of their own
-        thresholds = begin + step * np.arange(count)
-        _, curve, tails = law.hockey_stick(thresholds)
-        return _above(tails, curve, begin, step, tail), below
-    return _above(tails, curve, lower_begin, step, tail), below
+    if law.atom is None:
+        return _above(tails, curve, lower_begin, step, tail), below
+    # Atoms sit on the points of both lattices, so those from above need thresholds of their own.
+    begin = rounded_start(begin, upper_step, up=True)
+    _, curve, tails = law.hockey_stick(begin + upper_step * np.arange(count))
+    return _above(tails, curve, begin, upper_step, tail), below
 
 
 def _anchor(law: Law, step: float) -> tuple[float, bool]:
@@ -270,15 +278,16 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
         allowed = np.minimum(allowed, middle - room)
     certain = law.certain * (1 - 64 * UNIT)
     excess = 1.0
-    for _ in range(3):
+    for _ in range(4):
         values, error = curve_of(masses, float(losses[0]), step)
         values = (values + certain) * (1 + error)
         with np.errstate(divide="ignore", invalid="ignore"):
-            missing = np.where(values > 0, 1 - allowed / values, 0.0)
+            missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
         excess = max(0.0, float(missing.max()), float(masses.sum()) + certain - 1) + (masses.size + 8) * UNIT
         bad = np.flatnonzero((missing > 1e-12) & (values < tail / 8) if excess < 1e-7 else missing > 1e-9)
         if not bad.size:
             break
+        first = int(bad[0])  # where the line is below 0, the point itself must have no mass either
         masses = masses.copy()
-        masses[int(bad[0]) + 1 :] = 0.0
+        masses[first + (1 if allowed[first] >= certain and values[first] > 0 else 0) :] = 0.0
     return Measure(float(losses[0]), step, masses, certain, min(excess, 1.0))
