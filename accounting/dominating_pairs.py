@@ -204,6 +204,8 @@ class DominatingPair:
             raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
         s, place = np.unique(s[w > 0], return_inverse=True)
         w = np.bincount(place, weights=w[w > 0])
+        if (total := math.fsum(w)) != 1:
+            w = w / total
         if not s.any():
             return DominatingPair.identity()
         if not standard_deviation:
@@ -287,16 +289,22 @@ class DominatingPair:
         return DominatingPair([((Component(law, other, label or f"profile({id(law)})", None, False), 1),)])
 
     @staticmethod
-    def blend(pairs: Sequence[DominatingPair], weights: Sequence[float]) -> DominatingPair:
-        """One of several mechanisms runs, chosen with public probabilities, and the choice is released."""
+    def blend(pairs: Sequence[DominatingPair], weights: Sequence[float], *, slack: float = 0.0) -> DominatingPair:
+        """One of several mechanisms runs, chosen with public probabilities, and the choice is released.
+
+        Args:
+            pairs: single mechanisms.
+            weights: their probabilities; the sum is 1, or less by at most `slack`.
+            slack: how much too small the weights may be together.
+        """
         if len(pairs) != len(weights) or not pairs or abs(math.fsum(weights) - 1) > 1e-9 or min(weights) < 0:
             raise ValueError("a blend needs as many weights as pairs, at least 0 and with sum 1")
         parts = [(pair._single(), float(weight)) for pair, weight in zip(pairs, weights, strict=True) if weight > 0]
         remove, add = ([getattr(part, side) for part, _ in parts] for side in DIRECTIONS)
         chances = [weight for _, weight in parts]
-        label = f"blend({[(part.label, weight) for part, weight in parts]!r})"
+        label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {slack!r})"
         tight = all(part.tight for part, _ in parts)
-        component = Component(Blend(remove, chances), Blend(add, chances), label, None, tight)
+        component = Component(Blend(remove, chances, slack), Blend(add, chances, slack), label, None, tight)
         return DominatingPair([((component, 1),)])
 
     # --- composition

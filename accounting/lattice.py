@@ -241,12 +241,14 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     from scipy.stats import binom
 
     limit = event.max_batch_size
-    overflow = min(1.0, float(binom.sf(limit - 1, event.source_dataset_size - 1, rate)) * (1 + 1e-9))
+    overflow = float(binom.sf(limit - 1, event.source_dataset_size - 1, rate))  # to a relative 1e-9, which slack covers
     whole = DominatingPair.gaussian(1.0, mu).poisson_sampled(rate)
     if overflow < 1e-300:
         return whole
     cut = DominatingPair.gaussian(1.0, 2 * mu).poisson_sampled(rate * limit / (limit + 1))
-    return DominatingPair.blend([whole, cut], [1 - overflow, overflow]).loosened()
+    least, slack = overflow * (1 - 1e-9), 3e-9 * overflow
+    kept = max(0.0, 1 - overflow * (1 + 1e-9))
+    return DominatingPair.blend([whole, cut], [kept, least], slack=slack).loosened()
 
 
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:

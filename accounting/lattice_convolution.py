@@ -80,7 +80,7 @@ def products(
     tilted = [_tilted(side, tilt) for side in sides]
     windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
-    points = max(high - low for low, high, _, _ in windows) / step + 2
+    points = max(high - low for low, high, _, _ in windows) / step + 3
     if points > MOST_POINTS:
         raise TooFine(f"a product of {points:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(points), 16), real=True)
@@ -111,8 +111,10 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
         weights = measure.masses * np.exp(tilt * losses - top)
         total = float(weights.sum())
         if total < 1e-280:
-            top = float((tilt * losses + np.log(np.maximum(measure.masses, 1e-320))).max())
-            weights = np.exp(tilt * losses - top + np.log(np.maximum(measure.masses, 1e-320)))
+            with np.errstate(divide="ignore"):
+                logs = tilt * losses + np.log(measure.masses)
+            top = float(logs.max())
+            weights = np.exp(logs - top)
             total = float(weights.sum())
         far = max(abs(float(losses[0])), abs(float(losses[-1])))
         rounding = 8 * _EXP + 8 * UNIT * (tilt * far + abs(top) + 4)
@@ -134,7 +136,9 @@ def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -
         if sign * (end - last) >= 0:
             ends.append((last, 0.0))
         else:
-            ends.append((end, math.exp(min(0.0, -room + 1e-9 * (1 + abs(log_moment) + slope * abs(end))))))
+            # The rounding of the moments, each a sum of as many terms as there are weights.
+            rounding = UNIT * sum(part.count * (part.weights.size + 64 + 8 * slope * abs(end)) for part in side)
+            ends.append((end, math.exp(min(0.0, rounding + 1e-9 - room))))
     return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
 
 

@@ -8,10 +8,8 @@ import math
 import numpy as np
 
 from cupel.accounting.lattice_convolution import Product
-from cupel.accounting.lattice_measure import curve_of
+from cupel.accounting.lattice_measure import LEAST, curve_of
 from cupel.accounting.laws import _EXP, UNIT, Floats
-
-_WIDEST = 1300.0
 
 
 class Curve:
@@ -58,8 +56,9 @@ class Curve:
         largest = float(np.abs(exponents).max())
         if largest > 690:
             exponents = np.maximum(exponents, -690.0) if self.above else np.minimum(exponents, 690.0)
-        with np.errstate(over="ignore"):
-            values, error = curve_of(weights * np.exp(exponents), 0.0, product.step)
+        weights = weights * np.exp(exponents)
+        weights = np.maximum(weights, LEAST) if self.above else np.where(weights < LEAST, 0.0, weights)
+        values, error = curve_of(weights, 0.0, product.step)
         scale = product.log_total - product.tilt * middle
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
         sign = 1 if self.above else -1
@@ -121,7 +120,8 @@ class Curve:
         """The least of t·p + δ(t) over all t: on every piece the better of what is known and of (1 − t)⁺."""
         heights = t * p + self.values
         known = np.minimum(heights[:-1], heights[1:]) - self._alias[:-1]
-        trivial = np.where(t[1:] <= 1, 1 - t[1:] * (1 - p), np.where(t[:-1] >= 1, t[:-1] * p, p))
-        ends = (max(1 - t[0] * (1 - p), p if t[0] > 1 else 0.0) if t[0] <= 1 else p, max(t[-1] * p, p))
+        over = t * math.exp(2 * self._blur)  # where points lie is known to this much
+        trivial = np.where(over[1:] <= 1, 1 - over[1:] * (1 - p), np.where(t[:-1] >= 1, t[:-1] * p, p))
+        ends = (1 - over[0] * (1 - p) if over[0] <= 1 else p, max(t[-1] * p, p))
         least = min(float(np.maximum(known, trivial).min()), *ends) * (1 - 16 * UNIT)
         return min(max(least, p), 1.0)

@@ -14,7 +14,7 @@ from cupel.accounting.lattice_convolution import TooFine, products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
 from cupel.accounting.lattice_measure import pair_of, rounded_step
-from cupel.accounting.laws import Floats, Law
+from cupel.accounting.laws import UNIT, Floats, Law
 
 Composed = Sequence[tuple[Law, int]]
 
@@ -69,8 +69,12 @@ class Enclosure:
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
-        if epsilon >= self.highest or self.certain(-1) >= 1:
-            return Interval(self.certain(-1), self.certain(1)), True
+        if self.certain(-1) >= 1:
+            return Interval(1.0, 1.0), True
+        margin = self._margin()
+        if epsilon >= self.highest - margin:  # how far the largest loss may be off, so δ may be that much more
+            more = 0.0 if epsilon > self.highest + margin else 4 * margin
+            return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
         plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
@@ -102,7 +106,7 @@ class Enclosure:
             above, below = self._curves_or_coarser(self._plan_for_loss(float(point), 1e-3))
             high = np.minimum(high, above.delta(epsilons))
             low = low if below is None else np.maximum(low, below.delta(epsilons))
-        outside = epsilons >= self.highest
+        outside = epsilons > self.highest + self._margin()
         return np.where(outside, self.certain(-1), low), np.where(outside, self.certain(1), high)
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
@@ -116,6 +120,12 @@ class Enclosure:
             high = np.minimum(high, above.blowup(ps))
             low = low if below is None else np.maximum(low, below.blowup(ps))
         return np.minimum(low, high), high
+
+    def _margin(self) -> float:
+        """How far `highest` may be off by rounding."""
+        if not math.isfinite(self.highest):
+            return 0.0
+        return 64 * UNIT * sum(count * (1 + abs(law.highest)) for law, count in self.laws)
 
     def certain(self, side: int) -> float:
         """P(loss = ∞) of the product, rounded to a side."""

@@ -22,6 +22,11 @@ MOST_POINTS = 1 << 21
 """The most lattice points of a law or a product: 16 MiB an array, of which a dozen are alive at once."""
 
 
+_WIDEST = 600.0  # e^{±300} times a mass of at least LEAST does not underflow
+LEAST = 1e-150
+"""Masses below this are dropped from below and raised to it from above, so that none underflows."""
+
+
 class TooFine(ValueError):
     """More lattice points would be needed than fit; a coarser step is needed."""
 
@@ -71,9 +76,9 @@ def pair_of(
     Args:
         law: the law.
         step: the distance of lattice points, from `rounded_step`.
-        upper_step: that of the lattice from above. Equal to `step`, or, for laws of atoms only, a little larger than the
-            atoms' spacing where `step` is a little smaller: an atom just below a point costs nothing from above, one
-            just above a point nothing from below.
+        upper_step: that of the lattice from above. Equal to `step`, or, for laws of atoms only, a little larger than
+            the atoms' spacing where `step` is a little smaller: an atom just below a point costs nothing from above,
+            one just above a point nothing from below.
         tail: mass that may go to infinity from above because of rounding.
         low, high: losses that the lattice should reach; mass below `low` is merged into the first point, finite mass
             above `high` goes to infinity from above and is merged into the last point from below.
@@ -190,7 +195,7 @@ def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
     running sums of N terms err by 2N units of rounding.
     """
     count = masses.size
-    if count * step < 1200:
+    if count * step < _WIDEST:
         losses = step * (np.arange(count) - count / 2)
         sums = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
         inner = np.append(sums[1:], 0.0) * np.exp(losses)
@@ -200,7 +205,7 @@ def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
         decay = math.exp(-step)
         inner = lfilter([decay], [1.0, -decay], np.append(masses[1:], 0.0)[::-1])[::-1]
     values = np.cumsum((inner * math.expm1(step))[::-1])[::-1]
-    return values, (2 * count + 32) * UNIT * (2 if count * step >= 1200 else 1)
+    return values, (2 * count + 32) * UNIT * (2 if count * step >= _WIDEST else 1)
 
 
 def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Measure:
@@ -277,6 +282,7 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
             middle[-1], room[-1] = math.inf, 0.0
         allowed = np.minimum(allowed, middle - room)
     certain = law.certain * (1 - 64 * UNIT)
+    masses = np.where(masses < LEAST, 0.0, masses)
     excess = 1.0
     for _ in range(4):
         values, error = curve_of(masses, float(losses[0]), step)

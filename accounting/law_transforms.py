@@ -93,25 +93,26 @@ class Blend(Law):
 
     Args:
         laws: the pairs.
-        weights: w_i, positive, sum 1 up to a rounding each.
+        weights: w_i, positive, sum 1 up to a rounding each and `slack`.
+        slack: how much too small their sum may be; the blend is then known from above only.
     """
 
-    def __init__(self, laws: Sequence[Law], weights: Sequence[float]) -> None:
-        self.laws, self.weights = tuple(laws), tuple(weights)
+    def __init__(self, laws: Sequence[Law], weights: Sequence[float], slack: float = 0.0) -> None:
+        self.laws, self.weights, self.slack = tuple(laws), tuple(weights), slack
         self.certain = sum(w * law.certain for w, law in zip(weights, laws, strict=True))
         self.impossible = sum(w * law.impossible for w, law in zip(weights, laws, strict=True))
         self.discrete = all(law.discrete for law in laws)
         self.atom = next((law.atom for law in laws if law.atom is not None), None)
         self.lowest = min(law.lowest for law in laws)
         self.highest = max(law.highest for law in laws)
-        self.upper_only = any(law.upper_only for law in laws)
+        self.upper_only = slack > 0 or any(law.upper_only for law in laws)
 
     def pruned(self, mass: float) -> Law:
-        return Blend([law.pruned(mass) for law in self.laws], self.weights)
+        return Blend([law.pruned(mass) for law in self.laws], self.weights, self.slack)
 
     def above(self, thresholds: Floats) -> Floats:
         curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
-        return np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT), 1.0)
+        return np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT) + self.slack, 1.0)
 
     def tails(self, thresholds: Floats) -> Tails:
         parts = [law.tails(thresholds) for law in self.laws]
@@ -126,8 +127,8 @@ class Blend(Law):
             total("q_below"),
             np.max([part.error for part in parts], axis=0) + 2 * (len(parts) + 2) * UNIT,
             np.max([part.shift for part in parts], axis=0),
-            float(total("p_slack")),
-            float(total("q_slack")),
+            float(total("p_slack")) + self.slack,
+            float(total("q_slack")) + self.slack,
         )
 
 
