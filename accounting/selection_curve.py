@@ -31,7 +31,7 @@ works like noise whose variance is larger by a share of about 1/m².
 their rounding is below 2^−12 h of them: then ω moves by less than 1/32, by which its range is widened, and log r by
 less than ρ = 2^−11 h, which costs at most 2ρ² e^{(d−m)h} B/(1 − e^{−η}), the value being stationary; this is added.
 Any other cell is bounded, for every d, by its value at an end and κ times the parts of A and B that could raise it
-further on. The value itself is a sum of positive products; its relative error, at most (32 + 4η)2^−53, is added in each
+further on. The value itself is a sum of positive products; its relative error, at most (64 + 4η)2^−53, is added in each
 step.
 
 **Floor.** Beyond the last node u is a constant, τk/n in step k. Raising G to a constant raises no later G by more than
@@ -79,10 +79,10 @@ class Curve:
         high = low = 0.0
         if first:
             share = (upper[first - 1] - delta) / (upper[first - 1] - upper[first])
-            high = ((first - 1) * h + math.log1p(share * math.expm1(h))) * (1 + 16 * _UNIT)
+            high = ((first - 1) * h + math.log1p(share * math.expm1(h))) * (1 + 32 * _UNIT)
         if last:
             share = (self.lower[last] - delta) / (upper[last - 1] - self.lower[last])
-            low = (last * h + math.log1p(-share * math.expm1(-h))) * (1 - 16 * _UNIT)
+            low = (last * h + math.log1p(-share * math.expm1(-h))) * (1 - 32 * _UNIT)
         return Interval(min(low, high), high)
 
     def delta(self, epsilon: float) -> Interval:
@@ -94,7 +94,7 @@ class Curve:
             return Interval(0.0, high)
         beyond = self.upper[after + 1] if after + 1 < len(self.upper) else self.floor
         share = -math.expm1(min(epsilon - after * self.step, 0.0)) / math.expm1(self.step)
-        share = max(share - 16 * _UNIT * (1 + position), 0.0)
+        share = max(share - 32 * _UNIT * (1 + position), 0.0)
         low = float(self.lower[after] + max(self.lower[after] - beyond, 0.0) * share) * (1 - 8 * _UNIT)
         return Interval(min(low, high), high)
 
@@ -105,7 +105,7 @@ class Curve:
         index = (position * (1 - 8 * _UNIT)).astype(np.intp)  # never a node after ε
         share = np.clip(np.expm1(np.minimum(epsilons - index * self.step, self.step)) / math.expm1(self.step), 0.0, 1.0)
         left, right = upper[index], upper[index + 1]
-        error = (left - right) * (16 * _UNIT) * (1 + position)
+        error = (left - right) * (32 * _UNIT) * (1 + position)
         return np.asarray(np.minimum((left * (1 - share) + right * share + error) * (1 + 8 * _UNIT), 1.0))
 
 
@@ -157,7 +157,7 @@ class _Lattice:
         right = math.exp(step - eta) * np.expm1(np.maximum(d - 1, 0) * step)
         chances = left / whole, contraction * np.expm1(d * step) / whole
         reflection = -np.expm1(-d[:0:-1] * step), np.exp(-d[:0:-1] * step)
-        error = (32 + 4 * eta) * _UNIT
+        error = (64 + 4 * eta) * _UNIT
         return cls(cells, step, math.expm1(step), contraction, reach, left, right, chances, reflection, error)
 
     def extended(self, values: Floats, beyond: float, error: float) -> Floats:
