@@ -180,7 +180,7 @@ def _step_up(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) 
 
     a = (lattice.contraction * far_slope - near_slope) / kappa
     b = near - far - (near_slope - far_slope) / kappa
-    rough = (np.abs(near_slope) + np.abs(far_slope)) * (12 * _UNIT / kappa) + np.abs(near - far) * (12 * _UNIT)
+    rough = (np.abs(near_slope) + np.abs(far_slope)) * (24 * _UNIT / kappa) + np.abs(near - far) * (24 * _UNIT)
     trusted = (rough <= _TRUSTED * h * np.minimum(a, b)) & (a > 0)
     omega = m - np.log(np.divide(b, a, out=np.ones(size), where=trusted)) / h
     lowest = np.where(trusted, np.maximum(np.ceil(omega - _WIDER), np.maximum(1, m - np.arange(size))), 0)
