@@ -15,12 +15,23 @@ from cupel.accounting.basic import Basic
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported
 from cupel.accounting.gdp import GaussianDP
-from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP
+from cupel.accounting.guarantees import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    ExPostDP,
+    Guarantee,
+    PrivacyProfile,
+    PureDP,
+    SecretProtection,
+)
 from cupel.accounting.lattice import Lattice
 from cupel.accounting.pld import PrivacyLoss
 from cupel.accounting.prv import PrivacyRandomVariables
 from cupel.accounting.rdp import RenyiAccountant
 from cupel.accounting.realised import ExPost
+from cupel.accounting.secret_protection import SecretProtectionAccountant
 from cupel.accounting.zcdp import ZeroConcentrated
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
@@ -34,6 +45,7 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
         PrivacyLoss,
         PrivacyRandomVariables,
         ExPost,
+        SecretProtectionAccountant,
     )
 }
 """The one table of accountants. A new one is a file and a row here."""
@@ -121,9 +133,8 @@ def upper_bounds(
     """What every accountant that supports `event` says about the quantity that `guarantee` claims.
 
     Pure DP: the pure ε (``epsilon``, δ None). Approximate DP: ε at the claim's δ. A profile: δ at each of its ε, one
-    bound a point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's
-    order, ``renyi_epsilon``. Ex-post DP: the a-priori pure ε, to stand beside the realised one. Secret protection: no
-    accountant yet.
+    bound a point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's order, ``renyi_epsilon``. Ex-post DP:
+    the a-priori pure ε, to stand beside the realised one. Secret protection: ``r`` at the claim's p.
 
     Args:
         methods: which accountants to ask, by default all.
@@ -165,6 +176,8 @@ def _event_of(event: Described) -> DpEvent:
 
 
 def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]:
+    if isinstance(composed, SecretProtectionAccountant):
+        return [composed.protection(guarantee.p)] if isinstance(guarantee, SecretProtection) else []
     match guarantee:
         case PureDP() | ExPostDP():
             return [composed.pure()] if isinstance(composed, Basic) else []

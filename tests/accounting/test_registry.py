@@ -34,19 +34,19 @@ SAMPLED = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_e
 
 
 def test_the_names() -> None:
-    assert set(ACCOUNTANTS) == {"basic", "zcdp", "gdp", "rdp", "pld", "prv", "ex_post"}
+    assert set(ACCOUNTANTS) == {"lattice", "basic", "zcdp", "gdp", "rdp", "pld", "prv", "ex_post", "secret_protection"}
     for name in ACCOUNTANTS:
         assert accountant(name, "add_remove").name == name
 
 
 def test_unknown_names_and_things() -> None:
-    with pytest.raises(ValueError, match="method must be one of basic, zcdp"):
+    with pytest.raises(ValueError, match="method must be one of lattice, basic, zcdp"):
         accountant("moments", "add_remove")
     with pytest.raises(ValueError, match="adjacency must be one of add_remove"):
         accountant("rdp", "bounded")
     with pytest.raises(ValueError, match="an event, a ledger or a run, not str"):
         account("gaussian", adjacency="add_remove", delta=1e-5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="rdp needs a delta"):
+    with pytest.raises(ValueError, match="lattice needs a delta"):
         account(GAUSSIAN, adjacency="add_remove")
     with pytest.raises(ValueError, match="delta must be strictly between 0 and 1"):
         account(GAUSSIAN, adjacency="add_remove", delta=1.0)
@@ -70,21 +70,20 @@ def test_only_pure_epsilon_needs_no_delta() -> None:
 
 def test_bounds_are_sorted_and_reasons_given() -> None:
     bounds = upper_bounds(SELECTION, ApproxDP(1.0, 1e-5), adjacency="add_remove")
-    assert {bound.method for bound in bounds} == {"basic", "zcdp", "gdp", "rdp"}
+    assert {bound.method for bound in bounds} == {"lattice", "basic", "zcdp", "gdp", "rdp"}
     assert [bound.value for bound in bounds] == sorted(bound.value for bound in bounds)
     assert all(bound.comparable(bounds[0]) for bound in bounds)
-    assert unsupported(SELECTION, adjacency="add_remove") == {
-        "pld": "pld has no bound for BoundedRangeSelectionDpEvent",
-        "prv": "prv has no bound for BoundedRangeSelectionDpEvent",
-    }
+    reasons = unsupported(SELECTION, adjacency="add_remove")
+    assert reasons.keys() == {"pld", "prv", "secret_protection"}
+    assert reasons["pld"] == "pld has no bound for BoundedRangeSelectionDpEvent"
 
 
 def test_certified_bounds_come_before_smaller_estimates() -> None:
     bounds = upper_bounds(SAMPLED, ApproxDP(1.0, 1e-5), adjacency="add_remove")
-    assert bounds[0].method == "rdp"
-    assert bounds[0].rigor is Rigor.CERTIFIED
-    assert {bound.method for bound in bounds[1:]} >= {"pld", "prv"}
-    assert {bound.rigor for bound in bounds[1:]} == {Rigor.ESTIMATE}
+    assert [bound.method for bound in bounds[:2]] == ["lattice", "rdp"]
+    assert {bound.rigor for bound in bounds[:2]} == {Rigor.CERTIFIED}
+    assert {bound.method for bound in bounds[2:]} >= {"pld", "prv"}
+    assert {bound.rigor for bound in bounds[2:]} == {Rigor.ESTIMATE}
     few = upper_bounds(SAMPLED, ApproxDP(1.0, 1e-5), adjacency="add_remove", methods=["rdp"])
     assert {bound.method for bound in few} == {"rdp"}
 
