@@ -567,6 +567,14 @@ def test_the_order_of_the_plan_admits_the_plan() -> None:
     assert Filter(looser, adjacency="add_remove").admits(plan)
 
 
+def test_gaussians_are_cheapest_by_gaussian_dp() -> None:
+    """100 steps of σ = 20 are μ = 1/2; (2, 1e-5) allows μ = 0.5016 (delta_from_gdp), and by zCDP 86 of them."""
+    for method, steps in (("gdp", 100), ("zcdp", 86)):
+        guard = Filter(ApproxDP(2, 1e-5), adjacency="add_remove", method=method)
+        assert guard.admits(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(20.0), steps))
+        assert not guard.admits(dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(20.0), steps + 1))
+
+
 def test_decimal_steps_are_taken_as_they_are_in_binary() -> None:
     guard = Filter(PureDP(1.0), adjacency="add_remove")
     for _ in range(9):

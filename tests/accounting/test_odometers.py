@@ -280,6 +280,13 @@ def test_a_filter_of_one_order_reads_what_its_odometer_reads() -> None:
         assert guard.spent() == odometer.epsilon()
 
 
+def test_an_additive_part_of_zcdp_counts() -> None:
+    odometer = Odometer(1e-6, adjacency="add_remove", method="zcdp", orders=5)
+    odometer.charge(dp_event.ZCDpEvent(0.125, 0.25))
+    expected = float(conversions.epsilon_from_rdp(5.0, 0.25 + 5 * 0.125, 1e-6))
+    assert odometer.epsilon().value == pytest.approx(expected, rel=1e-12)  # both round up by less than 1e-13
+
+
 def test_a_reading_is_a_bound_with_its_meaning() -> None:
     odometer = Odometer(1e-5, adjacency="zero_out", unit=Unit("user"), method="zcdp")
     assert odometer.epsilon().value == 0
