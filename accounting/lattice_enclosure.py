@@ -146,10 +146,11 @@ class Enclosure:
             above.append((upper, count))
             if lower is not None:
                 below.append((lower, count))
-        sides = [above] if self.upper_only else [above, below]
+        known = not self.upper_only and all(measure.masses.any() for measure, _ in below)
+        sides = [above, below] if known else [above]
         found = products(sides, plan.tilt, plan.outside, plan.slopes)
         curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
-        return curves[0], (None if self.upper_only else curves[1])
+        return curves[0], (curves[1] if known else None)
 
     def _cut(self, delta: float, width: float) -> float:
         """Mass that each law may ignore in a question about δ, a power of ten."""

@@ -213,7 +213,8 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Me
 
     With e_i = P_i − t_i Q_i, α = 1/(e^h − 1), β = 1/(1 − e^{−h}) its masses are
     P_i + α(e_i⁺ − e_{i+1}⁺) + β(e_i⁻ − e_{i−1}⁻). Where one is negative the curve is not convex, and its greatest
-    convex minorant is taken. The first cell holds everything below, the last everything above.
+    convex minorant is taken. The first cell holds everything below, the last everything above; e₀⁺ is left out, since
+    no point is left of the first.
     """
     p, q = _cells(tails)
     count = p.size
@@ -221,18 +222,21 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Me
     scale = np.exp(losses)
     # Merge on the left until the merged cell's ratio is at most its point, on the right until it is at least that.
     q_below = np.maximum(tails.q_below - law.impossible, 0.0)
-    fits = np.flatnonzero((tails.p_below[1:] > 0) & (tails.p_below[1:] <= scale * q_below[1:]))
-    first = min(int(fits[0]), count - 2) if fits.size else 0
     p_above = tails.p_above - law.certain
     fits = np.flatnonzero((p_above[:-1] > 0) & (p_above[:-1] >= scale * tails.q_above[:-1]))
-    last = max(int(fits[-1]), first + 1) if fits.size else count - 1
-    p[first], q[first] = tails.p_below[first + 1], q_below[first + 1]
-    p[last], q[last] = p_above[last], tails.q_above[last]
+    last = int(fits[-1]) if fits.size else count - 1
+    fits = np.flatnonzero((tails.p_below[1:] > 0) & (tails.p_below[1:] <= scale * q_below[1:]))
+    first = min(int(fits[0]), last) if fits.size else 0
+    if first == last:
+        p[first], q[first] = 1 - law.certain, 1 - law.impossible
+    else:
+        p[first], q[first] = tails.p_below[first + 1], q_below[first + 1]
+        p[last], q[last] = p_above[last], tails.q_above[last]
     inside = slice(first, last + 1)
     p, q, losses, scale = p[inside], q[inside], losses[inside], scale[inside]
     excess = p - scale * q
     over, under = np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
-    masses = p + (over - np.append(over[1:], 0.0)) / math.expm1(step)
+    masses = p + (np.append(0.0, over[1:]) - np.append(over[1:], 0.0)) / math.expm1(step)
     masses += (under - np.append(0.0, under[:-1])) / -math.expm1(-step)
     if float(np.minimum(masses, 0.0).sum()) < -1e-3 * tail:
         masses = _convex(masses, losses)

@@ -150,7 +150,12 @@ class NormalMixtures(Law):
     """
 
     def __init__(
-        self, weights: Sequence[float], shifts: Sequence[float], *, mirrored: bool = False, slack: float = 0.0
+        self,
+        weights: Sequence[float] | Floats,
+        shifts: Sequence[float] | Floats,
+        *,
+        mirrored: bool = False,
+        slack: float = 0.0,
     ) -> None:
         order = np.argsort(np.asarray(shifts, dtype=np.float64), kind="stable")
         self.weights: Floats = np.asarray(weights, dtype=np.float64)[order]
@@ -347,6 +352,8 @@ class Atoms(Law):
         if losses.size:
             self.atom, self.spacing = float(self.losses[0]), _spacing(self.losses)
             self.lowest, self.highest = float(self.losses[0]), float(self.losses[-1])
+        else:
+            self.highest = -math.inf
 
     def tails(self, thresholds: Floats) -> Tails:
         below = np.searchsorted(self.losses, thresholds, side="right")
