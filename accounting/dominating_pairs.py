@@ -16,6 +16,7 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice_enclosure import Enclosure
 from cupel.accounting.law_transforms import Blend, Cdfs, Profile, Sampled
 from cupel.accounting.laws import Atoms, Floats, Laplace, Law, NormalMixtures
+from cupel.accounting.single_law import SingleLaw
 
 DIRECTIONS = ("remove", "add")
 WIDTH = 1e-3
@@ -613,7 +614,7 @@ def _mu_of(composition: Composition) -> float | None:
     return math.sqrt(math.fsum(count * (part.mu or 0.0) ** 2 for part, count in composition))
 
 
-def _enclosure(composition: Composition, side: str) -> Enclosure:
+def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:
     """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated."""
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
@@ -626,6 +627,8 @@ def _enclosure(composition: Composition, side: str) -> Enclosure:
             laws.append((getattr(part, side), count))
     if rho or xi:
         laws.append((concentrated_curve.law(rho, xi), 1))
+    if len(laws) == 1 and laws[0][1] == 1:
+        return SingleLaw(laws[0][0])
     return Enclosure(laws)
 
 

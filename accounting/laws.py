@@ -97,8 +97,9 @@ class Law(ABC):
         return self.hockey_stick(thresholds)[1]
 
     def support(self, left: float, right: float) -> tuple[float, float]:
-        """Finite losses (low, high) with P(L ≤ low) about `left` or less and P(high < L < ∞) about `right` or less."""
-        return -self._end(left, -1), self._end(right, 1)
+        """Finite losses (low, high) with P(L ≤ low) about `left` or less and P(high < L < ∞) about `right` or less, but
+        none beyond 650, where e^b is near the end of float64."""
+        return max(-self._end(left, -1), -650.0), min(self._end(right, 1), 650.0)
 
     def _end(self, tail: float, side: int) -> float:
         """The end on one side of zero, as a distance that is negative on the other side."""

@@ -1,0 +1,120 @@
+"""Certified answers of a single law: its own masses say all, and nothing needs a lattice."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cupel.accounting.bounds import Interval
+from cupel.accounting.laws import UNIT, Floats, Law
+
+_FIRST = np.concatenate([-np.geomspace(650, 1e-12, 181), [0.0], np.geomspace(1e-12, 650, 181)])
+_ROUNDS = 12
+_POINTS = 33
+
+
+class SingleLaw:
+    """δ(ε), ε(δ) and the blow-up of one law in one direction; the same questions as of an `Enclosure`."""
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+
+    def certain(self, side: int) -> float:
+        """P(loss = ∞), rounded to a side."""
+        return min(1.0, self.law.certain * (1 + side * 1e-13))
+
+    def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
+        """Bounds on δ at each ε of either sign."""
+        order = np.argsort(epsilons, kind="stable")
+        low, high = np.empty(epsilons.size), np.empty(epsilons.size)
+        low[order], high[order] = self._curve(epsilons[order])
+        return low, high
+
+    def _curve(self, losses: Floats) -> tuple[Floats, Floats]:
+        """Bounds on δ at losses that do not fall."""
+        if losses[-1] > 650:  # e^b is near the end of float64: δ there is at most what it is here
+            low, high = self._curve(np.minimum(losses, 650.0))
+            return np.where(losses > 650, 0.0, low), high
+        if self.law.upper_only:
+            high = self.law.above(losses)
+            return np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT), high
+        # A point a little below each one, since a bound uses the mass above the threshold before.
+        gaps = 1e-7 * (1e-3 + np.abs(losses))
+        doubled = np.stack([losses - gaps, losses], axis=1).ravel()
+        place = np.argsort(doubled, kind="stable")
+        low, high = np.empty(doubled.size), np.empty(doubled.size)
+        low[place], high[place], _ = self.law.hockey_stick(doubled[place])
+        trivial = np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT)
+        return np.maximum(low[1::2], trivial), high[1::2]
+
+    def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
+        """δ(ε), and whether upper − lower ≤ width·upper."""
+        low, high = self._curve(np.array([epsilon]))
+        found = Interval(min(float(low[0]), float(high[0])), float(high[0]))
+        return found, found.width <= width * found.upper
+
+    def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
+        """The least ε ≥ 0 with δ(ε) ≤ δ, and whether upper − lower ≤ width·upper."""
+        if self.certain(1) > delta:
+            return Interval(math.inf if self.certain(-1) > delta else 0.0, math.inf), self.certain(-1) > delta
+        high = self._crossing(delta, 1)
+        low = 0.0 if self.law.upper_only else min(self._crossing(delta, 0), high)
+        return Interval(low, high), high - low <= width * high
+
+    def _crossing(self, delta: float, side: int) -> float:
+        """The least ε ≥ 0 known to have an upper bound of at most δ (side 1), or the largest known to have a lower bound
+        above it (side 0)."""
+        grid = _FIRST[_FIRST >= 0]
+        for _ in range(_ROUNDS):
+            above = self._curve(grid)[side] > delta
+            index = int(np.count_nonzero(np.logical_and.accumulate(above)))
+            if index == 0:
+                return 0.0
+            if index == grid.size:
+                return math.inf if side else float(grid[-1])
+            low, high = float(grid[index - 1]), float(grid[index])
+            if high - low <= 4 * UNIT * high:
+                break
+            grid = np.concatenate([[low], low + (high - low) * np.arange(1, _POINTS) / _POINTS, [high]])
+        return high if side else low
+
+    def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
+        """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
+        grid = _FIRST
+        for _ in range(6):
+            known = self.law.tails(grid)
+            index = int(np.clip(np.count_nonzero(known.q_above > p), 1, grid.size - 1))
+            low, high = self._blowups(grid, np.array([p]))
+            found = Interval(min(float(low[0]), float(high[0])), float(high[0]))
+            if found.width <= min(width, 1e-9) * found.upper or grid[index] - grid[index - 1] < 1e-14:
+                break
+            near = np.linspace(grid[max(index - 2, 0)], grid[min(index + 1, grid.size - 1)], 4 * _POINTS)
+            grid = np.unique(np.concatenate([near, grid[:: max(1, grid.size // 64)]]))
+        return found, found.width <= width * found.upper
+
+    def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
+        """Bounds on the blow-up of each p in (0, 1), from one grid of losses."""
+        mass = min(float(ps.min()), 1e-3) * 1e-9
+        low, high = self.law.support(1e-12, mass)
+        other, _ = self.law.swapped().support(mass, 1e-12) if not self.law.upper_only else (-high, 0.0)
+        grid = np.unique(np.concatenate([np.linspace(min(low, -abs(other)), high, 8001), _FIRST]))
+        return self._blowups(grid, ps)
+
+    def _blowups(self, grid: Floats, ps: Floats) -> tuple[Floats, Floats]:
+        """From above the least e^b p + δ(b) of the grid; from below chords of (Q(L > b), P(L > b)), since B is concave."""
+        grid = grid[np.abs(grid) <= 650]
+        _, curve = self._curve(grid)
+        t = np.exp(grid)
+        high = np.array([float((t * p + curve).min()) for p in ps]) * (1 + 16 * UNIT)
+        high = np.minimum(high, 1.0)
+        if self.law.upper_only:
+            return ps.copy(), np.maximum(high, ps)
+        tails = self.law.tails(grid)
+        q = np.minimum(tails.q_above * (1 + tails.error) + tails.q_slack, 1.0)
+        attained = np.maximum(tails.p_above * (1 - tails.error), 0.0)
+        # Both rise to the left; the first point is the empty event with all that Q never gives, the last is everything.
+        q = np.concatenate([[0.0], np.maximum.accumulate(q[::-1]), [1.0]])
+        attained = np.concatenate([[self.certain(-1)], np.maximum.accumulate(attained[::-1]), [1.0]])
+        low = np.interp(ps, q, attained) * (1 - 16 * UNIT)
+        return np.minimum(np.maximum(low, ps), high), np.maximum(high, ps)
