@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -104,6 +105,7 @@ def compare(
     delta: float,
     unit: Unit | None = None,
     methods: Sequence[str] | None = None,
+    others: Answers | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """What every accountant says of the ε of `event` at one δ.
@@ -114,6 +116,7 @@ def compare(
         delta: δ in (0, 1).
         unit: the privacy unit, by default one record.
         methods: names of accountants, by default all of the registry.
+        others: further methods that know this very mechanism.
         progress: called as methods answer.
 
     Returns:
@@ -130,7 +133,8 @@ def compare(
     def answer(chosen: Accountant[Any]) -> Callable[[], Sequence[Bound]]:
         return lambda: _epsilons(chosen, described, delta)
 
-    rows, unsupported = measure({name: answer(chosen) for name, chosen in empty.items()}, progress)
+    answers = {name: answer(chosen) for name, chosen in empty.items()}
+    rows, unsupported = measure({**answers, **(others or {})}, progress)
     about = events.to_json(described)
     return Comparison(about, "epsilon", Adjacency(adjacency), unit or Unit(), delta, rows, unsupported)
 
@@ -177,6 +181,17 @@ def measure(answers: Answers, progress: Progress | None = None) -> tuple[tuple[R
         progress(len(answers), len(answers))
     rows.sort(key=lambda row: (row.bound.rigor is not Rigor.CERTIFIED, row.bound.value))
     return tuple(rows), reasons
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turns the `ValueError` of a formula that does not apply into `Unsupported`, so that it becomes a reason."""
+    try:
+        yield
+    except Unsupported:
+        raise
+    except ValueError as reason:
+        raise Unsupported(str(reason)) from None
 
 
 def _empty_caches() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dp_accounting import DpEvent, dp_event
@@ -75,11 +75,19 @@ class Panel:
         }
 
 
+class Other(NamedTuple):
+    """A method that is no accountant: its ε after some steps, and its δ at some ε after all of them."""
+
+    epsilon: Callable[[int], Bound]
+    delta: Callable[[float], Bound]
+
+
 def panels(
     event: DpEvent,
     comparison: Comparison,
     *,
     seconds: float = 8.0,
+    others: Mapping[str, Other] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Panel, ...]:
     """ε against the number of steps (where all steps are equal), δ(ε) and β(α) of every method that gave a bound.
@@ -87,11 +95,12 @@ def panels(
     Args:
         event: what `comparison` compares.
         comparison: the answer of `compare` for it.
+        others: the methods of `comparison` that are no accountants, by name.
         seconds: time limit of each method in each panel. What it leaves out is said in the notes of the panel.
         progress: called with the curves done and the curves in all.
     """
     rows = _one_row_a_method(comparison.rows)
-    step = _step_of(event)
+    step, besides = _step_of(event), others or {}
     done, total = 0, len(rows) * (2 if step is None else 3)
 
     def tick() -> None:
@@ -100,8 +109,8 @@ def panels(
         if progress:
             progress(done, total)
 
-    found = [] if step is None else [_by_steps(step, rows, comparison, seconds, tick)]
-    profiles, notes = _profiles(event, rows, comparison, seconds, tick)
+    found = [] if step is None else [_by_steps(step, rows, comparison, seconds, besides, tick)]
+    profiles, notes = _profiles(event, rows, comparison, seconds, besides, tick)
     found.append(Panel("epsilon", "delta", tuple(profiles), tuple(notes)))
     found.append(_trade_offs(event, profiles, comparison, notes, tick))
     return tuple(found)
@@ -121,26 +130,44 @@ def _step_of(event: DpEvent) -> tuple[DpEvent, int] | None:
 
 
 def _by_steps(
-    step: tuple[DpEvent, int], rows: Sequence[Row], comparison: Comparison, seconds: float, tick: Callable[[], None]
+    step: tuple[DpEvent, int],
+    rows: Sequence[Row],
+    comparison: Comparison,
+    seconds: float,
+    others: Mapping[str, Other],
+    tick: Callable[[], None],
 ) -> Panel:
     event, most = step
     counts = sorted({round(count) for count in np.geomspace(1, max(most, 2), STEPS)} | {most})
     curves, notes = [], []
     for row in rows:
-        empty = accountant(row.bound.method, comparison.adjacency, comparison.unit)
-
-        def ask(count: float, empty: Accountant[Any] = empty) -> Bound:
-            return empty.compose(event, round(count)).epsilon(comparison.at)
-
-        curve, note = _trace(row, ask, [float(count) for count in counts], seconds, {float(most): row.bound})
+        name = row.bound.method
+        if name in others:
+            ask = _whole(others[name].epsilon)
+        else:
+            ask = _after(accountant(name, comparison.adjacency, comparison.unit), event, comparison.at)
+        curve, note = trace(row, ask, [float(count) for count in counts], seconds, {float(most): row.bound})
         curves.append(curve)
-        notes += [f"{row.bound.method}: ε at {note}"] if note else []
+        notes += [f"{name}: ε at {note}"] if note else []
         tick()
     return Panel("steps", "epsilon", tuple(curves), tuple(notes))
 
 
+def _whole(ask: Callable[[int], Bound]) -> Callable[[float], Bound]:
+    return lambda count: ask(round(count))
+
+
+def _after(empty: Accountant[Any], step: DpEvent, delta: float) -> Callable[[float], Bound]:
+    return lambda count: empty.compose(step, round(count)).epsilon(delta)
+
+
 def _profiles(
-    event: DpEvent, rows: Sequence[Row], comparison: Comparison, seconds: float, tick: Callable[[], None]
+    event: DpEvent,
+    rows: Sequence[Row],
+    comparison: Comparison,
+    seconds: float,
+    others: Mapping[str, Other],
+    tick: Callable[[], None],
 ) -> tuple[list[Curve], list[str]]:
     finite = [row.bound.value for row in rows if 0 < row.bound.value < np.inf]
     epsilons = np.linspace(0, 1.5 * min(finite, default=1.0), EPSILONS)
@@ -152,8 +179,11 @@ def _profiles(
         elif row.seconds > seconds:
             notes.append(f"{name} is left out: one bound took {row.seconds:.1f} s, above the limit of {seconds:g} s")
         else:
-            composed = accountant(name, comparison.adjacency, comparison.unit).compose(event)
-            curve, note = _trace(row, composed.delta, [float(epsilon) for epsilon in epsilons], seconds)
+            if name in others:
+                ask = others[name].delta
+            else:
+                ask = accountant(name, comparison.adjacency, comparison.unit).compose(event).delta
+            curve, note = trace(row, ask, [float(epsilon) for epsilon in epsilons], seconds)
             curves.append(curve)
             notes += [f"{name}: δ at {note}"] if note else []
         tick()
@@ -215,7 +245,7 @@ def _curve(method: str, rigor: Rigor, arguments: Floats, values: Floats, others:
     return Curve(method, rigor, tuple(map(float, arguments)), tuple(map(float, values)), ends)
 
 
-def _trace(
+def trace(
     row: Row,
     ask: Callable[[float], Bound],
     arguments: Sequence[float],

@@ -133,6 +133,70 @@ def selection(
     _show(job.selection(eta, count, adjacency=adjacency, delta=delta, options=options), json_)
 
 
+@app.command(
+    epilog="Example: cupel compare secret --occurrences 80 --sampling-probability .01 --sigma 2 --p 1e-4 --rounds 10"
+)
+def secret(
+    sigma: Annotated[float, typer.Option(help="Noise, for occurrences that contribute at most 1; at least 0.")],
+    p: Annotated[float, typer.Option(help="The largest probability of a guess before the release, in (0, 1).")],
+    occurrences: Annotated[int | None, typer.Option(help="How many records hold the secret.")] = None,
+    sampling_probability: Annotated[
+        float | None, typer.Option(help="With --occurrences: probability of each of them to be drawn.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="In their place: probabilities that 0, 1, … of them are drawn, with commas.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Releases with fresh noise and fresh draws, at least 1.")] = 1,
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares what guessing a secret may become: exactly, by composition of curves, and by a single Gaussian."""
+    from cupel import compare as job
+
+    release = job.secret_of(sigma, occurrences, sampling_probability, weights)
+    about = f"a secret in {occurrences} records, each drawn with probability {sampling_probability}"
+    about = "a secret with given occurrences" if weights is not None else about
+    about += f", σ = {sigma:g}, {rounds} round{'s' if rounds != 1 else ''}"
+    options = _options(method, output, seconds, json_)
+    _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_)
+
+
+@app.command(
+    epilog="Example: cupel compare vectors --layers 4 --clip 1 --records 1000 --epsilon 5 --delta 1e-5",
+)
+def vectors(
+    layers: Annotated[int, typer.Option(help="Number of layers, at least 1.")],
+    clip: Annotated[float, typer.Option(help="Largest L2 norm of a record's vector in each layer, above 0.")],
+    records: Annotated[int, typer.Option(help="The public divisor of the means, at least 1.")],
+    delta: Delta,
+    epsilon: Annotated[float | None, typer.Option(help="ε of all layers together: asks for the noise.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="In its place: standard deviation of the noise on each coordinate.")
+    ] = None,
+    adjacency: Adjacency = "replace_one",
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares noise for the mean vectors of several layers: exact jointly, or layer by layer."""
+    from cupel import compare as job
+
+    compared = job.vectors(
+        layers,
+        clip,
+        records,
+        epsilon=epsilon,
+        sigma=sigma,
+        adjacency=adjacency,
+        delta=delta,
+        options=_options(method, output, seconds, json_),
+    )
+    _show(compared, json_)
+
+
 @app.command(epilog="Example: cupel compare report/private/ledger.sqlite --delta 1e-5")
 def ledger(
     ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],

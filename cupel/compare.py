@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,23 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Interval
-from cupel.accounting.comparison import Comparison, compare
-from cupel.accounting.comparison_curves import Panel, panels
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from cupel.accounting.comparison import Answers, Comparison, compare, unit_of
+from cupel.accounting.comparison_curves import Other, Panel, panels
+from cupel.accounting.comparison_releases import (
+    LAYER_METHODS,
+    SECRET_METHODS,
+    Layers,
+    compare_layers,
+    compare_secret,
+    layer_panels,
+    of_selections,
+    secret_panels,
+)
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
+from cupel.accounting.gaussian import mean_sensitivity
 from cupel.accounting.ledger import compose_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS
+from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.progress import Progress
 from cupel.reports.text import SYMBOLS, number
@@ -45,10 +57,10 @@ class Options:
     seconds: float = 8.0
     progress: Progress = field(default_factory=Progress)
 
-    def check(self) -> None:
-        """Raises `ValueError` for what cannot be, before any work is done."""
+    def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:
+        """Raises `ValueError` for what cannot be, before any work is done; `methods` are those that may be asked."""
         for method in self.methods:
-            validate.one_of(tuple(ACCOUNTANTS), method=method)
+            validate.one_of(methods, method=method)
         validate.positive(seconds=self.seconds)
         if self.output is not None and self.output.suffix.lower() != ".svg":
             raise ValueError(f"the figure is written as SVG, so --output must end in .svg, not {self.output.name!r}")
@@ -136,8 +148,11 @@ def selection(eta: float, count: int, *, adjacency: str, delta: float, options: 
     """
     with input_errors():
         event = selection_event(eta, count)
-        relation = _relation(adjacency, delta, options)
-    return _of_event(event, f"selection of bounded range η = {eta:g}, {count} times", relation, Unit(), delta, options)
+        relation = _relation(adjacency, delta, options, "adaptive")
+    about = f"selection of bounded range η = {eta:g}, {count} times"
+    answers, curves = of_selections(eta, count, delta, relation)
+    wanted = not options.methods or "adaptive" in options.methods
+    return _of_event(event, about, relation, Unit(), delta, options, others=(answers, curves) if wanted else ({}, {}))
 
 
 def selection_event(eta: float, count: int) -> DpEvent:
@@ -168,6 +183,91 @@ def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: s
     return factor * clip / (batch_size * temperature)
 
 
+def secret(release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, options: Options) -> Compared:
+    """Noisy releases in which a secret may occur: what the probability of guessing it may become.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        options.check(SECRET_METHODS)
+        validate.open_probability(p=p)
+        validate.integer(minimum=1, rounds=rounds)
+    with options.progress.stage("accountants") as step:
+        found = compare_secret(release, p, rounds, methods=options.methods or SECRET_METHODS, progress=step)
+    curves: tuple[Panel, ...] = ()
+    if options.output is not None:
+        curves = secret_panels(release, rounds, found, seconds=options.seconds)
+    return finish(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), options)
+
+
+def vectors(
+    layers: int,
+    clip: float,
+    records: int,
+    *,
+    epsilon: float | None,
+    sigma: float | None,
+    adjacency: str,
+    delta: float,
+    options: Options,
+) -> Compared:
+    """Means of several layers' vectors with Gaussian noise: the noise that an ε needs, or the ε of a noise.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        options.check(LAYER_METHODS)
+        relation = _relation(adjacency, delta, replace(options, methods=()))
+        released = Layers(layers, clip, records, relation)
+        if (epsilon is None) == (sigma is None):
+            raise ValueError("give either --epsilon, to ask for the noise, or --sigma, to ask for the ε")
+        validate.positive(**({"sigma": sigma} if sigma is not None else {"epsilon": epsilon}))
+    asked = {"epsilon": epsilon, "sigma": sigma}
+    with options.progress.stage("accountants") as step:
+        methods = options.methods or LAYER_METHODS
+        found = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
+    curves: tuple[Panel, ...] = ()
+    if options.output is not None:
+        curves = layer_panels(released, found, seconds=options.seconds, **asked)
+    given = f"ε = {epsilon:g} in all" if epsilon is not None else f"σ = {sigma:g} on each coordinate"
+    about = f"means of {layers} layers over {records} records, clip {clip:g}, {given}"
+    sensitivity = float(mean_sensitivity(clip, records, relation))
+    units = f"The standard deviation of the noise is the noise multiplier times {number(sensitivity, 'up')}, the "
+    notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
+    return finish(Compared(about, found, curves, notes), options)
+
+
+def secret_of(
+    sigma: float, occurrences: int | None, sampling_probability: float | None, weights: str | None
+) -> SecretReleaseDpEvent:
+    """A release in which the secret occurs at random: its records are drawn alike, or the law of the count is given.
+
+    Args:
+        sigma: noise, for occurrences that contribute at most 1.
+        occurrences: how many records hold the secret.
+        sampling_probability: of each of them.
+        weights: in their place, probabilities of 0, 1, … occurrences with commas between them.
+
+    Raises:
+        InputError: for parameters out of range, one too many or too few.
+    """
+    with input_errors():
+        validate.non_negative(sigma=sigma)
+        if weights is not None and occurrences is None and sampling_probability is None:
+            try:
+                numbers = tuple(float(weight) for weight in weights.split(","))
+            except ValueError:
+                raise ValueError(f"weights must be probabilities with commas between them, not {weights!r}") from None
+            return SecretReleaseDpEvent(sigma, numbers)
+        if weights is not None or occurrences is None or sampling_probability is None:
+            raise ValueError("give either --weights, or both of --occurrences and --sampling-probability")
+        validate.integer(minimum=1, occurrences=occurrences)
+        validate.probability(sampling_probability=sampling_probability)
+        return secret_release(sigma, [sampling_probability] * occurrences)
+
+
 def ledgers(paths: Sequence[Path], *, delta: float, options: Options) -> Compared:
     """What one or several ledgers were charged.
 
@@ -183,8 +283,8 @@ def ledgers(paths: Sequence[Path], *, delta: float, options: Options) -> Compare
     return _of_event(event, about, relation, unit, delta, options)
 
 
-def _relation(adjacency: str, delta: float, options: Options) -> Adjacency:
-    options.check()
+def _relation(adjacency: str, delta: float, options: Options, *besides: str) -> Adjacency:
+    options.check((*ACCOUNTANTS, *besides))
     validate.open_probability(delta=delta)
     return Adjacency(validate.one_of(tuple(str(relation) for relation in _RECORD), adjacency=adjacency))
 
@@ -197,15 +297,17 @@ def _of_event(
     delta: float,
     options: Options,
     assumptions: tuple[str, ...] = (),
+    others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
 ) -> Compared:
+    asked = [name for name in options.methods or ACCOUNTANTS if name in ACCOUNTANTS]
     with options.progress.stage("accountants") as step:
         found = compare(
-            event, adjacency=adjacency, delta=delta, unit=unit, methods=options.methods or None, progress=step
+            event, adjacency=adjacency, delta=delta, unit=unit, methods=asked, others=others[0], progress=step
         )
     curves: tuple[Panel, ...] = ()
     if options.output is not None:
         with options.progress.stage("curves") as step:
-            curves = panels(event, found, seconds=options.seconds, progress=step)
+            curves = panels(event, found, seconds=options.seconds, others=others[1], progress=step)
     return finish(Compared(about, found, curves, assumptions), options)
 
 
@@ -236,7 +338,7 @@ def finish(compared: Compared, options: Options) -> Compared:
 
 def _where(found: Comparison) -> str:
     at = "p" if found.quantity == "r" else "δ"
-    unit = "" if found.unit == Unit() else f", unit {found.unit}"
+    unit = "" if found.unit == unit_of(found.adjacency) else f", unit {found.unit}"
     return f"{found.adjacency}{unit}, {at} = {number(found.at)}"
 
 
@@ -248,7 +350,8 @@ def print_table(compared: Compared) -> None:
     found = compared.comparison
     sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
     table = Table(title=f"{compared.about}\n{_where(found)}")
-    for column in ("accountant", f"{sign} at most", "certified interval", "rigor", "time"):
+    least = sign if found.quantity == "noise_multiplier" else f"{sign} at most"
+    for column in ("accountant", least, "certified interval", "rigor", "time"):
         table.add_column(column)
     for row in found.rows:
         bound = row.bound

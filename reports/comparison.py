@@ -25,20 +25,30 @@ _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5
 
 _LOOKS: dict[str, tuple[str, Any, str]] = {
     "lattice": (svg.INK, _SOLID, "o"),
-    "exact": (svg.INK, _SOLID, "o"),
-    "secret_protection": (svg.INK, _SOLID, "o"),
+    "exact": (svg.INK, _SOLID, "d"),
+    "secret_protection": (svg.INK, _SOLID, "H"),
     "rdp": (svg.UPPER, _SOLID, "s"),
     "gdp": (svg.UPPER, _DOTTED, "v"),
     "pld": (svg.LOWER, _DASHED, "D"),
     "prv": (svg.CEILING, _BOTH, "P"),
     "zcdp": (svg.PUBLISHED, _SOLID, "^"),
+    "adaptive": (svg.LOWER, _SOLID, "*"),
     "advanced": (svg.CEILING, _SOLID, "X"),
     "basic": (svg.MUTED, _DASHED, "<"),
 }
 """Colour, dash and marker of a method: no two share all, so that the figure reads without colours too."""
+_WORDS = {
+    "gdp": "Gaussian DP",
+    "adaptive": "Adaptive optimum",
+    "exact": "Exact, jointly",
+    "concave_majorant": "Composed curves",
+    "single_gaussian": "Single Gaussian",
+    "analytic": "Analytic, layer by layer",
+    "classical": "Classical, layer by layer",
+}
 _OTHERS = [
     (colour, dash, marker)
-    for dash, marker in ((_DASHED, "h"), (_DOTTED, "*"), (_BOTH, "p"))
+    for dash, marker in ((_DASHED, "h"), (_DOTTED, "d"), (_BOTH, "p"))
     for colour in (svg.PUBLISHED, svg.LOWER, svg.CEILING, svg.UPPER)
 ]
 
@@ -60,6 +70,7 @@ _NAMES = {
     ("alpha", "beta"): "Trade-off β(α)",
     ("p", "r"): "r against p",
     ("rounds", "r"): "r against the number of rounds",
+    ("layers", "epsilon"): "ε against the number of layers",
     ("layers", "noise_multiplier"): "Noise multiplier of each layer against the number of layers",
 }
 _LOG_X, _LOG_Y = {"steps", "alpha", "p", "rounds"}, {"delta", "beta", "r"}
@@ -91,12 +102,13 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
         key,
         draw,
         title=f"Comparison of accountants: {about}",
-        description=" ".join(f"{text.method(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
+        description=" ".join(f"{_words(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
         caption="Each line is what one accountant proves or estimates: an upper bound on ε, δ and r, a lower bound on "
         "β. A band lies between the two ends of a certified enclosure of the exact value; where it is thinner than "
-        "the line it is not seen. " + " ".join(f"{note}." for note in notes),
+        "the line it is not seen. Nothing is drawn below the ends of a logarithmic axis. "
+        + " ".join(f"{note}." for note in notes),
         header=("Accountant", f"{sign} at most", "Rigor"),
-        table=[(text.method(name), value, rigor) for name, value, rigor in rows],
+        table=[(_words(name), value, rigor) for name, value, rigor in rows],
     )
 
 
@@ -122,6 +134,10 @@ def _value(bound: Any) -> str:
     return text.number(bound.value, "up", 6)
 
 
+def _words(name: str) -> str:
+    return _WORDS.get(name) or text.method(name)
+
+
 def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
     spare = iter(_OTHERS)
     return {name: _LOOKS.get(name) or next(spare, _OTHERS[-1]) for name in methods}
@@ -134,7 +150,7 @@ def _draw(
     narrow = width == svg.NARROW
     letters = 38 if narrow else 96
     heading = textwrap.wrap(text.clean(about), letters) or [""]
-    columns = 1 if narrow else 4
+    columns = 1 if narrow else 3
     legend_rows = math.ceil(len(looks) / columns)
     footer = [line for note in notes for line in textwrap.wrap(text.clean(note), letters, subsequent_indent="  ")]
     lines = _lines_of(panels, narrow)
@@ -167,7 +183,7 @@ def _lines_of(panels: Sequence[Panel], narrow: bool) -> list[Sequence[Panel]]:
 
 def _legend(drawing: MatplotlibFigure, looks: Mapping[str, tuple[str, Any, str]], columns: int, top: float) -> None:
     handles = [
-        Line2D([], [], color=colour, ls=dash, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, lw=2, label=text.method(name))
+        Line2D([], [], color=colour, ls=dash, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, lw=2, label=_words(name))
         for name, (colour, dash, marker) in looks.items()
     ]
     drawing.legend(
@@ -191,7 +207,7 @@ def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], 
 def _curve(axes: Axes, curve: Curve, look: tuple[str, Any, str], floor: float, marked: bool) -> None:
     colour, dash, marker = look
     x, y = np.array(curve.arguments), np.array(curve.values)
-    y = np.where(np.isfinite(y), np.maximum(y, floor), np.nan)
+    y = np.where(np.isfinite(y) & (y > floor), y, np.nan) if floor else np.where(np.isfinite(y), y, np.nan)
     every = 1 if marked else max(1, len(x) // 6)
     start = sum(map(ord, curve.method)) % every  # markers of different curves at different places
     axes.plot(x, y, color=colour, ls=dash, lw=2, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, markevery=(start, every))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -107,6 +109,13 @@ def test_json_has_all_and_no_infinities() -> None:
     assert written["about"] == {"type": "NonPrivateDpEvent"}
     assert written["quantity"] == "epsilon"
     assert written["at"] == 1e-5
+
+
+def test_the_guides_code_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "compare.md").read_text()
+    (code,), (expected,) = (re.findall(rf"```{kind}\n(.*?)```", guide, flags=re.DOTALL) for kind in ("python", "text"))
+    exec(code, {})  # noqa: S102
+    assert capsys.readouterr().out == expected
 
 
 # --- times

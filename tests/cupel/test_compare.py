@@ -19,6 +19,7 @@ from cupel.accounting.ledger import Charge, Commit, Ledger
 
 DP_SGD = ["dp-sgd", "--noise-multiplier", 1, "--sampling-probability", 0.01, "--steps", 100, "--delta", 1e-5]
 GAUSSIAN = ["gaussian", "--noise-multiplier", 5, "--count", 10, "--delta", 1e-5]
+VECTORS = ["vectors", "--layers", 4, "--clip", 1, "--records", 2]
 SELECTION = ["selection", "--eta", 0.1875, "--count", 367, "--delta", 2.9e-6]
 
 
@@ -39,13 +40,13 @@ def cupel(*arguments: object, cwd: Path | None = None) -> Result:
     return Result(code, out.getvalue(), err.getvalue())
 
 
-def compared(*arguments: object) -> dict[str, dict[str, float]]:
+def compared(*arguments: object, besides: tuple[str, ...] = ()) -> dict[str, dict[str, float]]:
     """The values of `cupel compare … --json`, by accountant, certified before estimates."""
     result = cupel("compare", *arguments, "--json")
     assert result.returncode == 0, result.stderr
     written = json.loads(result.stdout)
     rows = {row["method"]: row for row in reversed(written["rows"])}
-    assert set(rows) | set(written["unsupported"]) == set(ACCOUNTANTS)
+    assert set(rows) | set(written["unsupported"]) == {*ACCOUNTANTS, *besides}
     return rows
 
 
@@ -89,14 +90,52 @@ def test_the_numbers_are_those_of_account(adjacency: str) -> None:
 
 
 def test_selections_by_eta_and_by_clip() -> None:
-    by_eta = compared("selection", "--eta", 0.1875, "--count", 367, "--delta", 1e-5)
-    clipped = ["selection", "--clip", 9, "--temperature", 1.5, "--batch-size", 64, "--count", 367, "--delta", 1e-5]
-    assert {name: row["value"] for name, row in compared(*clipped).items()} == {
+    by_eta = compared("selection", "--eta", 0.1875, "--count", 40, "--delta", 1e-5, besides=("adaptive",))
+    clipped = ["selection", "--clip", 9, "--temperature", 1.5, "--batch-size", 64, "--count", 40, "--delta", 1e-5]
+    assert {name: row["value"] for name, row in compared(*clipped, besides=("adaptive",)).items()} == {
         name: row["value"] for name, row in by_eta.items()
     }
     # A record that is exchanged moves a score twice as far: basic composition counts exactly twice as much.
-    replaced = compared(*clipped, "--adjacency", "replace_one")
+    replaced = compared(*clipped, "--adjacency", "replace_one", besides=("adaptive",))
     assert replaced["basic"]["value"] == pytest.approx(2 * by_eta["basic"]["value"], rel=1e-12)
+
+
+def test_a_secret_by_its_records_and_by_its_counts() -> None:
+    """80 records drawn with probability 0.01, σ = 2, p = 1e-4: r = 0.00173397, and 0.0162015 after ten rounds."""
+    alike = ["secret", "--sigma", 2, "--p", 1e-4, "--json", "--occurrences", 80, "--sampling-probability", 0.01]
+    for rounds, r in ((1, 0.00173397), (10, 0.0162015)):
+        result = cupel("compare", *alike, "--rounds", rounds)
+        assert result.returncode == 0, result.stderr
+        rows = {row["method"]: row for row in json.loads(result.stdout)["rows"]}
+        low, high = rows["secret_protection"]["interval"]
+        assert low - 5e-8 <= r <= high + 5e-8
+        assert rows["single_gaussian"]["rigor"] == "estimate"
+        assert rows["single_gaussian"]["value"] < low
+    weights = cupel("compare", "secret", "--sigma", 0, "--p", 0.01, "--weights", "0.5,0.5")
+    assert "0.505" in weights.stdout  # 0.5 + 0.5 · 0.01: the bare count is released
+    assert "sigma must be above 0" in weights.stdout
+
+
+def test_vectors_by_epsilon_and_by_sigma() -> None:
+    """Four layers at (5, 1e-5): 1.783737 jointly, 4.098369 by the classical noise with basic composition."""
+    vectors = ["vectors", "--layers", 4, "--clip", 1, "--records", 2, "--delta", 1e-5, "--json"]
+    written = json.loads(cupel("compare", *vectors, "--epsilon", 5).stdout)
+    noises = {row["method"]: row["value"] for row in written["rows"]}
+    assert written["quantity"] == "noise_multiplier"
+    assert noises["exact"] == pytest.approx(1.783737, abs=5e-7)
+    assert noises["classical"] == pytest.approx(4.098369, abs=5e-7)
+    # Under replace_one the sensitivity is 2·1/2 = 1, so σ is the multiplier; that noise gives ε = 5 back.
+    epsilons = {
+        method: {
+            row["method"]: row["value"]
+            for row in json.loads(cupel("compare", *vectors, "--sigma", noise).stdout)["rows"]
+        }
+        for method, noise in noises.items()
+    }
+    for method, values in epsilons.items():
+        assert 5 * (1 - 1e-6) <= values[method] <= 5 * (1 + 1e-6)
+    table = cupel("compare", *vectors[:-1], "--sigma", 0.1)
+    assert "classical: the classical σ gives (ε, δ)-DP only up to" in table.stdout
 
 
 def test_a_path_is_a_ledger(ledger: Path) -> None:
@@ -112,7 +151,7 @@ def test_a_path_is_a_ledger(ledger: Path) -> None:
 
 def test_a_figure_stands_alone(tmp_path: Path) -> None:
     figure = tmp_path / "figure.svg"
-    result = cupel("compare", *GAUSSIAN, "-o", figure, "--json")
+    result = cupel("compare", *GAUSSIAN, "--seconds", 1, "-o", figure, "--json")
     assert result.returncode == 0, result.stderr
     written = json.loads(result.stdout)
     assert [panel["quantity"] for panel in written["panels"]] == ["epsilon", "delta", "beta"]
@@ -135,7 +174,7 @@ def test_a_figure_stands_alone(tmp_path: Path) -> None:
         (["compare", "text.txt"], "--delta"),
         (["compare", *DP_SGD[:-1], 2], "delta must be strictly between 0 and 1"),
         (["compare", *DP_SGD, "--adjacency", "secret"], "adjacency must be one of add_remove"),
-        (["compare", *DP_SGD, "--method", "magic"], "method must be one of basic"),
+        (["compare", *DP_SGD, "--method", "magic"], "method must be one of "),
         (["compare", *DP_SGD, "--method", "zcdp"], "no accountant that was asked has a bound here: zcdp knows no"),
         (["compare", *DP_SGD, "-o", "figure.png"], "must end in .svg, not 'figure.png'"),
         (["compare", *DP_SGD, "-o", "nowhere/figure.svg"], "there is no such folder"),
@@ -149,6 +188,15 @@ def test_a_figure_stands_alone(tmp_path: Path) -> None:
         (["compare", *SELECTION, "--clip", 3], "give either --eta, or all of --clip"),
         (["compare", "selection", "--count", 3, "--delta", "1e-5"], "give either --eta, or all of --clip"),
         (["compare", "selection", "--eta", -1, "--count", 3, "--delta", "1e-5"], "eta must be above 0"),
+        (["compare", "secret", "--sigma", 2, "--p", 0.1], "give either --weights"),
+        (["compare", "secret", "--sigma", 2, "--p", 0.1, "--weights", "a,b"], "weights must be probabilities"),
+        (["compare", "secret", "--sigma", 2, "--p", 0.1, "--weights", "0.5,0.6"], "must sum to 1"),
+        (["compare", "secret", "--sigma", 2, "--p", 1, "--weights", "0.5,0.5"], "p must be strictly"),
+        (["compare", "secret", "--sigma", -2, "--p", 0.1, "--weights", "0.5,0.5"], "sigma must be at least 0"),
+        (["compare", *VECTORS, "--delta", 1e-5], "give either --epsilon"),
+        (["compare", *VECTORS, "--delta", 1e-5, "--epsilon", 1, "--sigma", 1], "give either --epsilon"),
+        (["compare", *VECTORS, "--delta", 1e-5, "--epsilon", 0], "epsilon must be above 0"),
+        (["compare", *VECTORS, "--delta", 1e-5, "--sigma", 1, "--method", "rdp"], "method must be one of exact"),
         (["accountants", "--adjacency", "sideways"], "adjacency must be one of"),
     ],
 )
@@ -171,11 +219,28 @@ def test_every_command_shows_an_example(command: list[str]) -> None:
     assert "Example: cupel " + command[0] in result.stdout
 
 
+def test_every_command_of_the_guide_runs(ledger: Path, tmp_path: Path) -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "compare.md").read_text()
+    commands = [
+        line.split() for block in re.findall(r"```sh\n(.*?)```", guide, flags=re.DOTALL) for line in block.splitlines()
+    ]
+    assert len(commands) >= 5
+    for command in commands:
+        arguments = [str(ledger) if argument.endswith(".sqlite") else argument for argument in command[1:]]
+        if arguments[0] == "compare" and arguments[1] not in ("secret", "vectors"):
+            arguments += ["--method", "lattice"]
+        result = cupel(*arguments, cwd=tmp_path)
+        assert result.returncode == 0, (command, result.stderr)
+
+
 def test_the_registry_is_a_table_with_reasons() -> None:
     one = cupel("accountants", "--adjacency", "replace_one")
     assert one.returncode == 0, one.stderr
     assert "rdp has no bound for Poisson sampling under replace_one" in " ".join(one.stdout.split())
-    assert re.search(r"Gaussian noise +– +C", one.stdout)
+    header = one.stdout.splitlines()[2].split()
+    gaussian = next(line for line in one.stdout.splitlines() if line.startswith(" Gaussian noise ")).split()
+    marks = dict(zip(header[1:], gaussian[2:], strict=True))
+    assert (marks["basic"], marks["gdp"], marks["pld"]) == ("–", "C", "E")
     answers = json.loads(cupel("accountants", "--json").stdout)
     assert {answer["adjacency"] for answer in answers} == set(map(str, Adjacency))
     assert {answer["method"] for answer in answers} == set(ACCOUNTANTS)
