@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import concentrated_curve, gaussian_curve, validate
+from cupel.accounting import concentrated_curve, conversions, gaussian_curve, validate
 from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice_enclosure import Enclosure
 from cupel.accounting.law_transforms import Blend, Cdfs, Profile, Sampled
@@ -40,6 +40,7 @@ class Component:
         alone: attained only by a single run and nothing else.
         concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
             ξ + ρα; these add up before anything is converted.
+        selection: η of a bounded-range selection; the worst case of all that have one η is followed adaptively.
     """
 
     remove: Law
@@ -49,6 +50,7 @@ class Component:
     tight: bool = True
     alone: bool = False
     concentrated: tuple[Fraction, Fraction] | None = None
+    selection: float | None = None
 
 
 Composition = tuple[tuple[Component, int], ...]
@@ -182,6 +184,19 @@ class DominatingPair:
         if not rho and not xi:
             return DominatingPair.identity()
         return DominatingPair([((_concentrated(Fraction(rho), Fraction(xi)), 1),)])
+
+    @staticmethod
+    def bounded_range(eta: float) -> DominatingPair:
+        """One selection whose log-ratio between neighbours stays in an interval of length η (Durfee and Rogers 2019).
+
+        Known from above only. Selections of one η are composed by their adaptive worst case (Dong, Durfee and Rogers
+        2020), see `cupel.accounting.selection`; the sum of worst single selections would be worse.
+        """
+        validate.non_negative(eta=eta)
+        if not eta:
+            return DominatingPair.identity()
+        component = _concentrated(Fraction(eta) ** 2 / 8, Fraction(0))
+        return DominatingPair([((replace(component, label=f"bounded_range({eta!r})", selection=float(eta)), 1),)])
 
     @staticmethod
     def gaussian_mixture(
@@ -409,7 +424,8 @@ class DominatingPair:
             if enclosure.certain(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
-            return Interval(max(found.lower, 0.0), max(found.upper, 0.0)), met
+            upper = min(found.upper, _zcdp_epsilon(composition, delta))
+            return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
 
         return self._worst(ask, direction, width)
 
@@ -619,7 +635,9 @@ def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
     for part, count in composition:
-        if part.concentrated is not None:
+        if part.selection is not None and (followed := _selections(part.selection, count, side)):
+            laws += followed
+        elif part.concentrated is not None:
             rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
         elif part.mu is not None and count > 1:
             laws.append((NormalMixtures([1.0], [part.mu * math.sqrt(count)]), 1))
@@ -630,6 +648,25 @@ def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:
     if len(laws) == 1 and laws[0][1] == 1:
         return SingleLaw(laws[0][0])
     return Enclosure(laws)
+
+
+def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
+    """The laws of the adaptive worst case of selections of one range, none where zCDP is all that is known."""
+    from cupel.accounting.selection import bounded_range_pair
+
+    (parts,) = bounded_range_pair(eta, count)._alternatives
+    if any(part.concentrated is not None for part, _ in parts):
+        return []
+    return [(getattr(part, side), times) for part, times in parts]
+
+
+def _zcdp_epsilon(composition: Composition, delta: float) -> float:
+    """ε(δ) of a composition of which every part is concentrated, by its ρ and ξ alone; inf for any other."""
+    known = [(part.concentrated, count) for part, count in composition if part.concentrated is not None]
+    if len(known) < len(composition):
+        return math.inf
+    rho, xi = (sum((count * each[index] for each, count in known), start=Fraction(0)) for index in (0, 1))
+    return conversions.epsilon_from_zcdp(conversions.up(rho), delta, conversions.up(xi))
 
 
 def _other(side: str) -> str:

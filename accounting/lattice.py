@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
+from cupel.accounting import conversions, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.composition import Accountant, Unsupported, noise, randomized_response_epsilon
@@ -136,9 +136,8 @@ def _zcdp(accountant: Lattice, event: dp_event.ZCDpEvent) -> DominatingPair:
 
 
 def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> DominatingPair:
-    """η-bounded range is η²/8-zCDP (Cesar and Rogers 2021), and ρ adds up; the worst single selections do not."""
-    eta = Fraction(event.eta) + 4 * Fraction(event.rounding)
-    return DominatingPair.concentrated(eta * eta / 8, Fraction(0))
+    """The adaptive worst case of selections of one range (Dong, Durfee and Rogers 2020)."""
+    return DominatingPair.bounded_range(conversions.up(Fraction(event.eta) + 4 * Fraction(event.rounding)))
 
 
 def _mixture(accountant: Lattice, event: dp_event.MixtureOfGaussiansDpEvent) -> DominatingPair:

@@ -63,8 +63,9 @@ class SingleLaw:
         return Interval(low, high), high - low <= width * high
 
     def _crossing(self, delta: float, side: int) -> float:
-        """The least ε ≥ 0 known to have an upper bound of at most δ (side 1), or the largest known to have a lower bound
-        above it (side 0)."""
+        """The least ε ≥ 0 known to have an upper bound of at most δ (side 1), or the largest known to have a lower
+        bound above it (side 0).
+        """
         grid = _FIRST[_FIRST >= 0]
         for _ in range(_ROUNDS):
             above = self._curve(grid)[side] > delta
@@ -102,7 +103,7 @@ class SingleLaw:
         return self._blowups(grid, ps)
 
     def _blowups(self, grid: Floats, ps: Floats) -> tuple[Floats, Floats]:
-        """From above the least e^b p + δ(b) of the grid; from below chords of (Q(L > b), P(L > b)), since B is concave."""
+        """From above the least e^b p + δ(b) of a grid; from below chords of (Q(L > b), P(L > b)): B is concave."""
         grid = grid[np.abs(grid) <= 650]
         _, curve = self._curve(grid)
         t = np.exp(grid)
