@@ -83,7 +83,7 @@ class PrivacyProfile:
         for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
             validate.finite(epsilon=epsilon)
             validate.probability(delta=delta)
-            if delta < -math.expm1(epsilon) * (1 - 2.0**-49):
+            if epsilon < 0 and delta < -math.expm1(epsilon) * (1 - 2.0**-49):
                 raise ValueError(f"no mechanism has δ = {delta!r} at ε = {epsilon!r}: δ is at least 1 − e^ε")
         if any(a >= b for a, b in zip(self.epsilons, self.epsilons[1:], strict=False)):
             raise ValueError("the epsilons of a privacy profile must increase")

@@ -57,6 +57,7 @@ def test_possible_guarantees() -> None:
         (lambda: PrivacyProfile((1.0,), (0.1, 0.2)), "as many deltas"),
         (lambda: PrivacyProfile((1.0, 1.0), (0.2, 0.1)), "must increase"),
         (lambda: PrivacyProfile((0.0, 1.0), (0.1, 0.2)), "must not increase"),
+        (lambda: PrivacyProfile((-1.0, 1.0), (0.6, 0.2)), "no mechanism has δ = 0.6 at ε = -1.0"),
     ],
 )
 def test_impossible_guarantees_are_refused(make: Callable[[], object], message: str) -> None:

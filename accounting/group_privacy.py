@@ -1,0 +1,136 @@
+"""One guarantee for a larger unit or at another adjacency, by steps from neighbour to neighbour; rounded outward."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting import conversions, validate
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.guarantees import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    ExPostDP,
+    Guarantee,
+    PrivacyProfile,
+    PureDP,
+    SecretProtection,
+)
+
+_UNIT = 2.0**-53
+_REFUSED = {
+    (
+        Adjacency.REPLACE_ONE,
+        Adjacency.ADD_REMOVE,
+    ): "exchanging records keeps their number, which a mechanism may release",
+    (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT): "the null record need not be among those that replace_one exchanges",
+    (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE): "a null record is still counted, and a mechanism may release the count",
+    (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT): "the null record need not be among those that add_remove adds",
+}
+
+
+def for_group(guarantee: Guarantee, size: int) -> Guarantee:
+    """What a guarantee for one unit says of `size` units that change together: `size` steps between neighbours.
+
+    Pure DP: kε. zCDP: k²ρ. GDP: kμ. (ε, δ)-DP and each point of a profile: kε and δ(e^{kε} − 1)/(e^ε − 1), which is
+    δ Σ_{i<k} e^{iε}, since P(E) ≤ e^ε R(E) + δ bounds the middle of every two steps. RDP: c = ⌈log₂ k⌉ times
+    half the order, the divergence times (2β − 3/2)/(β − 1) with β the new order.
+
+    Args:
+        guarantee: at one unit.
+        size: k ≥ 1.
+
+    Raises:
+        ValueError: where nothing follows: an ex-post ε, a secret's r, an order too small, a δ of 1.
+
+    Source: Dwork, McSherry, Nissim and Smith (2006), pure DP; Vadhan, "The Complexity of Differential Privacy" (2017),
+    Lemma 2.2; Bun and Steinke (2016), Proposition 1.9; Dong, Roth and Su (2022), Theorem 2.14; Mironov (2017),
+    Corollary 4 (his Proposition 2, 3ε at each halving for orders from 4, follows from it).
+    """
+    validate.integer(minimum=1, size=size)
+    if size == 1 and not isinstance(guarantee, ExPostDP | SecretProtection):
+        return guarantee
+    match guarantee:
+        case PureDP(epsilon):
+            return PureDP(conversions.up(size * Fraction(epsilon)))
+        case ZCDP(rho):
+            return ZCDP(conversions.up(size**2 * Fraction(rho)))
+        case GDP(mu):
+            return GDP(conversions.up(size * Fraction(mu)))
+        case RDP(alpha, divergence):
+            return _renyi(alpha, divergence, size)
+        case ApproxDP(epsilon, delta):
+            grown = _delta(epsilon, delta, size)
+            if grown >= 1:
+                raise ValueError(f"({epsilon!r}, {delta!r})-DP says nothing of a group of {size}: δ grows to 1")
+            return ApproxDP(conversions.up(size * Fraction(epsilon)), grown)
+        case PrivacyProfile(epsilons, deltas):
+            places = tuple(conversions.up(size * Fraction(epsilon)) for epsilon in epsilons)
+            values = [_delta(epsilon, delta, size) for epsilon, delta in zip(epsilons, deltas, strict=True)]
+            return PrivacyProfile(places, tuple(np.minimum.accumulate(values).tolist()))
+        case ExPostDP():
+            raise ValueError("an ex-post ε does not convert to groups: the data sets in between have other ex-post ε")
+        case SecretProtection():
+            raise ValueError("(p, r)-secret protection does not convert to groups: it compares with one reference only")
+
+
+def to_adjacency(guarantee: Guarantee, *, source: Adjacency | str, to: Adjacency | str) -> Guarantee:
+    """A guarantee at another adjacency.
+
+    Exchanging a record is two steps under add_remove (one goes, one comes) and two under zero_out (it becomes null, the
+    null becomes the other), so replace_one follows from either as for a group of two. Nothing else follows.
+
+    Args:
+        guarantee: at adjacency `source`.
+        source: where it holds.
+        to: where it is wanted.
+
+    Raises:
+        ValueError: with the reason, where nothing follows.
+    """
+    start, end = (Adjacency(validate.one_of(tuple(Adjacency), adjacency=name)) for name in (source, to))
+    if start is end:
+        return guarantee
+    if end is Adjacency.REPLACE_ONE and start is not Adjacency.SECRET:
+        return for_group(guarantee, 2)
+    reason = _REFUSED.get((start, end), "which records change together with a secret is another question")
+    raise ValueError(f"a guarantee at {start} does not convert to {end}: {reason}")
+
+
+def to_replace_one(guarantee: Guarantee) -> Guarantee:
+    """What a guarantee under add_remove says under replace_one: that for a group of two."""
+    return to_adjacency(guarantee, source=Adjacency.ADD_REMOVE, to=Adjacency.REPLACE_ONE)
+
+
+def _renyi(alpha: float, divergence: float, size: int) -> RDP:
+    """D_β(P‖Q) ≤ (β − 1/2)/(β − 1)·D_{2β}(P‖R) + D_{2β−1}(R‖Q) with D_{2β−1} ≤ D_{2β}: a halving doubles the group."""
+    order, grown = Fraction(alpha), Fraction(divergence)
+    for _ in range((size - 1).bit_length()):
+        order /= 2
+        if order <= 1:
+            raise ValueError(
+                f"RDP of order {alpha!r} says nothing of a group of {size}: every doubling of the group halves the "
+                f"order, which must stay above 1"
+            )
+        grown *= (2 * order - Fraction(3, 2)) / (order - 1)
+    return RDP(float(order), conversions.up(grown))
+
+
+def _delta(epsilon: float, delta: float, size: int) -> float:
+    """δ Σ_{i<k} e^{iε}, at most 1, rounded up."""
+    if delta == 0:
+        return 0.0
+    steps = float(size)
+    if epsilon == 0:
+        log_sum = math.log(steps)
+    else:
+        # With ε > 0: e^{(k−1)ε}(1 − e^{−kε})/(1 − e^{−ε}); with ε < 0: (1 − e^{kε})/(1 − e^ε).
+        head = max((steps - 1) * epsilon, 0.0)
+        log_sum = head + math.log(math.expm1(-steps * abs(epsilon)) / math.expm1(-abs(epsilon)))
+    log_delta = math.log(delta) + log_sum
+    error = 32 * _UNIT * (1 + abs(math.log(delta)) + abs(log_sum))
+    return math.exp(min(log_delta + error, 0.0))
