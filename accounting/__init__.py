@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cupel.accounting import ex_post
     from cupel.accounting.adjacency import Adjacency, Unit
     from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+    from cupel.accounting.calibration import Calibration, TradeOff, calibrate, calibrate_many, noise_for_dp_sgd
     from cupel.accounting.comparison import Comparison, compare
     from cupel.accounting.composition import Accountant, Unsupported
     from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
@@ -33,6 +34,7 @@ _HOMES = {
     "comparison": ("Comparison", "compare"),
     "composition": ("Accountant", "Unsupported"),
     "adjacency": ("Adjacency", "Unit"),
+    "calibration": ("Calibration", "TradeOff", "calibrate", "calibrate_many", "noise_for_dp_sgd"),
     "bounds": ("Bound", "Direction", "Interval", "Rigor"),
     "guarantees": (
         "GDP",
@@ -60,6 +62,7 @@ __all__ = [
     "Adjacency",
     "ApproxDP",
     "Bound",
+    "Calibration",
     "Comparison",
     "Direction",
     "DominatingPair",
@@ -70,14 +73,18 @@ __all__ = [
     "PureDP",
     "Rigor",
     "SecretProtection",
+    "TradeOff",
     "Unit",
     "Unsupported",
     "WidthNotMet",
     "account",
     "accountant",
+    "calibrate",
+    "calibrate_many",
     "compare",
     "dominating_pair",
     "ex_post",
+    "noise_for_dp_sgd",
     "unsupported",
     "upper_bounds",
 ]

@@ -18,61 +18,34 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
+from cupel.accounting import gaussian_curve, validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.basic import Basic
 from cupel.accounting.bounds import Bound, Direction, json_number
-from cupel.accounting.composition import Accountant
-from cupel.accounting.dominating_pairs import WIDTH, WidthNotMet
-from cupel.accounting.gdp import GaussianDP
-from cupel.accounting.guarantees import (
-    GDP,
-    RDP,
-    ZCDP,
-    ApproxDP,
-    Guarantee,
-    PrivacyProfile,
-    PureDP,
-    SecretProtection,
+from cupel.accounting.calibration_search import Curve, NotMonotone, Sample, Unreachable
+from cupel.accounting.calibration_targets import (
+    Answer,
+    Question,
+    Target,
+    TradeOff,
+    other_end,
+    question_of,
+    starting,
+    told,
 )
+from cupel.accounting.dominating_pairs import WidthNotMet
+from cupel.accounting.guarantees import ApproxDP
 from cupel.accounting.lattice import Lattice
-from cupel.accounting.rdp import RenyiAccountant
-from cupel.accounting.registry import ACCOUNTANTS, accountant
-from cupel.accounting.zcdp import ZeroConcentrated
+
+__all__ = ["Calibration", "MakeEvent", "Target", "TradeOff", "calibrate", "calibrate_many", "noise_for_dp_sgd"]
 
 MakeEvent: TypeAlias = Callable[[Any], DpEvent]
 """From a value of the parameter (a float, or an int for integers) to what runs."""
-
-_COARSE = 0.02
-_FINEST = 1e-6
-_CAP = 700.0
-_STRIDE = math.log(16)
-_PATIENCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class TradeOff:
-    """A point of the trade-off curve as a target: tests of type I error `alpha` have type II error at least `beta`."""
-
-    alpha: float
-    beta: float
-
-    def __post_init__(self) -> None:
-        validate.open_probability(alpha=self.alpha)
-        validate.probability(beta=self.beta)
-        if self.alpha + self.beta >= 1:
-            raise ValueError(
-                f"alpha + beta must be below 1, not {self.alpha!r} + {self.beta!r}: a test that ignores the data reaches 1"
-            )
-
-
-Target: TypeAlias = Guarantee | TradeOff
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +77,7 @@ class Calibration:
     def refuted(self) -> bool:
         """Whether the target is proven not to hold at `beyond`; otherwise it is merely not certified there."""
         bound = self.beyond_bound
-        return bound is not None and bound.interval is not None and not _within(_favourable(bound), bound, self.target)
+        return bound is not None and question_of(self.target, bound.adjacency, bound.delta).refuted(bound)
 
     def to_json(self) -> dict[str, Any]:
         """The calibration as plain JSON types."""
@@ -195,7 +168,17 @@ def calibrate_many(
 
     Arguments as for `calibrate`; the answers come in the order of the targets.
     """
-    raise NotImplementedError
+    ends, begin = _checked(bracket, start, tolerance, integer=integer)
+    questions = [question_of(target, adjacency, delta) for target in targets]
+    found: dict[int, Calibration] = {}
+    for key in dict.fromkeys(question.key for question in questions):
+        same = [index for index, question in enumerate(questions) if question.key == key]
+        measure = _measuring(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
+        curve = Curve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance)
+        for index in sorted(same, key=lambda index: questions[index].level):
+            found[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
+            begin = found[index].value
+    return [found[index] for index in range(len(questions))]
 
 
 def noise_for_dp_sgd(
@@ -219,4 +202,131 @@ def noise_for_dp_sgd(
         tolerance: relative, of the noise multiplier.
         unit: the privacy unit, by default one record.
     """
-    raise NotImplementedError
+    target = ApproxDP(validate.positive(target_epsilon=target_epsilon), delta)
+    rate = validate.probability(sampling_probability=sampling_probability)
+    validate.integer(minimum=1, steps=steps)
+    if not rate:
+        raise ValueError("sampling_probability must be above 0: what samples nothing needs no noise")
+
+    def make_event(noise_multiplier: float) -> DpEvent:
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
+        return dp_event.SelfComposedDpEvent(step, steps)
+
+    # The central limit, μ = q·sqrt(n(e^{1/σ²} − 1)) (Bu, Dong, Long and Su 2020), for the μ of the target.
+    low, mu = 0.0, 1.0
+    while gaussian_curve.delta(mu, target_epsilon).upper < delta:
+        low, mu = mu, 2 * mu
+    for _ in range(12):
+        middle = (low + mu) / 2
+        low, mu = (middle, mu) if gaussian_curve.delta(middle, target_epsilon).upper < delta else (low, middle)
+    start = 1 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps)))
+    if adjacency == Adjacency.REPLACE_ONE:
+        start *= 2
+    return calibrate(
+        make_event,
+        target,
+        adjacency=adjacency,
+        decreasing=True,
+        bracket=(start / 1e3, start * 1e3),
+        parameter="noise_multiplier",
+        tolerance=tolerance,
+        unit=unit,
+        start=start,
+    )
+
+
+# One search
+
+
+def _measuring(
+    make_event: MakeEvent,
+    question: Question,
+    adjacency: Adjacency | str,
+    unit: Unit | None,
+    method: str | None,
+    *,
+    integer: bool,
+) -> Callable[[float, float], tuple[float, float, Answer]]:
+    """Value, width ↦ the loss at a value of the parameter, from below and from above, and the bounds that say so."""
+    start = starting(method or question.method, adjacency, unit)
+
+    def measure(value: float, width: float) -> tuple[float, float, Answer]:
+        composed = start(width * question.share).compose(make_event(int(value) if integer else value))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WidthNotMet)  # the answer says how near it came
+            answer = tuple(told(composed, name, arguments) for name, arguments in question.calls)
+        ends = []
+        for bound in answer:
+            high = question.loss(bound.at, bound.value)
+            room = width if isinstance(composed, Lattice) else 0.0
+            low = high - room if bound.interval is None else question.loss(bound.at, other_end(bound))
+            ends.append((low, high))
+        return max(low for low, _ in ends), max(high for _, high in ends), answer
+
+    return measure
+
+
+def _calibrated(
+    curve: Curve[Answer], question: Question, start: float, parameter: str, tolerance: float
+) -> Calibration:
+    try:
+        found = curve.crossing(question.level, question.meets, start)
+    except Unreachable as error:
+        raise ValueError(_unreachable(error.sample, question, parameter)) from None
+    except NotMonotone as error:
+        low, high = sorted(error.samples, key=lambda sample: sample.value)
+        ends = (_worst(low, question).value, _worst(high, question).value)
+        raise ValueError(
+            f"privacy does not change with {parameter} as decreasing says: the bound is {ends[0]:.6g} at "
+            f"{low.value:.6g} and {ends[1]:.6g} at {high.value:.6g}"
+        ) from None
+    beyond = found.beyond
+    return Calibration(
+        parameter=parameter,
+        value=found.last.value,
+        target=question.target,
+        bound=_worst(found.last, question),
+        beyond=None if beyond is None else beyond.value,
+        beyond_bound=None if beyond is None else _worst(beyond, question),
+        tolerance=tolerance,
+        evaluations=found.measurements,
+    )
+
+
+def _worst(sample: Sample[Answer], question: Question) -> Bound:
+    """Of several bounds, the one that is nearest to its limit, or most beyond it."""
+    return max(sample.answer, key=lambda bound: question.loss(bound.at, bound.value))
+
+
+def _unreachable(sample: Sample[Answer], question: Question, parameter: str) -> str:
+    bound = _worst(sample, question)
+    limit = question.limits[bound.at]
+    relation = "≥" if bound.direction is Direction.LOWER else "≤"
+    where = f" at {bound.argument} = {bound.at:g}" if bound.at is not None else ""
+    where += f" at δ = {bound.delta:g}" if bound.delta is not None else ""
+    return (
+        f"no {parameter} in the bracket is certified to give {bound.quantity} {relation} {limit:g}{where}: at "
+        f"{sample.value:g}, its most private end, {bound.method} has {bound.value:g}; widen the bracket or the target"
+    )
+
+
+def _checked(
+    bracket: tuple[float, float], start: float | None, tolerance: float, *, integer: bool
+) -> tuple[tuple[float, float], float]:
+    """The bracket, as numbers of the parameter's kind, and where to begin.
+
+    Raises:
+        ValueError: for a bracket, a start or a tolerance that is none.
+    """
+    if len(bracket) != 2:
+        raise ValueError(f"bracket must be (low, high), not {bracket!r}")
+    low, high = (validate.positive(bracket=end) for end in bracket)
+    if low >= high:
+        raise ValueError(f"bracket must be (low, high) with 0 < low < high, not {bracket!r}")
+    if integer and (int(low) != low or int(high) != high):
+        raise ValueError(f"the bracket of an integer must be two whole numbers, not {bracket!r}")
+    if not 1e-9 <= validate.positive(tolerance=tolerance) <= 0.5:
+        raise ValueError(f"tolerance must be between 1e-9 and 0.5, not {tolerance!r}")
+    kind = int if integer else float
+    begin = math.sqrt(low * high) if start is None else min(max(validate.positive(start=start), low), high)
+    return (kind(low), kind(high)), begin

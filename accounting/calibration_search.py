@@ -1,0 +1,280 @@
+"""Where a level that rises along a parameter crosses its limits, in few measurements, each an interval.
+
+A measurement at a value of the parameter gives the level from below and from above. A limit is met where the upper end
+says so; what the search makes of the rest only decides where to look next.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+A = TypeVar("A")
+
+CAP = 700.0
+"""Levels are logarithms; what is infinite, or zero, has this one, or minus this one."""
+COARSE = 0.004
+FINEST = 1e-6
+_STRIDE = math.log(16)
+_PATIENCE = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample(Generic[A]):
+    """One measurement.
+
+    Attributes:
+        value: of the parameter.
+        place: log of the value, or minus that: levels rise with the place.
+        width: of the level, as it was asked for.
+        low, high: the level from below and from above, in [−CAP, CAP].
+        answer: what was measured.
+    """
+
+    value: float
+    place: float
+    width: float
+    low: float
+    high: float
+    answer: A
+
+    @property
+    def middle(self) -> float:
+        """The level's best guess; ±CAP where nothing is known."""
+        if abs(self.low) < CAP and abs(self.high) < CAP:
+            return (self.low + self.high) / 2
+        return self.low if abs(self.low) < CAP else self.high
+
+    @property
+    def final(self) -> bool:
+        """Whether a finer one would hardly say more: none is finer, or this is wider than it was asked to be."""
+        return self.width <= FINEST or self.high - self.low > 2 * self.width
+
+
+class Crossing(NamedTuple, Generic[A]):
+    """The last sample that meets a limit, the next that does not (None at the end of the range), and what it took."""
+
+    last: Sample[A]
+    beyond: Sample[A] | None
+    measurements: int
+
+
+class Unreachable(ValueError):
+    """The limit is not met at the end of the range where the level is least."""
+
+    def __init__(self, sample: Sample[Any]) -> None:
+        super().__init__("the limit is met nowhere")
+        self.sample = sample
+
+
+class NotMonotone(ValueError):
+    """The level falls from one sample to the other, where it should rise."""
+
+    def __init__(self, first: Sample[Any], second: Sample[Any]) -> None:
+        super().__init__("the level falls")
+        self.samples = (first, second)
+
+
+class Curve(Generic[A]):
+    """What is known of a level as a function of a parameter, for any number of limits.
+
+    Args:
+        measure: value, width ↦ (low, high, answer).
+        bracket: the range of the parameter, 0 < low < high.
+        rising: whether the level rises with the parameter.
+        integer: whether only whole numbers are values.
+        tolerance: relative; how near to each other the last value that meets a limit and the next should be.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[float, float], tuple[float, float, A]],
+        bracket: tuple[float, float],
+        *,
+        rising: bool,
+        integer: bool,
+        tolerance: float,
+    ) -> None:
+        self._measure, self._integer, self._tolerance = measure, integer, tolerance
+        self._sign = 1.0 if rising else -1.0
+        self.ends = bracket if rising else bracket[::-1]
+        self._samples: dict[float, Sample[A]] = {}
+
+    def crossing(self, limit: float, meets: Callable[[A], bool], start: float) -> Crossing[A]:
+        """The last value at which a limit is met.
+
+        Args:
+            limit: a level.
+            meets: whether an answer meets the limit: this decides.
+            start: the first value to try.
+
+        Raises:
+            Unreachable: where the limit is not met at the end where the level is least.
+            NotMonotone: where the level falls by more than errors of measurement explain.
+        """
+        spent, gaps = 0, [math.inf] * 4
+        while True:
+            search = _Search(self, limit, meets, spent)
+            if (found := search.finished()) is not None:
+                return found
+            gaps.append(search.gap)
+            stuck = gaps[-1] > gaps[-5] / 2 and gaps[-1] > 8 * search.reach
+            self._add(*search.proposal(start, halve=stuck))
+            if stuck:
+                gaps = [math.inf] * 4
+            spent += 1
+
+    def place(self, value: float) -> float:
+        return self._sign * math.log(value)
+
+    def value(self, place: float) -> float:
+        """The value at a place, inside the bracket."""
+        first, last = self.ends
+        for end, beyond in ((first, self.place(first) - place), (last, place - self.place(last))):
+            if beyond > -1e-13:
+                return end
+        return math.exp(self._sign * place)
+
+    def _add(self, value: float, width: float) -> None:
+        known = self._samples.get(value)
+        if known is not None:
+            width = max(min(width, known.width / 4), FINEST)
+        low, high, answer = self._measure(value, width)
+        self._samples[value] = Sample(value, self.place(value), width, low, high, answer)
+        ordered = self.ordered()
+        for first, second in itertools.pairwise(ordered):
+            if first.low > second.high + 0.05:
+                raise NotMonotone(first, second)
+
+    def ordered(self) -> list[Sample[A]]:
+        return sorted(self._samples.values(), key=lambda sample: sample.place)
+
+
+class _Search(Generic[A]):
+    """The samples of a curve, as one limit sees them."""
+
+    def __init__(self, curve: Curve[A], limit: float, meets: Callable[[A], bool], spent: int) -> None:
+        self.curve, self.limit, self.spent = curve, limit, spent
+        samples = curve.ordered()
+        met = [sample for sample in samples if meets(sample.answer)]
+        self.last = met[-1] if met else None
+        after = [sample for sample in samples if self.last is None or sample.place > self.last.place]
+        self.unmet = after[0] if after else None
+        # Where only errors of measurement stand between a sample and the limit, a finer one may meet it.
+        self.beyond = next((sample for sample in after if sample.low > limit or sample.final), None)
+        self.low, self.high = (curve.place(end) for end in curve.ends)
+        left = self.low if self.last is None else self.last.place
+        right = self.high if self.beyond is None else self.beyond.place
+        self.left, self.right, self.gap = left, right, right - left
+        self.guess, self.slope, self.distance = _model(samples, limit)
+        near = curve.value(self.guess if self.guess is not None else left)
+        self.reach = 1 / near if curve._integer else math.log1p(curve._tolerance)
+        self.fine = min(max(self.slope * self.reach / 3, FINEST), COARSE)
+
+    def finished(self) -> Crossing[A] | None:
+        if self.last is None:
+            end = self.curve._samples.get(self.curve.ends[0])
+            if end is not None and (end.low > self.limit or end.final or end.width <= 1e-4):
+                raise Unreachable(end)
+            return None
+        if self.last.value == self.curve.ends[1]:
+            return Crossing(self.last, None, self.spent)
+        for sample in (self.beyond, self.unmet if self.spent >= _PATIENCE else None):
+            if sample is not None and self._adjacent(self.last, sample):
+                return Crossing(self.last, sample, self.spent)
+        return None
+
+    def _adjacent(self, last: Sample[A], other: Sample[A]) -> bool:
+        if self.curve._integer:
+            return abs(other.value - last.value) == 1
+        return other.place - last.place <= self.reach
+
+    def proposal(self, start: float, *, halve: bool) -> tuple[float, float]:
+        """What to measure next: a value, and a width."""
+        if self.last is None and self.unmet is None:
+            return self._allowed(self.curve.place(start)), COARSE
+        if self.spent >= _PATIENCE // 2 and (self.last is None or self.unmet is None):
+            return self.curve.ends[0 if self.last is None else 1], min(self.fine, 1e-4)
+        if self.spent >= _PATIENCE and self.unmet is not None:
+            return self._allowed((self.left + self.unmet.place) / 2), self.fine
+        if self.guess is None:
+            if self.last is not None and self.beyond is not None:
+                return self._allowed((self.left + self.right) / 2), COARSE
+            step = -_STRIDE if self.last is None else _STRIDE
+            return self._allowed(min(max(self.left if step > 0 else self.right, self.low), self.high) + step), COARSE
+        width = min(max(0.2 * self.distance**2, self.fine), COARSE)
+        if halve:
+            return self._allowed((self.left + self.right) / 2), width
+        return self._allowed(self._aim()), width
+
+    def _aim(self) -> float:
+        """A place a little to the side of the guess where the nearest known sample is further away."""
+        assert self.guess is not None
+        ahead = self.last is not None and (self.beyond is None or self.right - self.guess > self.guess - self.left)
+        if self.curve._integer:
+            exact = self.curve._sign * self.guess
+            whole = math.floor(math.exp(min(exact, CAP)) * (1 + 1e-12))
+            rising = self.curve._sign > 0
+            return self.curve.place(max(whole + (ahead if rising else not ahead), 1))
+        place = self.guess + (0.35 if ahead else -0.35) * self.reach
+        samples = self.curve.ordered()
+        nearest = min(samples, key=lambda sample: abs(sample.place - place)).place
+        if self.last is None or self.beyond is None:
+            place = min(max(place, nearest - _STRIDE), nearest + _STRIDE)
+        outside = (self.last is not None and place <= self.left) or (self.beyond is not None and place >= self.right)
+        return (self.left + self.right) / 2 if outside else place
+
+    def _allowed(self, place: float) -> float:
+        """The value at a place; a whole number, between those that are known to meet and not to meet the limit."""
+        value = self.curve.value(min(max(place, self.low), self.high))
+        if not self.curve._integer:
+            return value
+        value = round(value)
+        inner = [self.last.value if self.last else None, self.beyond.value if self.beyond else None]
+        rising = self.curve._sign > 0
+        least, most = inner if rising else inner[::-1]
+        if least is not None:
+            value = max(value, int(least) + 1)
+        if most is not None:
+            value = min(value, int(most) - 1)
+        return value
+
+
+def _model(samples: Sequence[Sample[A]], limit: float) -> tuple[float | None, float, float]:
+    """Where the level is likely to be at the limit, its slope there, and how far it is at the nearest sample.
+
+    Inverse interpolation through the samples whose levels are nearest and further apart than their errors.
+    """
+    known = sorted(
+        (sample for sample in samples if abs(sample.middle) < CAP),
+        key=lambda sample: abs(sample.middle - limit) + sample.width / 2,
+    )
+    if not known:
+        return None, 1.0, math.inf
+    chosen = [known[0]]
+    for sample in known[1:]:
+        if len(chosen) < 3 and all(_apart(sample, other) for other in chosen):
+            chosen.append(sample)
+    first = chosen[0]
+    distance = abs(first.middle - limit) + first.width / 2
+    if len(chosen) == 1:
+        return first.place + (limit - first.middle), 1.0, distance
+    second = chosen[1]
+    flat = (second.place - first.place) / (second.middle - first.middle)
+    place, inverse = first.place + flat * (limit - first.middle), flat
+    if len(chosen) == 3:
+        third = chosen[2]
+        bend = ((third.place - second.place) / (third.middle - second.middle) - flat) / (third.middle - first.middle)
+        steeper = flat + bend * (2 * limit - first.middle - second.middle)
+        if flat / 4 < steeper < 4 * flat:
+            place += bend * (limit - first.middle) * (limit - second.middle)
+            inverse = steeper
+    return place, min(max(1 / inverse, 1e-3), 1e3), distance
+
+
+def _apart(first: Sample[A], second: Sample[A]) -> bool:
+    level, place = second.middle - first.middle, second.place - first.place
+    return abs(level) > 2 * max(first.width, second.width) and level * place > 0
