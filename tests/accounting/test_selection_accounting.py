@@ -379,6 +379,30 @@ def test_long_sequences_and_mixtures_of_ranges() -> None:
     assert bounded_range_pair(0.1, 0).epsilon(delta).upper == 0
 
 
+def test_other_mechanisms_may_run_in_between() -> None:
+    """Selections of two ranges around a randomised response, each t picked from all outcomes so far: by enumeration."""
+    from cupel.accounting.dominating_pairs import DominatingPair
+
+    ranges, response = (0.6, 0.9, None, 0.6, 0.9), 0.4
+    truth = 1 / (1 + math.exp(-response))
+    others = DominatingPair.finite([truth, 1 - truth], [1 - truth, truth])
+    pair = bounded_range_pair([0.6, 0.9], 2).compose(others)
+    epsilons = np.array([-0.5, 0.3, 1.0, 1.8])
+    bounds = np.array([pair.delta(float(epsilon)).upper for epsilon in epsilons])
+    random = np.random.default_rng(7)
+    worst = np.zeros(epsilons.shape)
+    for _ in range(300):
+        p, loss = np.ones(1), np.zeros(1)
+        for eta in ranges:
+            t = np.full(p.size, response) if eta is None else eta * random.beta(8, 8, p.size)
+            width = 2 * response if eta is None else eta
+            high = np.full(p.size, truth) if eta is None else -np.expm1(t - eta) / -math.expm1(-eta)
+            p, loss = np.concatenate([p * high, p * (1 - high)]), np.concatenate([loss + t, loss + t - width])
+        worst = np.maximum(worst, [p @ np.maximum(-np.expm1(epsilon - loss), 0) for epsilon in epsilons])
+    assert (worst * (1 - FLOAT) <= bounds).all()
+    assert (bounds <= 1.5 * worst).all()  # the seeded guesses come this close, so the bound is not an empty one
+
+
 @pytest.mark.parametrize(
     ("eta", "count", "delta", "method", "message"),
     [
