@@ -10,7 +10,8 @@ one term for each vector of counts of minus signs. With k equal ε these are k +
 product of such numbers; in general the exact δ is #P-hard to compute (Murtagh and Vadhan, "The Complexity of Computing
 the Optimal Composition of Differential Privacy", 2016). Where there are too many terms a closed form is used:
 ε_i-DP is ε_i tanh(ε_i/2)-zCDP, because the loss has E L_i = ε_i tanh(ε_i/2) and log E e^{s(L_i − E L_i)} is at most
-s² ε_i tanh(ε_i/2) (Kearns and Saul, "Large Deviation Methods for Approximate Probabilistic Inference", 1998, Lemma 1);
+s² ε_i tanh(ε_i/2) (Kearns and Saul, "Large Deviation Methods for Approximate Probabilistic Inference", 1998, Lemma 1;
+a full proof in Berend and Kontorovich, "On the Concentration of the Missing Mass", 2013);
 and zCDP converts at its best order. That is never more than the published closed forms below. With
 K = Σ ε_i tanh(ε_i/2), S = Σ ε_i² ≥ 2K and u = ε − K ≥ 0, the order 1 + u/(2K) gives δ ≤ e^{−u²/(4K)}/(1 + u/(2K)),
 which is at most e^{−u²/(2S)}/(1 + u/S).
