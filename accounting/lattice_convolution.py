@@ -160,7 +160,8 @@ def _product(side: Sequence[_Tilted], tilt: float, window: tuple[float, float, f
     weights, error = _convolved(side, size)
     total = sum(part.count for part in side)
     log_total = math.fsum(part.count * part.log_mass for part in side)
-    excess = math.expm1(math.fsum(part.count * math.log1p(part.excess) for part in side) * (1 + 4 * UNIT))
+    log_excess = math.fsum(part.count * math.log1p(part.excess) for part in side) * (1 + 4 * UNIT)
+    excess = math.expm1(log_excess) if log_excess < 600 else 1e300
     finite = math.fsum(part.count * math.log(float(part.measure.masses.sum())) for part in side)
     more = math.fsum(part.count * math.log1p(part.measure.certain / float(part.measure.masses.sum())) for part in side)
     excess += (4 * _EXP + 4 * UNIT * (total + sum(part.measure.masses.size for part in side))) * min(more, 1.0)

@@ -31,6 +31,7 @@ class Plan:
         cut: P-mass that each law may send to infinity.
         outside: tilted mass of the product that may lie outside its window.
         slopes: exponents of Chernoff's bound on it, to the left and to the right.
+        supports: the losses between which each law gets a lattice.
         focus: the loss above which the curve is wanted.
     """
 
@@ -39,6 +40,7 @@ class Plan:
     cut: float
     outside: float
     slopes: tuple[float, float]
+    supports: tuple[tuple[float, float], ...]
     focus: float
 
 
@@ -63,7 +65,7 @@ class Enclosure:
         plan = self._plan(cut, saddle, width * scale, precision)
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (-math.inf if below is None else below.epsilon(delta)), above.epsilon(delta)
+            return (0.0 if below is None else below.epsilon(delta)), above.epsilon(delta)
 
         return self._refined(plan, ask, lambda low, high: high <= 0 or high - max(low, 0.0) <= width * high)
 
@@ -140,8 +142,8 @@ class Enclosure:
         step = rounded_step(aligned)
         upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
         above, below = [], []
-        laws, supports, _ = self._prepared(plan.cut)
-        for law, (_, count), support in zip(laws, self.laws, supports, strict=True):
+        laws, _, _ = self._prepared(plan.cut)
+        for law, (_, count), support in zip(laws, self.laws, plan.supports, strict=True):
             upper, lower = pair_of(law, step, upper_step, plan.cut, *support)
             above.append((upper, count))
             if lower is not None:
@@ -170,7 +172,8 @@ class Enclosure:
     def _plan_for_level(self, p: float, width: float) -> Plan:
         cut = self._cut(min(p, 0.1) * 1e-2, width)
         saddle = self._prepared(cut)[2].at_level(min(p, 0.999))
-        return self._plan(cut, saddle, width / (saddle.tilt + 1 / (saddle.spread + 1e-12)), width, focused=False)
+        room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
+        return dataclasses.replace(self._plan(cut, saddle, room, width), focus=-math.inf)
 
     def _plan_for_loss(self, epsilon: float, width: float) -> Plan:
         cut = self._cut(1e-12, width)
@@ -181,18 +184,32 @@ class Enclosure:
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
         return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon), room, width)
 
-    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, focused: bool = True) -> Plan:
+    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float) -> Plan:
         """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
         _, supports, cumulants = self._prepared(cut)
         tilt = 0.6 * saddle.tilt
-        step = 0.8 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
+        step = 0.87 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
         widest = max(high - low for low, high in supports)
         step = min(step, widest / 24, saddle.spread / 4 if self.count > 1 else math.inf)
         # Of the tilted product this much lies beyond ε.
         log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
-        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), focus if focused else -math.inf)
+        supports = self._narrowed(cut, tilt, 1e-3 * precision / self.count)
+        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), supports, focus)
+
+    def _narrowed(self, cut: float, tilt: float, share: float) -> tuple[tuple[float, float], ...]:
+        """Supports without what weighs less than `share` on the left once it is tilted."""
+        laws, supports, _ = self._prepared(cut)
+        found = []
+        for law, (low, high) in zip(laws, supports, strict=True):
+            points = low + (min(high, 0.0) - low) * np.arange(65) / 64
+            if tilt > 0 and points[-1] > points[0] and law.atom is None:
+                weights = law.tails(points).p_below * np.exp(tilt * points)
+                light = np.maximum.accumulate(weights) <= share
+                low = float(points[max(0, int(np.count_nonzero(light)) - 1)])
+            found.append((low, high))
+        return tuple(found)
 
     def _refined(
         self,
@@ -210,6 +227,11 @@ class Enclosure:
                 if math.isfinite(high):
                     break
                 step, plan = 4 * step, dataclasses.replace(plan, step=math.inf)
+                continue
+            if plan.focus > -math.inf and (
+                found[0] == -math.inf or found[1] <= plan.focus + 2 * step
+            ):  # the guess was wrong: the answer lies below
+                plan = dataclasses.replace(plan, focus=-math.inf)
                 continue
             before, low, high = high, max(low, found[0]), min(high, found[1])
             if narrow(low, high):

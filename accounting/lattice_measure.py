@@ -96,11 +96,11 @@ def pair_of(
     _, curve, tails = law.hockey_stick(thresholds)
     below = _below(law, tails, begin, step, tail)
     if law.atom is None:
-        return _above(tails, curve, lower_begin, step, tail), below
+        return _above(law, tails, curve, lower_begin, step, tail), below
     # Atoms sit on the points of both lattices, so those from above need thresholds of their own.
     begin = rounded_start(begin, upper_step, up=True)
     _, curve, tails = law.hockey_stick(begin + upper_step * np.arange(count))
-    return _above(tails, curve, begin, upper_step, tail), below
+    return _above(law, tails, curve, begin, upper_step, tail), below
 
 
 def _anchor(law: Law, step: float) -> tuple[float, bool]:
@@ -120,9 +120,8 @@ def _anchor(law: Law, step: float) -> tuple[float, bool]:
 
 
 def _edge(law: Law, end: float, step: float, side: int) -> float | None:
-    """a between the end and one step inside, with log P/Q of the cell up to a + side·step/2 equal to a."""
-
-    points = end + side * step * np.linspace(0.0, 1.0, 17)
+    """a within a few steps of the end, with log P/Q of all that lies between the end and a + side·step/2 equal to a."""
+    points = end + side * step * np.arange(9)
     for _ in range(3):
         tails = law.tails(np.sort(points + side * step / 2))
         p, q = (tails.p_below, tails.q_below) if side > 0 else (tails.p_above[::-1], tails.q_above[::-1])
@@ -143,7 +142,7 @@ def _cells(tails: Tails) -> tuple[Floats, Floats]:
     return out[0], out[1]
 
 
-def _above(tails: Tails, curve: Floats, start: float, step: float, tail: float) -> Measure:
+def _above(law: Law, tails: Tails, curve: Floats, start: float, step: float, tail: float) -> Measure:
     """Connect the dots: each cell's mass goes to its two ends so that the curve at the ends stays what it is.
 
     Source: Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions" (2022).
@@ -155,7 +154,7 @@ def _above(tails: Tails, curve: Floats, start: float, step: float, tail: float) 
     masses[:-1] = p - right
     masses[1:] += right
     masses[0] += tails.p_below[0]
-    return _checked_above(masses, float(tails.p_above[-1]) + tails.p_slack, curve, start, step, tail)
+    return _checked_above(law, masses, float(tails.p_above[-1]) + tails.p_slack, curve, start, step, tail)
 
 
 def _above_of_curve(law: Law, start: float, step: float, count: int, tail: float) -> Measure:
@@ -171,17 +170,29 @@ def _above_of_curve(law: Law, start: float, step: float, count: int, tail: float
     masses = np.maximum(-np.diff(slopes), 0.0) * t
     # Between two points with mass the measure's curve is a chord, so only there it must not lie below the bounds.
     kinks = (masses > 0) | (np.arange(count) == count - 1)
-    return _checked_above(masses, float(curve[-1]), np.where(kinks, curve, 0.0), start, step, tail)
+    return _checked_above(law, masses, float(curve[-1]), np.where(kinks, curve, 0.0), start, step, tail)
 
 
-def _checked_above(masses: Floats, certain: float, curve: Floats, start: float, step: float, tail: float) -> Measure:
+def _checked_above(
+    law: Law, masses: Floats, certain: float, curve: Floats, start: float, step: float, tail: float
+) -> Measure:
     values, error = curve_of(masses, start, step)
     values = values * (1 - error)
-    # What is missing goes to infinity where it is less than what may go there anyway, or much of the curve; what is
-    # missing elsewhere is a relative excess.
     missing = curve - values
+    # Some of it may go to infinity, ...
     small = (missing <= tail / 8) | (curve <= 1e5 * tail)
     certain = max(certain, float(curve[-1]), float(np.where(small, missing, 0.0).max()))
+    missing = missing - certain
+    # ... near a sharp end, where the curve is as small as its rounding, a little mass on the last point serves, ...
+    bad = np.flatnonzero(missing > 1e-11 * curve)
+    if bad.size and math.isfinite(law.highest):
+        lifts = -np.expm1(step * (bad - (masses.size - 1.0)))
+        mass = float((missing[bad] / np.maximum(lifts, 1e-3 * step)).max())
+        if mass < float((missing[bad] / curve[bad]).max()):
+            masses = masses.copy()
+            masses[-1] += mass
+            values = curve_of(masses, start, step)[0] * (1 - error)
+    # ... and what is still missing is a relative excess.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(curve > 0, curve / (values + certain), 0.0)
     total = (float(masses.sum()) + certain) * (1 - masses.size * UNIT)
@@ -288,16 +299,26 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
     certain = law.certain * (1 - 64 * UNIT)
     masses = np.where(masses < LEAST, 0.0, masses)
     excess = 1.0
-    for _ in range(4):
+    for _ in range(5):
         values, error = curve_of(masses, float(losses[0]), step)
         values = (values + certain) * (1 + error)
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
         excess = max(0.0, float(missing.max()), float(masses.sum()) + certain - 1) + (masses.size + 8) * UNIT
-        bad = np.flatnonzero((missing > 1e-12) & (values < tail / 8) if excess < 1e-7 else missing > 1e-9)
+        worst = float(missing.max())
+        sharp = math.isfinite(law.highest)
+        bad = np.flatnonzero((missing > 1e-11) if sharp else (missing > 1e-12) & (values < tail / 8) | (missing > 1e-9))
         if not bad.size:
             break
-        first = int(bad[0])  # where the line is below 0, the point itself must have no mass either
         masses = masses.copy()
-        masses[first + (1 if allowed[first] >= certain and values[first] > 0 else 0) :] = 0.0
+        last = int(np.flatnonzero(masses)[-1]) if masses.any() else 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            less = float(((values - allowed)[bad] / -np.expm1(step * (bad - float(last)))).max()) * (1 + 1e-9)
+        if sharp and worst < 1 and int(bad[-1]) < last and less < min(worst, float(masses[last])):
+            masses[last] -= less  # near a sharp end a little less mass on the last point serves
+        elif worst > 1e-9 or not sharp:  # a line as small as its rounding; below 0 the point itself must have no mass
+            first = int(bad[0]) if not sharp else int(np.flatnonzero(missing > 1e-9)[0])
+            masses[first + (1 if allowed[first] >= certain and values[first] > 0 else 0) :] = 0.0
+        else:
+            break
     return Measure(float(losses[0]), step, masses, certain, min(excess, 1.0))
