@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from cupel import __version__
+from cupel.cli_calibrate import app as _calibrate
 from cupel.cli_compare import app as _compare
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def account(
 
 
 app.add_typer(_compare, name="compare")
+app.add_typer(_calibrate, name="calibrate")
 
 
 @app.command(epilog="Example: cupel accountants --adjacency replace_one")
