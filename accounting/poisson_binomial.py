@@ -99,6 +99,26 @@ def trimmed(weights: Floats, error: float, tail: float) -> Occurrences:
     return Occurrences(first, kept, error, tail if kept.size < weights.size else 0.0)
 
 
+def repeated(law: Occurrences, times: int) -> Occurrences:
+    """The law of the sum of `times` independent counts, by repeated squaring.
+
+    A convolution adds the errors of its factors and one rounding for each term of the shorter, of n weights n at
+    most times the counts in it: in all times·(error + 2n(1 + log₂ times)u). Each of the at most 2 log₂ times trims
+    gives up at most `lost` at either end, and what a factor lost is lost once from every product: below 8·times·lost.
+    """
+    first, weights = 0, np.ones(1)
+    square_first, square = law.first, law.weights
+    left = times
+    while left:
+        if left & 1:
+            first, weights = _trim(first + square_first, np.convolve(weights, square), law.lost)
+        left >>= 1
+        if left:
+            square_first, square = _trim(2 * square_first, np.convolve(square, square), law.lost)
+    error = times * (law.error + 2.2 * law.weights.size * (1 + math.log2(times)) * _UNIT)
+    return Occurrences(first, weights, error, 8 * times * law.lost)
+
+
 def envelope(laws: Sequence[Occurrences]) -> Occurrences:
     """A law of 0, …, K that is stochastically larger than each of `laws`, its lost probability counted as infinite.
 

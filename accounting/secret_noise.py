@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,12 +14,13 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.poisson_binomial import Occurrences, envelope, occurrences, trimmed, weight_error
+from cupel.accounting.poisson_binomial import Occurrences, envelope, occurrences, repeated, trimmed, weight_error
 from cupel.accounting.secret_conversions import Floats, r_of_gdp, success, upper_quantile
-from cupel.accounting.secret_products import product
+from cupel.accounting.secret_products import WIDTH, product
 
 _UNIT = 2.0**-53
 _TOLERANCE = 1e-6
+CERTAIN = 1 - 1e-6  # an r that needs no tighter enclosure
 _CELLS = 1 << 20  # of a table of noise times counts held at once
 
 
@@ -44,7 +46,7 @@ def blowup(weights: ArrayLike, sigma: float, p: float, rounds: int = 1) -> Inter
     if rounds == 1:
         lower, upper = blowups(weights, sigma, p)
         return Interval(float(lower), float(upper))
-    return _of_rounds(_given(weights, p, rounds), sigma, p, rounds)
+    return of_rounds(_given(weights, p, rounds), sigma, p, rounds)
 
 
 def blowups(weights: ArrayLike, sigmas: ArrayLike, ps: ArrayLike) -> tuple[Floats, Floats]:
@@ -87,7 +89,11 @@ def noise_for(weights: ArrayLike, p: float, r: float, rounds: int = 1) -> float:
     """
     SecretProtection(p, r)
     validate.integer(minimum=1, rounds=rounds)
-    return _least_noise([_given(weights, p, rounds)], [p], [r], rounds)
+    law = _given(weights, p, rounds)
+    sigma, step = _least_noise([law], [p], [r], rounds), _TOLERANCE / 4
+    while rounds > 1 and sigma and of_rounds(law, sigma, p, rounds).upper > r:  # a wider enclosure was narrower there
+        sigma, step = sigma * (1 + step), 2 * step
+    return sigma
 
 
 def single_gaussian_estimate(weights: ArrayLike, sigma: float, p: float) -> Bound:
@@ -161,13 +167,14 @@ def _least_noise(laws: Sequence[Occurrences], ps: Sequence[float], rs: Sequence[
     for _, p, r in needy:
         if r == p:
             raise ValueError(f"no noise keeps r at p = {p!r} where the secret may occur: r must be above p")
-    sigma = _least_noise_of_one_round(needy)
     if rounds == 1:
-        return sigma
-    least = sigma * (1 - 2 * _TOLERANCE)  # more rounds need no less than one
+        return _least_noise_of_one_round(needy)
+    some = min(_some(law, rounds) for law, _, _ in needy)
+    summed = _least_noise_of_one_round([(repeated(law, some), p, r) for law, p, r in needy])
+    least = summed / math.sqrt(some) * (1 - 2 * _TOLERANCE)  # the sum of some rounds tells no more than all of them
     for p, r in sorted({(p, r) for _, p, r in needy}):
         group = [law for law, its_p, its_r in needy if (its_p, its_r) == (p, r)]
-        least = _least_noise_of_rounds(group, p, r, rounds, sigma, least)
+        least = _least_noise_of_rounds(group, p, r, rounds, least)
     return least
 
 
@@ -216,19 +223,17 @@ def _least_noise_of_one_round(needy: Sequence[tuple[Occurrences, float, float]])
             rows = rows[~enough[index - 1]]
 
 
-def _least_noise_of_rounds(
-    group: Sequence[Occurrences], p: float, r: float, rounds: int, sigma: float, least: float
-) -> float:
+def _least_noise_of_rounds(group: Sequence[Occurrences], p: float, r: float, rounds: int, least: float) -> float:
     """The largest σ that any law of the group needs, and at least `least`.
 
-    Laws are ordered by what they need in one round. A set of them is done with where the law above all of them is
+    Laws are ordered by r of the sum of their rounds. A set of them is done with where the law above all of them is
     satisfied; otherwise it is halved, until one law is left, which then raises σ.
     """
-    stack = [sorted(group, key=lambda law: -of_one_round(law, sigma, p).upper)]
+    stack = [sorted(group, key=lambda law: -lower_of_rounds(law, least, p, rounds))]
     while stack:
         laws = stack.pop()
         law = laws[0] if len(laws) == 1 else envelope(laws)
-        if _of_rounds(law, least, p, rounds).upper <= r:
+        if _upper_of_rounds(law, least, p, r, rounds) <= r:
             continue
         if len(laws) == 1:
             least = _search(law, p, r, rounds, least)
@@ -241,7 +246,7 @@ def _search(law: Occurrences, p: float, r: float, rounds: int, low: float) -> fl
     """The least certified σ above `low`, which is not: secants of log(r − p) over log σ, kept inside their bracket."""
 
     def excess(sigma: float) -> float:
-        upper = _of_rounds(law, sigma, p, rounds).upper
+        upper = _upper_of_rounds(law, sigma, p, r, rounds)
         value = math.log(max(upper - p, 1e-300) / (r - p))
         return max(value, 1e-18) if upper > r else min(value, 0.0)
 
@@ -275,10 +280,38 @@ def of_one_round(law: Occurrences, sigma: float, p: float) -> Interval:
     return Interval(float(lower[0]), float(upper[0]))
 
 
-def _of_rounds(law: Occurrences, sigma: float, p: float, rounds: int) -> Interval:
+def of_rounds(law: Occurrences, sigma: float, p: float, rounds: int, width: float = WIDTH) -> Interval:
+    """r of many releases, for σ ≥ 0 and p in [0, 1], to a relative width if it can be met."""
+    if rounds == 1:
+        return of_one_round(law, sigma, p)
     if sigma == 0:
         return _without_noise(law, p, rounds)
-    return product([(law, sigma, rounds)]).blowup(p)
+    least = lower_of_rounds(law, sigma, p, rounds)
+    if least >= CERTAIN:
+        return Interval(least, 1.0)
+    whole = product([(law, sigma, rounds)]).blowup(p, width)
+    return Interval(max(least, whole.lower), max(least, whole.upper))
+
+
+def _upper_of_rounds(law: Occurrences, sigma: float, p: float, r: float, rounds: int) -> float:
+    """An upper bound on r after many rounds, tight where that decides whether it is at most `r`."""
+    from cupel.accounting.dominating_pairs import WidthNotMet
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WidthNotMet)
+        wide = of_rounds(law, sigma, p, rounds, 10 * WIDTH)
+        return of_rounds(law, sigma, p, rounds).upper if wide.lower <= r < wide.upper else wide.upper
+
+
+def lower_of_rounds(law: Occurrences, sigma: float, p: float, rounds: int) -> float:
+    """A lower bound on r after many rounds: r of the sum of some of them, whose noise is σ√rounds."""
+    some = _some(law, rounds)
+    return of_one_round(repeated(law, some), sigma * math.sqrt(some), p).lower
+
+
+def _some(law: Occurrences, rounds: int) -> int:
+    """So many rounds that their counts are still summed fast."""
+    return min(rounds, max(1, 4096 // law.weights.size))
 
 
 def _given(weights: ArrayLike, p: float, rounds: int) -> Occurrences:

@@ -46,11 +46,13 @@ from cupel.accounting.secret_conversions import (
     r_of_gdp,
 )
 from cupel.accounting.secret_noise import (
+    CERTAIN,
     blowup,
     blowups,
+    lower_of_rounds,
     noise_for,
     noise_for_secrets,
-    of_one_round,
+    of_rounds,
     single_gaussian_estimate,
 )
 from cupel.accounting.secret_products import Product, product
@@ -156,10 +158,12 @@ class SecretProtectionAccountant(Accountant[Releases]):
         return self._product
 
     def _blowup(self, p: float) -> Interval:
-        if self.cost.total() == 1:
-            (event,) = self.cost
-            return of_one_round(_law(event), event.noise_multiplier, p)
-        return self._all.blowup(p)
+        releases = [(_law(event), event.noise_multiplier, count) for event, count in self.cost.items()]
+        if len(releases) == 1:
+            ((law, sigma, count),) = releases
+            return of_rounds(law, sigma, p, count)
+        least = max((lower_of_rounds(law, sigma, p, count) for law, sigma, count in releases), default=p)
+        return Interval(least, 1.0) if least >= CERTAIN else self._all.blowup(p)
 
     def _enclosed(
         self,
