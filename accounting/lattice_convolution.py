@@ -87,6 +87,15 @@ def products(
     return [_product(side, tilt, window, size) for side, window in zip(tilted, windows, strict=True)]
 
 
+def chernoff(side: Sequence[Counted], tilt: float, loss: float) -> float:
+    """An upper bound on the curve of a product of measures from above at e^loss: e^{−λ·loss} E e^{λL}, and infinity."""
+    parts = _tilted(side, tilt)
+    exponent = math.fsum(part.count * (part.log_mass + math.log1p(part.excess)) for part in parts) - tilt * loss
+    size = math.fsum(part.count * abs(part.log_mass) for part in parts) + tilt * abs(loss)
+    certain = math.fsum(count * measure.certain / float(measure.masses.sum()) for measure, count in side)
+    return math.exp(min(0.0, exponent + 8 * UNIT * size)) + math.expm1(min(certain * (1 + 1e-9), 1.0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tilted:
     measure: Measure

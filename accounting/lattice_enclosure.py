@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice_convolution import TooFine, products
+from cupel.accounting.lattice_convolution import TooFine, chernoff, products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
-from cupel.accounting.lattice_measure import pair_of, rounded_step
+from cupel.accounting.lattice_measure import Measure, pair_of, rounded_step
 from cupel.accounting.laws import UNIT, Floats, Law
 
 Composed = Sequence[tuple[Law, int]]
@@ -33,6 +33,7 @@ class Plan:
         slopes: exponents of Chernoff's bound on it, to the left and to the right.
         supports: the losses between which each law gets a lattice.
         focus: the loss above which the curve is wanted.
+        log_delta: a guess of log δ there.
     """
 
     step: float
@@ -42,6 +43,7 @@ class Plan:
     slopes: tuple[float, float]
     supports: tuple[tuple[float, float], ...]
     focus: float
+    log_delta: float
 
 
 class Enclosure:
@@ -78,6 +80,11 @@ class Enclosure:
             more = 0.0 if epsilon > self.highest + margin else 4 * margin
             return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
         plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
+        if plan.log_delta < -230:  # δ is too small for a sum of weights: a bound from above is all there is to say
+            tilt = plan.tilt / 0.6
+            step = min(plan.step, math.sqrt(8 / (self.count * tilt * (1 + tilt))))  # the lattice then costs a factor e
+            upper = chernoff(self._measures(dataclasses.replace(plan, step=step))[0], tilt, epsilon)
+            return Interval(0.0, min(1.0, upper)), True
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
@@ -138,21 +145,27 @@ class Enclosure:
 
     def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:
         """The product on the plan's lattice, from above and from below (None if nothing is known from below)."""
+        above, below = self._measures(plan)
+        known = not self.upper_only and all(measure.masses.any() for measure, _ in below)
+        sides = [above, below] if known else [above]
+        found = products(sides, plan.tilt, plan.outside, plan.slopes)
+        curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
+        return curves[0], (curves[1] if known else None)
+
+    def _measures(self, plan: Plan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
+        """Every law on the plan's lattice, from above and from below."""
         aligned = aligned_step(self.laws, plan.step)
         step = rounded_step(aligned)
         upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
-        above, below = [], []
+        above: list[tuple[Measure, int]] = []
+        below: list[tuple[Measure, int]] = []
         laws, _, _ = self._prepared(plan.cut)
         for law, (_, count), support in zip(laws, self.laws, plan.supports, strict=True):
             upper, lower = pair_of(law, step, upper_step, plan.cut, *support)
             above.append((upper, count))
             if lower is not None:
                 below.append((lower, count))
-        known = not self.upper_only and all(measure.masses.any() for measure, _ in below)
-        sides = [above, below] if known else [above]
-        found = products(sides, plan.tilt, plan.outside, plan.slopes)
-        curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
-        return curves[0], (curves[1] if known else None)
+        return above, below
 
     def _cut(self, delta: float, width: float) -> float:
         """Mass that each law may ignore in a question about δ, a power of ten."""
@@ -182,7 +195,9 @@ class Enclosure:
             cut = self._cut(math.exp(max(saddle.log_delta, -600.0)), width)
             saddle = self._prepared(cut)[2].at_epsilon(epsilon)
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon), room, width)
+        chernoff_exponent = self._prepared(cut)[2].value(saddle.tilt) - saddle.tilt * epsilon
+        log_delta = min(saddle.log_delta, chernoff_exponent)
+        return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta), room, width)
 
     def _plan(self, cut: float, saddle: Saddle, room: float, precision: float) -> Plan:
         """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
@@ -196,7 +211,7 @@ class Enclosure:
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
         supports = self._narrowed(cut, tilt, 1e-3 * precision / self.count)
-        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), supports, focus)
+        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), supports, focus, saddle.log_delta)
 
     def _narrowed(self, cut: float, tilt: float, share: float) -> tuple[tuple[float, float], ...]:
         """Supports without what weighs less than `share` on the left once it is tilted."""

@@ -16,7 +16,7 @@ from cupel.accounting.laws import Floats, Law
 
 _TILTS = np.concatenate([[0.0], np.geomspace(1e-3, 300.0, 60)])
 _NEAR = np.geomspace(1e-5, 1.0, 50)
-_SLOPES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5])
+_SLOPES = np.geomspace(0.003, 1.5, 19)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dp_accounting import DpEvent
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.advanced import Advanced
 from cupel.accounting.basic import Basic
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported
@@ -39,6 +40,7 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     for kind in (
         Lattice,
         Basic,
+        Advanced,
         ZeroConcentrated,
         GaussianDP,
         RenyiAccountant,

@@ -22,7 +22,7 @@ DELTA = 1e-5
 ADJACENCIES = ["add_remove", "replace_one", "zero_out"]
 NAMES = ["lattice", "basic", "zcdp", "gdp", "rdp", "pld", "prv"]
 # Room between two computations of one number by the same accountant, as in the contract suite.
-SAME = {"basic": 1e-12, "zcdp": 2e-9, "gdp": 1e-9, "rdp": 1e-9, "pld": 3e-3, "prv": 2e-2, "lattice": 1e-3}
+SAME = {"basic": 1e-12, "zcdp": 2e-9, "gdp": 1e-9, "rdp": 1e-9, "pld": 3e-3, "prv": 2e-2, "lattice": 1e-3, "advanced": 1e-9}
 
 
 def gaussian(sigma: float) -> DpEvent:
