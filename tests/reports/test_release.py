@@ -240,6 +240,19 @@ def test_a_renyi_claim_is_reached_in_its_own_currency(assays: dict[str, Assay]) 
     assert at(1.5, order=7.0) == "The proof does not reach the claim"
 
 
+@pytest.mark.parametrize(
+    ("quantity", "at", "printed"),
+    [("delta", -0.5, ", ε = −0.5<"), ("renyi_epsilon", 8.0, ", order = 8<"), ("r", 1e-4, ", p = 1 × 10⁻⁴<")],
+)
+def test_a_bound_on_a_function_is_printed_with_its_argument(
+    assays: dict[str, Assay], quantity: str, at: float, printed: str
+) -> None:
+    made = {"direction": "upper", "rigor": "certified", "adjacency": "add_remove", "unit": "record", "method": "rdp"}
+    row = BoundRow.model_validate(made | {"value": 0.5, "quantity": quantity, "at": at})
+    page = render(assays["approx_dp"].model_copy(update={"bounds": [row]}), side="release")
+    assert printed in page.replace("\u00a0", " ")
+
+
 def test_lower_bounds_and_ex_post_bounds_stay_even_where_nothing_marks_them(assay: Assay) -> None:
     unmarked = [row.model_copy(update={"private": False}) for row in assay.bounds]
     released = releasable(assay.model_copy(update={"bounds": unmarked}))
