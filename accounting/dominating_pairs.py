@@ -497,9 +497,10 @@ class DominatingPair:
             for side in DIRECTIONS:
                 low, high = DominatingPair([composition]).privacy_profile(epsilons, side)
                 # δ falls with ε, so a curve above the profile's left end at every right end is above it in between.
-                upper = max(_mu_at(e, d, 1) for e, d in zip(epsilons[1:], high[:-1], strict=True))
-                known = [(e, d) for e, d in zip(epsilons, low, strict=True) if d > delta]
-                ends.append((max((_mu_at(e, d, -1) for e, d in known), default=0.0), upper))
+                upper = float(gaussian_curve.mus(epsilons[1:], high[:-1], 1).max())
+                known = low > delta
+                lower = gaussian_curve.mus(epsilons[known], low[known], -1).max() if known.any() else 0.0
+                ends.append((min(float(lower), upper), upper))
         return Interval(max(low for low, _ in ends), max(high for _, high in ends))
 
     def privacy_profile(self, epsilons: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
@@ -508,8 +509,10 @@ class DominatingPair:
 
         def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
             if (mu := _mu_of(composition)) is not None:
-                found = [gaussian_curve.delta(mu, float(point)) for point in points]
-                return np.array([each.lower for each in found]), np.array([each.upper for each in found])
+                if mu == 0:
+                    trivial = np.maximum(-np.expm1(points), 0.0)
+                    return trivial * (1 - 2**-50), np.minimum(trivial * (1 + 2**-50), 1.0)
+                return gaussian_curve.deltas(mu, points)
             low, high = np.zeros(points.size), np.ones(points.size)
             for sign, which in ((1, side), (-1, _other(side))):
                 chosen = points >= 0 if sign > 0 else points < 0
@@ -671,22 +674,3 @@ def _zcdp_epsilon(composition: Composition, delta: float) -> float:
 
 def _other(side: str) -> str:
     return "add" if side == "remove" else "remove"
-
-
-def _mu_at(epsilon: float, target: float, side: int) -> float:
-    """μ with δ_μ(ε) at least the target (side 1) or at most it (side −1), to a relative 1e-9."""
-    if target <= 0:
-        return 0.0
-    if target >= 1:
-        return math.inf
-    low, high = 0.0, 1.0
-    while gaussian_curve.delta(high, epsilon).lower < target and high < 1e6:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        found = gaussian_curve.delta(middle, epsilon)
-        enough = found.lower >= target if side > 0 else found.upper > target
-        low, high = (low, middle) if enough else (middle, high)
-        if high - low < 1e-9 * high:
-            break
-    return high if side > 0 else low

@@ -8,11 +8,35 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from cupel.accounting.bounds import Interval
 from cupel.accounting.conversions import _NDTR_ERROR
-from cupel.accounting.laws import UNIT
+from cupel.accounting.laws import UNIT, Floats
+
+
+def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats]:
+    """Lower and upper bounds on δ(ε), elementwise; μ > 0 and ε of either sign, float64 of shapes that broadcast."""
+    mu, signed = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilons, dtype=np.float64))
+    size = np.abs(signed)
+    near, far = -size / mu + mu / 2, -size / mu - mu / 2
+    log_first, log_second = log_ndtr(near), log_ndtr(far)
+    # An argument's error, 16u of its parts, moves log Φ by the hazard, at most |x| + 1, times that.
+    width = 16 * UNIT * (size / mu + mu / 2)
+    first_room = _NDTR_ERROR * np.abs(log_first) + width * (np.abs(near) + 1)
+    second_room = _NDTR_ERROR * np.abs(log_second) + width * (np.abs(far) + 1)
+    ratio = size + log_second - log_first
+    slack = first_room + second_room + 4 * UNIT * (size + np.abs(log_second) + np.abs(log_first))
+    ends = []
+    for sign in (-1, 1):
+        share = -np.expm1(np.minimum(ratio - sign * slack, 0.0))
+        value = np.exp(log_first + sign * first_room) * share * (1 + sign * 16 * UNIT)
+        # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
+        mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
+        ends.append(np.clip(np.where(signed < 0, mirrored, value), 0.0, 1.0))
+    return ends[0], ends[1]
 
 
 def delta(mu: float, epsilon: float) -> Interval:
@@ -20,26 +44,35 @@ def delta(mu: float, epsilon: float) -> Interval:
     if mu == 0:
         trivial = max(0.0, -math.expm1(epsilon))
         return Interval(trivial * (1 - 8 * UNIT), min(1.0, trivial * (1 + 8 * UNIT)))
-    if epsilon < 0:  # 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image
-        other = delta(mu, -epsilon)
-        scale = math.exp(epsilon)
-        low, high = (-math.expm1(epsilon) + scale * end for end in (other.lower, other.upper))
-        return Interval(max(0.0, low * (1 - 32 * UNIT)), min(1.0, high * (1 + 32 * UNIT)))
-    near, far = -epsilon / mu + mu / 2, -epsilon / mu - mu / 2
-    log_first, log_second = float(log_ndtr(near)), float(log_ndtr(far))
-    width = epsilon / mu + mu / 2
+    low, high = deltas(mu, epsilon)
+    return Interval(float(low), float(high))
 
-    def room(argument: float, value: float) -> float:
-        # An argument's error, 16u of its parts, moves log Φ by the hazard, at most |x| + 1, times that.
-        return _NDTR_ERROR * abs(value) + 16 * UNIT * width * (abs(argument) + 1)
 
-    ratio = epsilon + log_second - log_first
-    slack = room(near, log_first) + room(far, log_second) + 4 * UNIT * (epsilon + abs(log_second) + abs(log_first))
-    ends = []
-    for sign in (-1, 1):
-        share = -math.expm1(min(ratio - sign * slack, 0.0))
-        ends.append(math.exp(log_first + sign * room(near, log_first)) * share * (1 + sign * 16 * UNIT))
-    return Interval(max(0.0, ends[0]), min(1.0, ends[1]))
+def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
+    """μ with δ_μ(ε) known to be at least the target (side 1), or at most it (side −1), to a relative 1e-9.
+
+    Args:
+        epsilons: ε ≥ 0, float64 (N,).
+        targets: δ in [0, 1), float64 (N,).
+    """
+    low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
+
+    def enough(mu: Floats) -> NDArray[np.bool_]:
+        below, above = deltas(np.maximum(mu, 1e-300), epsilons)
+        return (below >= targets) if side > 0 else (above > targets)
+
+    for _ in range(60):
+        short = ~enough(high)
+        if not short.any():
+            break
+        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+    for _ in range(64):
+        middle = (low + high) / 2
+        met = enough(middle)
+        low, high = np.where(met, low, middle), np.where(met, middle, high)
+        if (high - low <= 1e-9 * high).all():
+            break
+    return np.where(targets <= 0, 0.0, high if side > 0 else low)
 
 
 def epsilon(mu: float, target: float) -> Interval:
