@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cupel.accounting.comparison import Comparison, compare
     from cupel.accounting.composition import Accountant, Unsupported
     from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
+    from cupel.accounting.filters import BudgetExhausted, Filter
     from cupel.accounting.guarantees import (
         GDP,
         RDP,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         SecretProtection,
     )
     from cupel.accounting.lattice import dominating_pair
+    from cupel.accounting.odometers import Odometer
     from cupel.accounting.registry import ACCOUNTANTS, account, accountant, unsupported, upper_bounds
 
 _HOMES = {
@@ -48,7 +50,9 @@ _HOMES = {
         "SecretProtection",
     ),
     "dominating_pairs": ("DominatingPair", "WidthNotMet"),
+    "filters": ("BudgetExhausted", "Filter"),
     "lattice": ("dominating_pair",),
+    "odometers": ("Odometer",),
     "registry": ("ACCOUNTANTS", "account", "accountant", "unsupported", "upper_bounds"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -62,13 +66,16 @@ __all__ = [
     "Adjacency",
     "ApproxDP",
     "Bound",
+    "BudgetExhausted",
     "Calibration",
     "Comparison",
     "Direction",
     "DominatingPair",
     "ExPostDP",
+    "Filter",
     "Guarantee",
     "Interval",
+    "Odometer",
     "PrivacyProfile",
     "PureDP",
     "Rigor",
