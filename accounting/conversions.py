@@ -23,10 +23,13 @@ _TINY = 1e-320
 
 
 def up(value: Fraction | float) -> float:
-    """The smallest float that is at least `value`."""
+    """The smallest float that is at least `value`; inf beyond the floats."""
     if isinstance(value, float):
         return value
-    nearest = float(value)
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
@@ -264,7 +267,7 @@ def zcdp_of_pure(epsilon: float) -> float:
     Source: Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), for the worst pair.
     """
     tanh = -math.expm1(-epsilon) / (1 + math.exp(-epsilon))
-    return min(up(Fraction(epsilon) ** 2 / 2), epsilon * min(tanh * (1 + 32 * _UNIT), 1.0))
+    return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * _UNIT), 1.0))))
 
 
 def gdp_of_zcdp(rho: float) -> float:
@@ -296,7 +299,7 @@ def gdp_of_zcdp(rho: float) -> float:
 def _least_true(holds: Callable[[float], bool], low: float, high: float, width: float = 1e-13) -> float:
     """A number at which `holds`, within that relative width of the least in (low, high]; it holds at `high`."""
     while high - low > width * high:
-        middle = math.sqrt(low * high) if 0 < 4 * low < high else (low + high) / 2
+        middle = math.sqrt(low) * math.sqrt(high) if 0 < 4 * low < high else (low + high) / 2
         if not low < middle < high:
             break
         low, high = (low, middle) if holds(middle) else (middle, high)

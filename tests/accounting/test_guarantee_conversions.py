@@ -220,6 +220,13 @@ def test_pure_dp_is_randomised_response(epsilon: float, delta: float, share: flo
         assert convert(pure, ExPostDP) == ExPostDP(epsilon)
 
 
+def test_nothing_underflows_to_no_loss() -> None:
+    assert convert(PureDP(1e-300), ZCDP).rho > 0
+    assert convert(GDP(1e-300), ZCDP).rho > 0
+    with pytest.raises(ValueError, match="rho must be finite"):
+        convert(GDP(1e300), ZCDP)
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 40.0])
 def test_pure_dp_is_concentrated_by_its_relative_entropy(epsilon: float) -> None:
     """No order has a divergence above αρ; in the limit α → 1 it is ρ. Bun and Steinke's ε²/2 is never less."""
@@ -357,7 +364,7 @@ def test_zcdp_holds_for_normals_and_is_near(mean: float) -> None:
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.1, 1.0, 10.0])
-@pytest.mark.parametrize("p", [1e-9, 1e-3, 0.3, 0.9])
+@pytest.mark.parametrize("p", [1e-200, 1e-9, 1e-3, 0.3, 0.9])
 def test_zcdp_gives_the_blowup_of_its_worst_pair(rho: float, p: float) -> None:
     """(r, 1 − r) against (p, 1 − p) is ρ(1 + 1e-4)-zCDP in both directions on a grid of orders, and no less than ρ."""
     r = mpf(convert(ZCDP(rho), SecretProtection, p=p).r)
