@@ -113,6 +113,8 @@ def panels(
     profiles, notes = _profiles(event, rows, comparison, seconds, besides, tick)
     found.append(Panel("epsilon", "delta", tuple(profiles), tuple(notes)))
     found.append(_trade_offs(event, profiles, comparison, notes, tick))
+    if progress:
+        progress(total, total)
     return tuple(found)
 
 
@@ -177,7 +179,9 @@ def _profiles(
         if name == "lattice":
             curves.append(_enclosed_profile(event, row, comparison.adjacency, epsilons))
         elif row.seconds > seconds:
-            notes.append(f"{name} is left out: one bound took {row.seconds:.1f} s, above the limit of {seconds:g} s")
+            notes.append(
+                f"{name} has no δ(ε) and no β(α) here: one bound took {row.seconds:.1f} s, above {seconds:g} s"
+            )
         else:
             if name in others:
                 ask = others[name].delta

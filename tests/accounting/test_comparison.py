@@ -210,7 +210,7 @@ def test_what_the_time_limit_leaves_out_is_said() -> None:
     told = " ".join(note for panel in panels for note in panel.notes)
     for row in found.rows:
         assert f"{row.bound.method}: ε at 1 of" in told
-        assert f"{row.bound.method} is left out" in told
+        assert f"{row.bound.method} has no δ(ε) and no β(α) here" in told
     # What is known from the table needs no time.
     assert {curve.method: curve.arguments for curve in panels[0].curves} == {
         row.bound.method: (100.0,) for row in found.rows
