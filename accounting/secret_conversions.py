@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,7 +138,7 @@ def _height(place: float, x: Floats, y: Floats, slope: float) -> float:
     return float((y + slope * (place - x) + 8 * _UNIT * (slope * (place + x) + y)).max())
 
 
-def compose_naive(first: tuple[float, float], second: tuple[float, float]) -> float:
+def compose_naive(first: tuple[float, float], second: tuple[float, float]) -> NoReturn:
     """Refused: "(p₁, r₁) followed by (p₂, r₂) is (max p, r₁ + r₂)-secret-protected" is false.
 
     Raises:
