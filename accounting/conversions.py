@@ -333,11 +333,26 @@ def delta_from_gdp(mu: float, epsilon: float) -> float:
 
     Source: Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8.
     """
-    return float(deltas_from_gdp(mu, epsilon))
+    from scipy.special import log_ndtr
+
+    if mu == 0 or math.isinf(mu):
+        return 0.0 if mu == 0 else 1.0
+    near, width = mu / 2 - epsilon / mu, epsilon / mu + mu / 2
+    log_first, log_second = float(log_ndtr(near)), float(log_ndtr(-width))
+    # An argument's rounding, 4u(ε/μ + μ/2), moves log Φ by that times the hazard, which is at most |x| + 1.
+    first_error = _NDTR_ERROR * abs(log_first) + 4 * _UNIT * width * (abs(near) + 1)
+    second_error = _NDTR_ERROR * abs(log_second) + 4 * _UNIT * width * (width + 1)
+    room = first_error + second_error + 4 * _UNIT * (epsilon + abs(log_second) + abs(log_first))
+    ratio = epsilon + log_second - log_first - room
+    if math.isnan(ratio):  # both are −inf: Φ(−ε/μ + μ/2) alone underflows
+        return _TINY
+    return min(
+        math.exp(min(log_first + first_error, 0.0)) * -math.expm1(min(ratio, 0.0)) * (1 + 16 * _UNIT) + _TINY, 1.0
+    )
 
 
 def deltas_from_gdp(mu: Floats | float, epsilon: Floats | float) -> Floats:
-    """`delta_from_gdp` for arrays of μ and ε that broadcast together."""
+    """`delta_from_gdp` for arrays of μ and ε that broadcast together; the same formulas."""
     from scipy.special import log_ndtr
 
     mean, place = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64))
@@ -346,13 +361,12 @@ def deltas_from_gdp(mu: Floats | float, epsilon: Floats | float) -> Floats:
         width = place / inside + inside / 2
         near, far = inside / 2 - place / inside, -width
         log_first, log_second = log_ndtr(near), log_ndtr(far)
-        # An argument's rounding, 4u(ε/μ + μ/2), moves log Φ by that times the hazard, which is at most |x| + 1.
         first_error = _NDTR_ERROR * np.abs(log_first) + 4 * _UNIT * width * (np.abs(near) + 1)
         second_error = _NDTR_ERROR * np.abs(log_second) + 4 * _UNIT * width * (width + 1)
         room = first_error + second_error + 4 * _UNIT * (place + np.abs(log_second) + np.abs(log_first))
         share = -np.expm1(np.minimum(place + log_second - log_first - room, 0.0))
-        delta = np.minimum(np.exp(log_first + first_error) * share * (1 + 16 * _UNIT) + _TINY, 1.0)
-    delta = np.where(np.isnan(delta), np.exp(np.minimum(log_first, 0.0)) + _TINY, delta)  # the first term alone
+        delta = np.minimum(np.exp(np.minimum(log_first + first_error, 0.0)) * share * (1 + 16 * _UNIT) + _TINY, 1.0)
+    delta = np.where(np.isnan(delta), _TINY, delta)
     return np.where(mean == 0, 0.0, np.where(np.isinf(mean), 1.0, delta))
 
 

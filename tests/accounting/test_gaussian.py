@@ -56,6 +56,18 @@ def test_noise_for_many_targets_at_once() -> None:
     assert 1 / many[1, 0] == pytest.approx(float(mpmath.erfinv(0.2) * 2 * mpmath.sqrt(2)), rel=1e-11)
 
 
+def test_many_deltas_are_the_single_ones() -> None:
+    """The same formulas by numpy and by math, whose functions differ by a few units in the last place; where the two
+    terms of δ cancel, 1/μ times that."""
+    means = np.array([0.0, 1e-300, 1e-3, 0.5, 3.0, 100.0, 1e200, math.inf])[:, None]
+    epsilons = np.array([0.0, 1e-6, 0.3, 4.0, 60.0, 1e5])
+    many = conversions.deltas_from_gdp(means, epsilons)
+    for row, column in itertools.product(range(8), range(6)):
+        single = conversions.delta_from_gdp(float(means[row, 0]), float(epsilons[column]))
+        assert many[row, column] == pytest.approx(single, rel=1e-11, abs=1e-16)
+        assert (many[row, column] == 0) == (single == 0) == (row == 0)
+
+
 def test_where_the_classical_noise_stops_being_enough() -> None:
     """Limits given to six decimals; at ε = 10 its δ is 2.265374e-5 in place of 1e-5."""
     assert gaussian.classical_limit(1e-5) == pytest.approx(8.419771, abs=5.1e-7)
