@@ -219,7 +219,7 @@ class DominatingPair:
         if not (np.isfinite(s).all() and (s >= 0).all()):
             raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
         s, place = np.unique(s[w > 0], return_inverse=True)
-        w = np.bincount(place, weights=w[w > 0])
+        w = np.asarray(np.bincount(place, weights=w[w > 0]), dtype=np.float64)
         if (total := math.fsum(w)) != 1:
             w = w / total
         if not s.any():

@@ -40,7 +40,7 @@ class Lattice(Accountant[DominatingPair]):
         super().__init__(adjacency, unit)
         self.width: float = validate.positive(width=width)
 
-    def _copy(self) -> Lattice:  # type: ignore[override]
+    def _copy(self) -> Lattice:
         return type(self)(self.adjacency, self.unit, self.width)
 
     @property

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.fft
 
-from cupel.accounting.lattice_measure import MOST_POINTS, Measure, TooFine
+from cupel.accounting.lattice_measure import MOST_POINTS, Measure, TooFine, points
 from cupel.accounting.laws import _EXP, UNIT, Floats
 
 Counted = tuple[Measure, int]
@@ -60,7 +60,7 @@ class Product:
     blur: float
 
     def losses(self) -> Floats:
-        return self.start + self.step * np.arange(self.weights.size)
+        return points(self.start, self.step, self.weights.size)
 
 
 def products(
@@ -80,10 +80,10 @@ def products(
     tilted = [_tilted(side, tilt) for side in sides]
     windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
-    points = max(high - low for low, high, _, _ in windows) / step + 3
-    if points > MOST_POINTS:
-        raise TooFine(f"a product of {points:.3g} lattice points does not fit")
-    size = scipy.fft.next_fast_len(max(int(points), 16), real=True)
+    count = max(high - low for low, high, _, _ in windows) / step + 3
+    if count > MOST_POINTS:
+        raise TooFine(f"a product of {count:.3g} lattice points does not fit")
+    size = scipy.fft.next_fast_len(max(int(count), 16), real=True)
     return [_product(side, tilt, window, size) for side, window in zip(tilted, windows, strict=True)]
 
 

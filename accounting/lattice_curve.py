@@ -109,11 +109,12 @@ class Curve:
         with np.errstate(over="ignore"):
             t = np.exp(self.losses + (self._blur if self.above else -self._blur))
         if self.above:
-            slopes = (self.values[:-1] - self.values[1:]) / np.diff(t)
+            with np.errstate(invalid="ignore"):
+                slopes = np.nan_to_num((self.values[:-1] - self.values[1:]) / np.diff(t))
             place = np.searchsorted(-slopes, -p)
             nearby = np.clip(place[:, None] + np.arange(-1, 2), 0, t.size - 1)
             best = (t[nearby] * p[:, None] + self.values[nearby]).min(axis=1)
-            return np.minimum(best * (1 + 16 * UNIT), 1.0)
+            return np.asarray(np.minimum(best * (1 + 16 * UNIT), 1.0))
         return np.array([self._least(t, float(each)) for each in p])
 
     def _least(self, t: Floats, p: float) -> float:
@@ -124,4 +125,4 @@ class Curve:
         trivial = np.where(over[1:] <= 1, 1 - over[1:] * (1 - p), np.where(t[:-1] >= 1, t[:-1] * p, p))
         ends = (1 - over[0] * (1 - p) if over[0] <= 1 else p, max(t[-1] * p, p))
         least = min(float(np.maximum(known, trivial).min()), *ends) * (1 - 16 * UNIT)
-        return min(max(least, p), 1.0)
+        return float(min(max(least, p), 1.0))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice_convolution import TooFine, chernoff, products
+from cupel.accounting.lattice_convolution import chernoff, products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
-from cupel.accounting.lattice_measure import Measure, pair_of, rounded_step
+from cupel.accounting.lattice_measure import Measure, TooFine, pair_of, rounded_step
 from cupel.accounting.laws import UNIT, Floats, Law
 
 Composed = Sequence[tuple[Law, int]]
@@ -210,8 +210,8 @@ class Enclosure:
         log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
-        supports = self._narrowed(cut, tilt, 1e-3 * precision / self.count)
-        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), supports, focus, saddle.log_delta)
+        narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count)
+        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), narrowed, focus, saddle.log_delta)
 
     def _narrowed(self, cut: float, tilt: float, share: float) -> tuple[tuple[float, float], ...]:
         """Supports without what weighs less than `share` on the left once it is tilted."""
@@ -270,7 +270,7 @@ class Enclosure:
         factor = 0.9
         while factor > 1e-4 and not narrow(middle - factor * (high - low) / 2, middle + factor * (high - low) / 2):
             factor *= 0.8
-        return max(0.9 * factor ** (1.0 if self._discrete else 0.5), 0.02)
+        return float(max(0.9 * factor if self._discrete else 0.9 * math.sqrt(factor), 0.02))
 
     def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None]:
         plan = dataclasses.replace(plan, focus=-math.inf)

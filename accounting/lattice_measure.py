@@ -49,7 +49,12 @@ class Measure:
     excess: float
 
     def losses(self) -> Floats:
-        return self.start + self.step * np.arange(self.masses.size)
+        return points(self.start, self.step, self.masses.size)
+
+
+def points(start: float, step: float, count: int) -> Floats:
+    """start + i·step for i below `count`."""
+    return np.asarray(start + step * np.arange(count), dtype=np.float64)
 
 
 def rounded_step(step: float, *, up: bool = False) -> float:
@@ -92,14 +97,13 @@ def pair_of(
     if law.upper_only:
         return _above_of_curve(law, begin, step, count, tail), None
     lower_begin = begin - step / 2
-    thresholds = lower_begin + step * np.arange(count + 1)
-    _, curve, tails = law.hockey_stick(thresholds)
+    _, curve, tails = law.hockey_stick(points(lower_begin, step, count + 1))
     below = _below(law, tails, begin, step, tail)
     if law.atom is None:
         return _above(law, tails, curve, lower_begin, step, tail), below
     # Atoms sit on the points of both lattices, so those from above need thresholds of their own.
     begin = rounded_start(begin, upper_step, up=True)
-    _, curve, tails = law.hockey_stick(begin + upper_step * np.arange(count))
+    _, curve, tails = law.hockey_stick(points(begin, upper_step, count))
     return _above(law, tails, curve, begin, upper_step, tail), below
 
 
@@ -148,7 +152,7 @@ def _above(law: Law, tails: Tails, curve: Floats, start: float, step: float, tai
     Source: Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions" (2022).
     """
     p, q = _cells(tails)
-    losses = start + step * np.arange(curve.size)
+    losses = points(start, step, curve.size)
     right = np.clip((p - q * np.exp(losses[:-1])) / -math.expm1(-step), 0.0, p)
     masses = np.zeros(curve.size)
     masses[:-1] = p - right
@@ -161,7 +165,7 @@ def _above_of_curve(law: Law, start: float, step: float, count: int, tail: float
     """The least convex curve through upper bounds at the lattice points: it bounds a convex curve from above."""
     from scipy.optimize import isotonic_regression
 
-    losses = start + step * np.arange(count)
+    losses = points(start, step, count)
     curve = np.minimum.accumulate(law.above(losses))
     t = np.exp(np.minimum(losses - losses[0], 690.0))
     gaps = np.maximum(np.diff(t, prepend=0.0), 1e-290)
@@ -229,7 +233,7 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Me
     """
     p, q = _cells(tails)
     count = p.size
-    losses = start + step * np.arange(count)
+    losses = points(start, step, count)
     scale = np.exp(losses)
     # Merge on the left until the merged cell's ratio is at most its point, on the right until it is at least that.
     q_below = np.maximum(tails.q_below - law.impossible, 0.0)
@@ -253,14 +257,7 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Me
         masses = _convex(masses, losses)
     else:
         masses = np.maximum(masses, 0.0)
-    lines = Tails(
-        *(getattr(tails, side)[first : last + 2] for side in ("p_above", "p_below", "q_above", "q_below")),
-        tails.error[first : last + 2],
-        tails.shift[first : last + 2],
-        tails.p_slack,
-        tails.q_slack,
-    )
-    return _checked_below(law, masses, lines, losses, step, tail)
+    return _checked_below(law, masses, tails[first : last + 2], losses, step, tail)
 
 
 def _convex(masses: Floats, losses: Floats) -> Floats:
@@ -283,12 +280,7 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
     """
     allowed = np.full(losses.size, math.inf)
     for place in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
-        side = Tails(
-            *(getattr(lines, name)[place] for name in ("p_above", "p_below", "q_above", "q_below", "error", "shift")),
-            lines.p_slack,
-            lines.q_slack,
-        )
-        middle, room, _ = attained(side, losses)
+        middle, room, _ = attained(lines[place], losses)
         if place.start == 0:  # left of the first point it is the line of all that P can give
             impossible = law.impossible * math.exp(losses[0])
             middle[0] = impossible - math.expm1(losses[0])

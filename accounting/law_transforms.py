@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails
 
@@ -42,7 +43,7 @@ class Sampled(Law):
     def pruned(self, mass: float) -> Law:
         return Sampled(self.law.pruned(mass), self.rate)
 
-    def _inner(self, thresholds: Floats) -> tuple[Floats, Floats, Floats]:
+    def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats]:
         """s = (t − 1 + q)/q as a loss, where it is none, and how far the rounding of it moves the outer loss."""
         thresholds = np.clip(thresholds, -700.0, 700.0)
         grown = np.expm1(thresholds)
@@ -112,7 +113,7 @@ class Blend(Law):
 
     def above(self, thresholds: Floats) -> Floats:
         curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
-        return np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT) + self.slack, 1.0)
+        return np.asarray(np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT) + self.slack, 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
         parts = [law.tails(thresholds) for law in self.laws]

@@ -49,6 +49,11 @@ class Tails:
     p_slack: float = 0.0
     q_slack: float = 0.0
 
+    def __getitem__(self, part: slice) -> Tails:
+        """The masses at some of the thresholds."""
+        masses = self.p_above[part], self.p_below[part], self.q_above[part], self.q_below[part]
+        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack)
+
 
 class Law(ABC):
     """One direction of a pair (P, Q). Laws do not change and compare by their parameters."""
