@@ -90,7 +90,7 @@ def panels(
     others: Mapping[str, Other] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Panel, ...]:
-    """ε against the number of steps (where all steps are equal), δ(ε) and β(α) of every method that gave a bound.
+    """ε against the number of steps (where several equal ones make up the event), δ(ε) and β(α) of every method that gave a bound.
 
     Args:
         event: what `comparison` compares.
@@ -124,11 +124,9 @@ def _one_row_a_method(rows: Sequence[Row]) -> list[Row]:
 
 
 def _step_of(event: DpEvent) -> tuple[DpEvent, int] | None:
-    """The one step that `event` repeats, and how often; None for a composition of different events."""
+    """The one step that `event` repeats, and how often, at least twice; None for a composition of different events."""
     merged = events.compose([(event, 1)])
-    if isinstance(merged, dp_event.SelfComposedDpEvent):
-        return merged.event, merged.count
-    return None if isinstance(merged, dp_event.ComposedDpEvent | dp_event.NoOpDpEvent) else (merged, 1)
+    return (merged.event, merged.count) if isinstance(merged, dp_event.SelfComposedDpEvent) else None
 
 
 def _by_steps(
@@ -140,7 +138,7 @@ def _by_steps(
     tick: Callable[[], None],
 ) -> Panel:
     event, most = step
-    counts = sorted({round(count) for count in np.geomspace(1, max(most, 2), STEPS)} | {most})
+    counts = sorted({round(count) for count in np.geomspace(1, most, STEPS)})
     curves, notes = [], []
     for row in rows:
         name = row.bound.method
