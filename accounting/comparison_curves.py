@@ -90,7 +90,7 @@ def panels(
     others: Mapping[str, Other] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Panel, ...]:
-    """ε against the number of steps (where several equal ones make up the event), δ(ε) and β(α) of every method that gave a bound.
+    """ε against the number of equal steps, if there are several, δ(ε) and β(α) of every method that gave a bound.
 
     Args:
         event: what `comparison` compares.
