@@ -31,6 +31,7 @@ class Curve:
         self.step = product.step
         self._blur = product.blur
         values = self._untilted(product)
+        values, whole = values[:-1], float(values[-1])
         if above:
             beyond = self._at(product, self.losses[-1]) * product.beyond
             values = (values + product.certain) * (1 + product.excess) * (1 + 4 * UNIT) + beyond * (1 + 64 * UNIT)
@@ -39,6 +40,7 @@ class Curve:
         else:
             values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
             self.values = np.clip(values, 0.0, 1.0)
+            self._whole = min(1.0, whole * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
             # What wrapped around counts at most e^{log_total − λε} a unit of tilted mass.
             with np.errstate(over="ignore"):
                 self._alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
@@ -59,6 +61,7 @@ class Curve:
         weights = weights * np.exp(exponents)
         weights = np.maximum(weights, LEAST) if self.above else np.where(weights < LEAST, 0.0, weights)
         values, error = curve_of(weights, 0.0, product.step)
+        values = np.append(values, weights.sum())  # last, the curve at t = 0
         scale = product.log_total - product.tilt * middle
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
         sign = 1 if self.above else -1
@@ -75,7 +78,7 @@ class Curve:
             value = value * (1 + 8 * UNIT)
             left = shifted < self.losses[0]
             chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
-            return np.minimum(np.where(left, chord, value), 1.0)
+            return np.minimum(np.where(left, chord + 2 * UNIT, value), 1.0)
         value = value * (1 - 8 * UNIT) - self._alias[place]
         outside = (shifted < self.losses[0]) | (shifted > self.losses[-1])
         return np.maximum(np.where(outside, 0.0, value), trivial * (1 - 8 * UNIT))
@@ -123,6 +126,8 @@ class Curve:
         known = np.minimum(heights[:-1], heights[1:]) - self._alias[:-1]
         over = t * math.exp(2 * self._blur)  # where points lie is known to this much
         trivial = np.where(over[1:] <= 1, 1 - over[1:] * (1 - p), np.where(t[:-1] >= 1, t[:-1] * p, p))
-        ends = (1 - over[0] * (1 - p) if over[0] <= 1 else p, max(t[-1] * p, p))
+        # Left of the first point the curve is a line from its value at t = 0, and what wrapped around counts no more.
+        left = min(self._whole, float(heights[0])) - float(self._alias[0])
+        ends = (max(left, 1 - over[0] * (1 - p) if over[0] <= 1 else p), max(t[-1] * p, p))
         least = min(float(np.maximum(known, trivial).min()), *ends) * (1 - 16 * UNIT)
         return float(min(max(least, p), 1.0))

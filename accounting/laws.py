@@ -37,6 +37,8 @@ class Tails:
         p_below, q_below: P and Q of {L ≤ b̃}.
         error: relative error of the four, one bound a threshold.
         shift: bound on |b̃ − b|, one a threshold.
+        near: bounds on P and Q of what lies between b̃ and b, where they are known better than by the mass above the
+            threshold before.
         p_slack, q_slack: absolute: masses of P and of Q may be up to this much too small, besides their relative error.
     """
 
@@ -48,6 +50,7 @@ class Tails:
     shift: Floats
     p_slack: float = 0.0
     q_slack: float = 0.0
+    near: tuple[Floats, Floats] | None = None
 
     def __getitem__(self, part: slice) -> Tails:
         """The masses at some of the thresholds."""
@@ -93,7 +96,11 @@ class Law(ABC):
         tails = self.tails(thresholds)
         middle, under, over = attained(tails, thresholds)
         # {L > b̃} misses the P-mass between b̃ and b, which lies above the threshold before.
-        before = np.concatenate([[1.0], tails.p_above[:-1]]) * (1 + tails.error) + tails.p_slack
+        if tails.near is None:
+            before = np.concatenate([[1.0], tails.p_above[:-1]])
+        else:
+            before = tails.near[0]
+        before = before * (1 + tails.error) + tails.p_slack
         upper = middle + over + np.expm1(tails.shift) * before
         return np.maximum(middle - under, 0.0), np.minimum(upper, 1.0), tails
 
@@ -375,7 +382,16 @@ class Atoms(Law):
             np.full(thresholds.shape, self._shift),
             self._slack,
             self._slack,
+            self._near(thresholds),
         )
+
+    def _near(self, thresholds: Floats) -> tuple[Floats, Floats]:
+        """P and Q of the atoms that may lie on the other side of a threshold than their rounded losses say."""
+        reach = 2 * self._shift
+        low = np.searchsorted(self.losses, thresholds - reach, side="left")
+        high = np.searchsorted(self.losses, thresholds + reach, side="right")
+        p, q = self._sums[0], self._sums[1]
+        return np.where(high > low, p[high] - p[low] + UNIT, 0.0), np.where(high > low, q[high] - q[low] + UNIT, 0.0)
 
 
 def _spacing(losses: Floats) -> float:
@@ -418,4 +434,5 @@ class Swapped(Law):
             tails.shift[::-1],
             tails.q_slack,
             tails.p_slack,
+            None if tails.near is None else (tails.near[1][::-1], tails.near[0][::-1]),
         )
