@@ -80,7 +80,7 @@ def products(
     tilted = [_tilted(side, tilt) for side in sides]
     windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
-    count = max(high - low for low, high, _, _ in windows) / step + 3
+    count = max(high - low for low, high, _, _ in windows) / step + 4
     if count > MOST_POINTS:
         raise TooFine(f"a product of {count:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(count), 16), real=True)
@@ -165,7 +165,7 @@ def _product(side: Sequence[_Tilted], tilt: float, window: tuple[float, float, f
     low, _, left, right = window
     step = side[0].measure.step
     start = math.fsum(part.count * part.measure.start for part in side)
-    first = math.floor((low - start) / step)
+    first = math.floor((low - start) / step) - 1  # so that the curve bends nowhere left of the first point but one
     weights, error = _convolved(side, size)
     total = sum(part.count for part in side)
     log_total = math.fsum(part.count * part.log_mass for part in side)

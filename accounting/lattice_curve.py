@@ -80,8 +80,11 @@ class Curve:
             chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
             return np.minimum(np.where(left, chord + 2 * UNIT, value), 1.0)
         value = value * (1 - 8 * UNIT) - self._alias[place]
-        outside = (shifted < self.losses[0]) | (shifted > self.losses[-1])
-        return np.maximum(np.where(outside, 0.0, value), trivial * (1 - 8 * UNIT))
+        # Left of the first point it is a line from its value at t = 0, and what wrapped around counts no more.
+        part = np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 + 16 * UNIT)
+        line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]
+        value = np.where(shifted < self.losses[0], line, np.where(shifted > self.losses[-1], 0.0, value))
+        return np.maximum(value, trivial * (1 - 8 * UNIT))
 
     def epsilon(self, delta: float) -> float:
         """The least ε whose upper bound is at most δ, or the largest ε whose lower bound is at least δ."""
@@ -97,7 +100,11 @@ class Curve:
             values = self.values[:-1] - self._alias[:-1]
             found = np.flatnonzero(values >= delta)
             if not found.size:
-                return -math.inf
+                room = self._whole * (1 - 8 * UNIT) - delta - float(self._alias[0])
+                if room <= 0 or self._whole <= self.values[0]:
+                    return -math.inf
+                loss = float(self.losses[0]) + min(math.log(room / (self._whole - self.values[0])), 0.0)
+                return loss - self._blur - 32 * UNIT * (1 + abs(loss))
             place = int(found[-1]) + 1
             high, low = self.values[place - 1], self.values[place]
             wanted = delta + self._alias[place - 1]

@@ -96,11 +96,8 @@ class Law(ABC):
         tails = self.tails(thresholds)
         middle, under, over = attained(tails, thresholds)
         # {L > b̃} misses the P-mass between b̃ and b, which lies above the threshold before.
-        if tails.near is None:
-            before = np.concatenate([[1.0], tails.p_above[:-1]])
-        else:
-            before = tails.near[0]
-        before = before * (1 + tails.error) + tails.p_slack
+        above = np.concatenate([[1.0], tails.p_above[:-1]]) if tails.near is None else tails.near[0]
+        before = above * (1 + tails.error) + tails.p_slack
         upper = middle + over + np.expm1(tails.shift) * before
         return np.maximum(middle - under, 0.0), np.minimum(upper, 1.0), tails
 
