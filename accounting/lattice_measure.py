@@ -115,7 +115,9 @@ def _anchor(law: Law, step: float) -> tuple[float, bool]:
     needs its first point at or above the first cell's ratio and its last at or below the last one's.
     """
     if law.atom is not None:
-        return law.atom, law.lowest != law.highest  # a single loss is the last point too
+        if law.lowest == law.highest:  # a single loss is the last point too, and rounding must leave it at or below
+            return law.atom - 64 * UNIT * (1 + abs(law.atom)), False
+        return law.atom, True
     if math.isfinite(law.lowest) and (edge := _edge(law, law.lowest, step, 1)) is not None:
         return edge, True
     if math.isfinite(law.highest) and (edge := _edge(law, law.highest, step, -1)) is not None:
