@@ -205,7 +205,9 @@ class Enclosure:
         tilt = 0.6 * saddle.tilt
         step = 0.87 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
         widest = max(max(high - low, 1e-3 * max(abs(low), abs(high))) for low, high in supports)
-        step = min(step, widest / 24, saddle.spread / 4 if self.count > 1 and saddle.spread > 1e-6 * widest else math.inf)
+        step = min(step, widest / 24)
+        if self.count > 1 and saddle.spread > 1e-6 * widest:
+            step = min(step, saddle.spread / 4)
         # Of the tilted product this much lies beyond ε.
         log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
