@@ -18,9 +18,10 @@ def blocks(language: str) -> list[str]:
 
 
 def test_python_prints_what_the_next_block_says() -> None:
-    (code,), (expected,) = blocks("python"), blocks("text")
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == expected
+    code, expected = blocks("python"), blocks("text")
+    assert len(code) == len(expected) >= 2
+    result = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=True)
+    assert result.stdout == "".join(expected)
 
 
 def test_the_shown_claim_is_the_shipped_one() -> None:
