@@ -1,0 +1,354 @@
+"""Time, width and memory of the certified accountant, beside the accountants of other libraries.
+
+    python benchmarks/accountants.py [--quick] [--only answers,mixtures] [--json out.json]
+
+One run, one thread. Everything that is compared is timed in turns, several rounds with the garbage collector off, and
+the median is printed, in wall and in processor time; a ratio is the smaller of the two. A goal that is missed is
+printed as MISSED, and the exit code is then 1 (with --quick, which takes fewer rounds, it is 0).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import one_thread  # noqa: F401
+
+# isort: split
+import floor_of_query
+import numpy as np
+import other_accountants as other
+from paired_times import Goal, Section, Times, load, machine, paired, times_faster, write
+from scipy.stats import binom
+
+from cupel.accounting.bounds import Interval
+from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
+
+CONFIGURATIONS = (
+    (0.8, 0.005, 1_000, 1e-6),
+    (1.0, 0.01, 10_000, 1e-5),
+    (0.6, 0.001, 5_000, 1e-7),
+    (2.0, 0.1, 2_000, 1e-6),
+)
+WIDTHS = (1e-3, 1e-4, 1e-5)
+FASTER = {1e-3: 40.0, 1e-4: 20.0}
+HELD_TO = ("dp_accounting", "prv_accountant")
+QUERY_MS = 10.0
+MEMORY_MIB = 1024.0
+
+
+def sgd(noise_multiplier: float, rate: float, steps: int) -> DominatingPair:
+    """Poisson-sampled Gaussian steps, a unit added or removed; built anew, so that nothing is remembered."""
+    return DominatingPair.gaussian(noise_multiplier).poisson_sampled(rate).self_compose(steps)
+
+
+def epsilon_of_sgd(noise_multiplier: float, rate: float, steps: int, delta: float, width: float) -> Interval:
+    return sgd(noise_multiplier, rate, steps).epsilon(delta, width=width)
+
+
+def relative(interval: Interval) -> float:
+    return (interval.upper - interval.lower) / interval.upper if interval.upper else 0.0
+
+
+def shown(lower: float, upper: float) -> str:
+    return f"[{lower:.8g}, {upper:.8g}]"
+
+
+def milliseconds(times: Times) -> tuple[str, str]:
+    return f"{times.wall_ms:.2f}", f"{times.cpu_ms:.2f}"
+
+
+def answers(rounds: int) -> Section:
+    """ε at δ of four configurations."""
+    section = Section(
+        "answers",
+        "ε(δ) of Poisson-sampled Gaussian steps; cupel and dp_accounting both directions, prv_accountant and opacus "
+        "removal only. Ratios are of cupel at 1e-3, 1e-4, 1e-5.",
+        ("σ, q, n, δ", "accountant", "answer", "width/ε", "wall ms", "CPU ms", "cupel is faster by"),
+    )
+    for configuration in CONFIGURATIONS:
+        _one_configuration(section, configuration, rounds)
+    section.notes += [f"{name}: not installed, skipped" for name in other.missing()]
+    section.notes.append(
+        "dp_accounting answers from above only; its width is to its optimistic answer, which is not timed. opacus: the "
+        "width that it is asked for. autodp answers from above only, by Rényi divergences."
+    )
+    return section
+
+
+def _one_configuration(section: Section, configuration: tuple[float, float, int, float], rounds: int) -> None:
+    sigma, rate, steps, delta = configuration
+    where = f"{sigma:g}, {rate:g}, {steps}, {delta:g}"
+    works: dict[str, Callable[[], Any]] = {
+        f"cupel {width:g}": partial(epsilon_of_sgd, sigma, rate, steps, delta, width) for width in WIDTHS
+    }
+    works |= {name: partial(epsilon, *configuration) for name, epsilon in other.epsilons().items()}
+    found = paired(works, rounds)
+    ours = [found[f"cupel {width:g}"] for width in WIDTHS]
+    best: Interval = ours[-1].answer
+    data: dict[str, Any] = {}
+    for name, times in found.items():
+        ratios = ""
+        if name.startswith("cupel"):
+            low, high = times.answer.lower, times.answer.upper
+        else:
+            low, high = times.answer
+            faster = [times_faster(mine, times) for mine in ours]
+            ratios = ", ".join(f"{ratio:.1f}" for ratio in faster)
+            if name in HELD_TO:
+                for width, ratio in zip(WIDTHS[:2], faster[:2], strict=True):
+                    section.goals.append(Goal(f"({where}) faster than {name} at {width:g}", ratio, FASTER[width]))
+        if low > best.upper * (1 + 1e-12) or high < best.lower * (1 - 1e-12):
+            section.notes.append(f"({where}) {name}: {shown(low, high)} does not meet {shown(best.lower, best.upper)}")
+        section.rows.append((where, name, shown(low, high), f"{(high - low) / high:.1e}", *milliseconds(times), ratios))
+        data[name] = {"lower": low, "upper": high, **times.to_json()}
+    for width, mine in zip(WIDTHS, ours, strict=True):
+        section.goals.append(Goal(f"({where}) width reached at {width:g}", relative(mine.answer), most=width))
+    section.goals.append(Goal(f"({where}) both directions at 1e-3, CPU ms", ours[0].cpu_ms, most=QUERY_MS))
+    section.data[where] = data
+
+
+def calibration(rounds: int) -> Section:
+    """The noise multiplier for ε."""
+    section = Section(
+        "calibration",
+        "noise multiplier for (ε, 1e-5), q = .01, n = 1000, searched in [0.5, 5]; the tolerance is the same for both",
+        ("ε", "tolerance", "accountant", "noise multiplier", "wall ms", "CPU ms", "cupel is faster by"),
+    )
+    for epsilon, tolerance in itertools.product((1.0, 2.0, 3.0), (1e-3, 1e-6) if rounds > 1 else (1e-3,)):
+        works: dict[str, Callable[[], Any]] = {
+            "cupel": partial(_calibrated, epsilon, tolerance),
+            "dp_accounting": partial(other.calibrated, epsilon, 1e-5, 0.01, 1000, tolerance),
+        }
+        found = paired(works, rounds, slow=("dp_accounting",))
+        ratio = times_faster(found["cupel"], found["dp_accounting"])
+        goal = f"ε = {epsilon:g}, tolerance {tolerance:g}: faster than dp_accounting"
+        section.goals.append(Goal(goal, ratio, FASTER[1e-3]))
+        for name, times in found.items():
+            last = "" if name == "cupel" else f"{ratio:.1f}"
+            row = (f"{epsilon:g}", f"{tolerance:g}", name, f"{times.answer:.7f}", *milliseconds(times), last)
+            section.rows.append(row)
+        section.data[f"{epsilon:g}, {tolerance:g}"] = {name: times.to_json() for name, times in found.items()}
+    section.notes.append(
+        "cupel's answer is certified to meet the target, and the next value within the tolerance was refused; "
+        "dp_accounting's is the root of its own bound, which does not count its rounding."
+    )
+    return section
+
+
+def _calibrated(epsilon: float, tolerance: float) -> float:
+    from cupel.accounting.calibration import calibrate
+    from cupel.accounting.guarantees import ApproxDP
+
+    found = calibrate(
+        lambda noise: other.event(noise, 0.01, 1000),
+        ApproxDP(epsilon, 1e-5),
+        adjacency="add_remove",
+        decreasing=True,
+        bracket=(0.5, 5.0),
+        tolerance=tolerance,
+    )
+    return float(found.value)
+
+
+def curves(rounds: int) -> Section:
+    """Points of the trade-off curve."""
+    section = Section(
+        "curves",
+        "β(α) at (0.8, .005, 1000), α from 1e-6 to .99, the worse of both directions; dp_accounting: the best of the "
+        "lines 1 − δ − e^ε·α of as many ε, symmetrised",
+        ("points", "accountant", "sides", "β near .01", "largest gap above", "wall ms", "CPU ms", "cupel is faster by"),
+    )
+    for points in (100, 1000):
+        alphas = np.geomspace(1e-6, 0.99, points)
+        works: dict[str, Callable[[], Any]] = {
+            "cupel": lambda alphas=alphas: sgd(0.8, 0.005, 1000).trade_off(alphas),  # type: ignore[misc]
+            "dp_accounting": partial(other.trade_off, 0.8, 0.005, 1000, alphas),
+        }
+        found = paired(works, rounds)
+        low, high = found["cupel"].answer
+        their = found["dp_accounting"].answer
+        ratio = times_faster(found["cupel"], found["dp_accounting"])
+        at = int(np.argmin(np.abs(alphas - 0.01)))
+        rows = (
+            ("cupel", "two", shown(low[at], high[at]), f"{np.max(high - low):.1e}", ""),
+            ("dp_accounting", "lower", f"{their[at]:.8g}", f"{np.max(high - their):.1e}", f"{ratio:.1f}"),
+        )
+        for name, sides, value, gap, faster in rows:
+            section.rows.append((f"{points}", name, sides, value, gap, *milliseconds(found[name]), faster))
+        section.data[f"{points}"] = {name: times.to_json() for name, times in found.items()}
+    section.notes.append("The gap is from the lower bound on β to cupel's upper bound, the largest over all α.")
+    return section
+
+
+def mixtures(rounds: int) -> Section:
+    """A mixture of 81 Gaussians."""
+    counts = np.arange(81)
+    weights = binom.pmf(counts, 80, 0.01)
+    section = Section(
+        "mixtures",
+        "Binomial(80, .01) occurrences, σ = 2, 10 releases: ε(1e-5) in both directions",
+        ("accountant", "answer", "width/ε", "wall ms", "CPU ms", "cupel is faster by"),
+    )
+
+    def releases() -> DominatingPair:
+        return DominatingPair.gaussian_mixture(weights.tolist(), counts.tolist(), 2.0).self_compose(10)
+
+    works: dict[str, Callable[[], Any]] = {
+        "cupel": lambda: releases().epsilon(1e-5),
+        "dp_accounting": partial(other.mixture_epsilon, weights, counts, 2.0, 10, 1e-5),
+        "cupel, blow-up of 1e-4": lambda: releases().blowup(1e-4, direction="remove"),
+    }
+    found = paired(works, rounds, slow=("dp_accounting",))
+    ratio = times_faster(found["cupel"], found["dp_accounting"])
+    for name, times in found.items():
+        answer, width, last = f"≤ {times.answer!s:.10}", "", f"{ratio:.0f}"
+        if name != "dp_accounting":
+            answer, width, last = shown(times.answer.lower, times.answer.upper), f"{relative(times.answer):.1e}", ""
+        section.rows.append((name, answer, width, *milliseconds(times), last))
+        section.data[name] = times.to_json()
+    section.goals.append(Goal("mixtures: faster than dp_accounting", ratio, 500.0))
+    return section
+
+
+def cost(rounds: int) -> Section:
+    """How the time grows with the number of compositions, with 1/δ and with the precision."""
+    section = Section(
+        "cost",
+        "cupel, σ = 1, q = .01, both directions; points: lattice points of all transforms, and of the largest",
+        ("n", "δ", "width", "answer", "width reached", "transforms", "points", "largest", "wall ms", "CPU ms"),
+    )
+    asked = [(10**k, 1e-5, 1e-3) for k in range(7)]
+    asked += [(10_000, 10.0**-k, 1e-3) for k in range(3, 15)]
+    asked += [(10_000, 1e-5, 10.0**-k) for k in range(2, 7)]
+    for steps, delta, width in asked:
+        work = partial(epsilon_of_sgd, 1.0, 0.01, steps, delta, width)
+        points = floor_of_query.transforms(work)
+        times = paired({"cupel": work}, rounds)["cupel"]
+        reached = relative(times.answer)
+        asked_for = (f"{steps}", f"{delta:g}", f"{width:g}")
+        counted = (f"{reached:.1e}", f"{len(points)}", f"{sum(points)}", f"{max(points, default=0)}")
+        section.rows.append((*asked_for, shown(times.answer.lower, times.answer.upper), *counted, *milliseconds(times)))
+        section.data[", ".join(asked_for)] = {"points": points, "width": reached, **times.to_json()}
+        if reached > width:
+            section.goals.append(Goal(f"n {steps}, δ {delta:g}: width reached", reached, most=width))
+    return section
+
+
+def memory(rounds: int) -> Section:
+    """Peak memory, each in a process of its own."""
+    section = Section(
+        "memory", "largest resident memory of a process of its own, in MiB", ("what", "answer", "peak", "imports alone")
+    )
+    about = {
+        "compositions": "ε(1e-5) of 10⁶ steps at σ = 1, q = .001, both directions, width 1e-3",
+        "secrets": "noise for 1000 secrets of 8000 records each, p = 1e-4, r = 1e-3",
+    }
+    for name, what in about.items():
+        command = [sys.executable, str(Path(__file__).resolve()), "--measure-memory", name]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            section.goals.append(Goal(f"{what} ({run.stderr.strip().splitlines()[-1]})", None, most=MEMORY_MIB))
+            continue
+        answer, start, peak = run.stdout.strip().split("\t")
+        section.rows.append((what, answer, f"{float(peak):.0f}", f"{float(start):.0f}"))
+        section.goals.append(Goal(f"{what}: MiB", float(peak), most=MEMORY_MIB))
+        section.data[name] = {"answer": answer, "mib": float(peak), "imports_mib": float(start)}
+    return section
+
+
+def _measure_memory(name: str) -> None:
+    """In a process of its own: prints an answer, the peak memory before it and after it."""
+    if name == "compositions":
+        before = floor_of_query.peak_mib()
+        found = sgd(1.0, 0.001, 10**6).epsilon(1e-5)
+        answer = shown(found.lower, found.upper)
+    else:
+        from cupel.accounting.secret_noise import noise_for_secrets
+
+        before = floor_of_query.peak_mib()
+        generator = np.random.default_rng(0)
+        probabilities = [generator.uniform(0, 2e-3, 8000) for _ in range(1000)]
+        answer = f"σ = {noise_for_secrets(probabilities, 1e-4, 1e-3):.6g}"
+    print(answer, before, floor_of_query.peak_mib(), sep="\t")
+
+
+def floor(rounds: int) -> Section:
+    """How far a query is from its own transforms and special functions."""
+    section = Section(
+        "floor",
+        "the 1e-3 query beside nothing but its own FFTs and special functions, called again with the same arguments",
+        ("σ, q, n, δ", "lattice points", "FFT Mflop", "FFT MB", "exp, log, ndtr", "query ms", "floor ms", "factor"),
+    )
+    for configuration in CONFIGURATIONS:
+        work = partial(epsilon_of_sgd, *configuration, 1e-3)
+        calls = floor_of_query.recorded(work)
+        sizes = floor_of_query.sizes_of(calls)
+        found = paired({"query": work, "floor": partial(floor_of_query.replay, calls)}, rounds)
+        factor = times_faster(found["floor"], found["query"])
+        where = ", ".join(f"{value:g}" for value in configuration)
+        points = "+".join(f"{size}" for size in sizes.transforms)
+        counted = (points, f"{sizes.flops / 1e6:.1f}", f"{sizes.bytes / 1e6:.1f}", f"{sizes.evaluations}")
+        times = [f"{found[name].cpu_ms:.2f}" for name in ("query", "floor")]
+        section.rows.append((where, *counted, *times, f"{factor:.1f}"))
+        section.data[where] = {name: each.to_json() for name, each in found.items()} | {"factor": factor}
+    section.notes.append(
+        "Processor time. Flops: 2.5·N·log₂N a real transform of N points, bytes: what it reads and writes."
+    )
+    return section
+
+
+SECTIONS: dict[str, tuple[Callable[[int], Section], int, int]] = {
+    "answers": (answers, 7, 1),
+    "calibration": (calibration, 3, 1),
+    "curves": (curves, 7, 1),
+    "mixtures": (mixtures, 3, 1),
+    "cost": (cost, 5, 1),
+    "memory": (memory, 1, 1),
+    "floor": (floor, 15, 3),
+}
+"""Name to what makes the section, its rounds, and its rounds with --quick."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; missed goals do not fail")
+    parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(SECTIONS)}")
+    parser.add_argument("--json", type=Path, help="where to write everything that was measured")
+    parser.add_argument("--measure-memory", choices=("compositions", "secrets"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.measure_memory:
+        _measure_memory(options.measure_memory)
+        return 0
+    chosen = options.only.split(",") if options.only else list(SECTIONS)
+    if unknown := sorted(set(chosen) - set(SECTIONS)):
+        parser.error(f"--only takes {', '.join(SECTIONS)}, not {', '.join(unknown)}")
+    warnings.simplefilter("ignore", WidthNotMet)  # the widths reached are printed
+    about = machine() | {"load before": load()}
+    print("one thread;", "; ".join(f"{key}: {value}" for key, value in about.items()))
+    sections: list[Section] = []
+    for name in chosen:
+        make, rounds, few = SECTIONS[name]
+        section = make(few if options.quick else rounds)
+        section.print()
+        sections.append(section)
+    about["load after"] = load()
+    print(f"load after: {about['load after']}")
+    missed = [goal for section in sections for goal in section.goals if not goal.met]
+    print(f"{sum(len(section.goals) for section in sections)} goals, {len(missed)} MISSED")
+    for goal in missed:
+        print(goal)
+    if options.json:
+        write(options.json, about | {section.name: section.to_json() for section in sections})
+    return 1 if missed and not options.quick else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Times of several ways to do one thing, taken in turns: medians of several rounds."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_LEAST = 0.05
+"""Seconds that one timing takes at least: short work is repeated within it."""
+
+
+@dataclass
+class Times:
+    """Seconds of one call, one number a round, and what the call returned."""
+
+    answer: Any
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    @property
+    def wall_ms(self) -> float:
+        return 1e3 * statistics.median(self.wall)
+
+    @property
+    def cpu_ms(self) -> float:
+        return 1e3 * statistics.median(self.cpu)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"wall_ms": self.wall_ms, "cpu_ms": self.cpu_ms, "wall": self.wall, "cpu": self.cpu}
+
+
+def paired(works: Mapping[str, Callable[[], Any]], rounds: int, slow: Sequence[str] = ()) -> dict[str, Times]:
+    """Times every work once a round, each round in another order, after a call each that warms up, unless it is slow.
+
+    Whatever else the machine does in a round then slows all of them. The garbage collector runs between timings only.
+    """
+    found: dict[str, Times] = {}
+    repeats = dict.fromkeys(works, 1)
+    for name in works:
+        if name not in slow:
+            start = time.perf_counter()
+            found[name] = Times(works[name]())
+            repeats[name] = max(1, math.ceil(_LEAST / max(time.perf_counter() - start, 1e-6)))
+    names = list(works)
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
+                gc.collect()
+                wall, cpu = time.perf_counter(), time.process_time()
+                for _ in range(repeats[name]):
+                    answer = works[name]()
+                cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+                times = found.setdefault(name, Times(answer))
+                times.cpu.append(cpu / repeats[name])
+                times.wall.append(wall / repeats[name])
+    finally:
+        gc.enable()
+    return {name: found[name] for name in names}
+
+
+def times_faster(one: Times, other: Times) -> float:
+    """How many times the other takes: the median over rounds, in wall or processor time, whichever is less.
+
+    A long work is interrupted more often than a short one when the machine is busy, which its processor time is not.
+    """
+    ratios = []
+    for mine, its in ((one.wall, other.wall), (one.cpu, other.cpu)):
+        ratios.append(statistics.median(b / max(a, 1e-9) for a, b in zip(mine, its, strict=True)))
+    return min(ratios)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A number that must be at least (or at most) another; None where it could not be measured."""
+
+    what: str
+    found: float | None
+    least: float = -math.inf
+    most: float = math.inf
+
+    @property
+    def met(self) -> bool:
+        return self.found is not None and self.least <= self.found <= self.most
+
+    def __str__(self) -> str:
+        sign, bound = ("≥", self.least) if math.isfinite(self.least) else ("≤", self.most)
+        found = "not measured" if self.found is None else f"{self.found:.4g}"
+        return f"{'met   ' if self.met else 'MISSED'}  {self.what}: {found} (goal {sign} {bound:g})"
+
+
+@dataclass
+class Section:
+    """One table of the output, with the goals that it decides."""
+
+    name: str
+    about: str
+    headers: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    goals: list[Goal] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def print(self) -> None:
+        print(f"\n== {self.name}: {self.about}\n")
+        lines = [self.headers, *self.rows] if self.rows else []
+        widths = [max(len(line[k]) for line in lines) for k in range(len(self.headers))] if lines else []
+        for line in lines:
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        for note in self.notes:
+            print(note)
+        for goal in self.goals:
+            print(goal)
+        print(flush=True)
+
+    def to_json(self) -> dict[str, Any]:
+        goals = [{"what": goal.what, "found": goal.found, "met": goal.met} for goal in self.goals]
+        return {"about": self.about, "notes": self.notes, "goals": goals, **self.data}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were taken on."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        found = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line[:10] == "model name"]
+        model = found[0] if found else model
+    packages = ("numpy", "scipy", "dp-accounting", "prv-accountant", "opacus", "autodp")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"processor": model, "cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
+
+
+def load() -> str:
+    """How busy the machine is: processes that want to run, averaged over 1 and 5 minutes."""
+    one, five, _ = os.getloadavg()
+    return f"{one:.2f} (5 minutes: {five:.2f}) on {os.cpu_count()} cores"
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
