@@ -255,7 +255,9 @@ def memory(rounds: int) -> Section:
         command = [sys.executable, str(Path(__file__).resolve()), "--measure-memory", name]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
-            section.goals.append(Goal(f"{what} ({run.stderr.strip().splitlines()[-1]})", None, most=MEMORY_MIB))
+            section.goals.append(
+                Goal(f"{what} ({(run.stderr.strip() or 'no output').splitlines()[-1]})", None, most=MEMORY_MIB)
+            )
             continue
         answer, start, peak = run.stdout.strip().split("\t")
         section.rows.append((what, answer, f"{float(peak):.0f}", f"{float(start):.0f}"))
