@@ -81,10 +81,7 @@ class Enclosure:
             return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
         plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
         if plan.log_delta < -230:  # δ is too small for a sum of weights: a bound from above is all there is to say
-            tilt = plan.tilt / 0.6
-            step = min(plan.step, math.sqrt(8 / (self.count * tilt * (1 + tilt))))  # the lattice then costs a factor e
-            upper = chernoff(self._measures(dataclasses.replace(plan, step=step))[0], tilt, epsilon)
-            return Interval(0.0, min(1.0, upper)), True
+            return Interval(0.0, self._tail_bound(plan, epsilon)), True
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
@@ -199,6 +196,20 @@ class Enclosure:
         log_delta = min(saddle.log_delta, chernoff_exponent)
         return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta), room, width)
 
+    def _tail_bound(self, plan: Plan, epsilon: float) -> float:
+        """An upper bound on a δ far below what sums of float64 reach: Chernoff's, at the best of some exponents."""
+        best, cut = 1.0, self._cut(1e-60, 1.0)
+        supports = tuple(self._prepared(cut)[1])
+        for share in (1.0, 0.3, 0.1, 0.03, 0.01):
+            tilt = share * plan.tilt / 0.6
+            step = min(plan.step, math.sqrt(8 / (self.count * tilt * (1 + tilt))))  # the lattice then costs a factor e
+            try:
+                measures = self._measures(dataclasses.replace(plan, step=step, cut=cut, supports=supports))[0]
+            except TooFine:
+                continue
+            best = min(best, chernoff(measures, tilt, epsilon))
+        return best
+
     def _plan(self, cut: float, saddle: Saddle, room: float, precision: float) -> Plan:
         """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
         _, supports, cumulants = self._prepared(cut)
@@ -286,10 +297,12 @@ class Enclosure:
 def aligned_step(laws: Composed, step: float) -> float:
     """The largest step that is not above `step` and of which the atoms' distances are multiples, where there is one.
 
-    A law that is all atoms at equal distances needs no finer lattice than those.
+    A law that is all atoms at equal distances needs no finer lattice than those. Atoms that are closer than `step` are
+    not worth a finer one.
     """
+    if len(laws) == 1 and laws[0][0].discrete and laws[0][0].spacing:
+        return laws[0][0].spacing
     for law, _ in laws:
-        if law.spacing:
-            alone = law.discrete and len(laws) == 1
-            return law.spacing if alone else law.spacing / max(1, math.ceil(law.spacing / step))
+        if law.spacing > step:
+            return law.spacing / math.ceil(law.spacing / step)
     return step

@@ -70,8 +70,8 @@ class SingleLaw:
         for _ in range(_ROUNDS):
             above = self._curve(grid)[side] > delta
             index = int(np.count_nonzero(np.logical_and.accumulate(above)))
-            if index == 0:
-                return 0.0
+            if index == 0:  # in the first round it is 0; later it has been found to do before
+                return float(grid[0])
             if index == grid.size:
                 return math.inf if side else float(grid[-1])
             low, high = float(grid[index - 1]), float(grid[index])
