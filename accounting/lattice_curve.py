@@ -135,6 +135,8 @@ class Curve:
         trivial = np.where(over[1:] <= 1, 1 - over[1:] * (1 - p), np.where(t[:-1] >= 1, t[:-1] * p, p))
         # Left of the first point the curve is a line from its value at t = 0, and what wrapped around counts no more.
         left = min(self._whole, float(heights[0])) - float(self._alias[0])
-        ends = (max(left, 1 - over[0] * (1 - p) if over[0] <= 1 else p), max(t[-1] * p, p))
+        # Right of the last point it is what it is there.
+        right = max(float(heights[-1]) - float(self._alias[-1]), t[-1] * p, p)
+        ends = (max(left, 1 - over[0] * (1 - p) if over[0] <= 1 else p), right)
         least = min(float(np.maximum(known, trivial).min()), *ends) * (1 - 16 * UNIT)
         return float(min(max(least, p), 1.0))
