@@ -174,7 +174,8 @@ def calibrate_many(
     for key in dict.fromkeys(question.key for question in questions):
         same = [index for index, question in enumerate(questions) if question.key == key]
         measure = _measuring(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
-        curve = Curve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance)
+        slope = questions[same[0]].slope
+        curve = Curve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
         for index in sorted(same, key=lambda index: questions[index].level):
             found[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
             begin = found[index].value
@@ -212,27 +213,31 @@ def noise_for_dp_sgd(
         step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
         return dp_event.SelfComposedDpEvent(step, steps)
 
-    # The central limit, μ = q·sqrt(n(e^{1/σ²} − 1)) (Bu, Dong, Long and Su 2020), for the μ of the target.
-    low, mu = 0.0, 1.0
-    while gaussian_curve.delta(mu, target_epsilon).upper < delta:
-        low, mu = mu, 2 * mu
-    for _ in range(12):
-        middle = (low + mu) / 2
-        low, mu = (middle, mu) if gaussian_curve.delta(middle, target_epsilon).upper < delta else (low, middle)
-    start = 1 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps)))
+    start, nearby = (
+        _noise_by_central_limit(each, delta, rate, steps) for each in (target_epsilon, 1.1 * target_epsilon)
+    )
+    slope = math.log(1.1) / math.log(start / nearby)
     if adjacency == Adjacency.REPLACE_ONE:
         start *= 2
-    return calibrate(
-        make_event,
-        target,
-        adjacency=adjacency,
-        decreasing=True,
-        bracket=(start / 1e3, start * 1e3),
-        parameter="noise_multiplier",
-        tolerance=tolerance,
-        unit=unit,
-        start=start,
-    )
+    ends, _ = _checked((start / 1e3, start * 1e3), start, tolerance, integer=False)
+    question = question_of(target, adjacency, None)
+    measure = _measuring(make_event, question, adjacency, unit, None, integer=False)
+    curve = Curve(measure, ends, rising=False, integer=False, tolerance=tolerance, slope=slope)
+    return _calibrated(curve, question, start, "noise_multiplier", tolerance)
+
+
+def _noise_by_central_limit(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """σ at which q·sqrt(n(e^{1/σ²} − 1)) is the μ of (ε, δ): what an (ε, δ)-DP run of many steps tends to need.
+
+    Source: Bu, Dong, Long and Su, "Deep Learning with Gaussian Differential Privacy" (2020).
+    """
+    low, mu = 0.0, 1.0
+    while gaussian_curve.delta(mu, epsilon).upper < delta:
+        low, mu = mu, 2 * mu
+    for _ in range(16):
+        middle = (low + mu) / 2
+        low, mu = (middle, mu) if gaussian_curve.delta(middle, epsilon).upper < delta else (low, middle)
+    return 1 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps)))
 
 
 # One search

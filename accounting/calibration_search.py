@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 CAP = 700.0
 """Levels are logarithms; what is infinite, or zero, has this one, or minus this one."""
-COARSE = 0.004
+COARSE = 1e-3
 FINEST = 1e-6
 _STRIDE = math.log(16)
 _PATIENCE = 16
@@ -87,6 +87,7 @@ class Curve(Generic[A]):
         rising: whether the level rises with the parameter.
         integer: whether only whole numbers are values.
         tolerance: relative; how near to each other the last value that meets a limit and the next should be.
+        slope: of the level over the logarithm of the parameter, about; used until two samples tell.
     """
 
     def __init__(
@@ -97,8 +98,9 @@ class Curve(Generic[A]):
         rising: bool,
         integer: bool,
         tolerance: float,
+        slope: float = 1.0,
     ) -> None:
-        self._measure, self._integer, self._tolerance = measure, integer, tolerance
+        self._measure, self._integer, self._tolerance, self._slope = measure, integer, tolerance, slope
         self._sign = 1.0 if rising else -1.0
         self.ends = bracket if rising else bracket[::-1]
         self._samples: dict[float, Sample[A]] = {}
@@ -169,7 +171,7 @@ class _Search(Generic[A]):
         left = self.low if self.last is None else self.last.place
         right = self.high if self.beyond is None else self.beyond.place
         self.left, self.right, self.gap = left, right, right - left
-        self.guess, self.slope, self.distance = _model(samples, limit)
+        self.guess, self.slope, self.distance = _model(samples, limit, curve._slope)
         near = curve.value(self.guess if self.guess is not None else left)
         self.reach = 1 / near if curve._integer else math.log1p(curve._tolerance)
         self.fine = min(max(self.slope * self.reach / 3, FINEST), COARSE)
@@ -243,7 +245,7 @@ class _Search(Generic[A]):
         return value
 
 
-def _model(samples: Sequence[Sample[A]], limit: float) -> tuple[float | None, float, float]:
+def _model(samples: Sequence[Sample[A]], limit: float, slope: float) -> tuple[float | None, float, float]:
     """Where the level is likely to be at the limit, its slope there, and how far it is at the nearest sample.
 
     Inverse interpolation through the samples whose levels are nearest and further apart than their errors.
@@ -253,7 +255,7 @@ def _model(samples: Sequence[Sample[A]], limit: float) -> tuple[float | None, fl
         key=lambda sample: abs(sample.middle - limit) + sample.width / 2,
     )
     if not known:
-        return None, 1.0, math.inf
+        return None, slope, math.inf
     chosen = [known[0]]
     for sample in known[1:]:
         if len(chosen) < 3 and all(_apart(sample, other) for other in chosen):
@@ -261,7 +263,7 @@ def _model(samples: Sequence[Sample[A]], limit: float) -> tuple[float | None, fl
     first = chosen[0]
     distance = abs(first.middle - limit) + first.width / 2
     if len(chosen) == 1:
-        return first.place + (limit - first.middle), 1.0, distance
+        return first.place + (limit - first.middle) / slope, slope, distance
     second = chosen[1]
     flat = (second.place - first.place) / (second.middle - first.middle)
     place, inverse = first.place + flat * (limit - first.middle), flat

@@ -93,6 +93,11 @@ class Question(NamedTuple):
         return max(self.loss(at, limit) for at, limit in self.limits.items())
 
     @property
+    def slope(self) -> float:
+        """About how fast the loss changes with a parameter, on logarithmic scales: δ(ε) is steep, others are not."""
+        return 8.0 if isinstance(self.target, PrivacyProfile) else 1.0
+
+    @property
     def share(self) -> float:
         """How much smaller the relative width of the quantity has to be than that of the loss."""
         if not self.free:
@@ -139,10 +144,6 @@ def question_of(target: Target, adjacency: Adjacency | str, delta: float | None)
 
 def starting(method: str, adjacency: Adjacency | str, unit: Unit | None) -> Starting:
     """What makes accountants of a name."""
-    if method == "secret_protection":
-        from cupel.accounting.secret_protection import SecretProtectionAccountant
-
-        return lambda width: SecretProtectionAccountant(adjacency, unit)
     if method == Lattice.name:
         return lambda width: Lattice(adjacency, unit, width)
     return lambda width: accountant(method, adjacency, unit)
