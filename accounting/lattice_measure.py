@@ -299,20 +299,21 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
         excess = max(0.0, float(missing.max()), float(masses.sum()) + certain - 1) + (masses.size + 8) * UNIT
-        worst = float(missing.max())
-        sharp = math.isfinite(law.highest)
-        bad = np.flatnonzero((missing > 1e-11) if sharp else (missing > 1e-12) & (values < tail / 8) | (missing > 1e-9))
+        bad = np.flatnonzero(missing > 1e-12)
         if not bad.size:
             break
+        worst, last = float(missing.max()), int(np.flatnonzero(masses)[-1]) if masses.any() else 0
         masses = masses.copy()
-        last = int(np.flatnonzero(masses)[-1]) if masses.any() else 0
         with np.errstate(divide="ignore", invalid="ignore"):
             less = float(((values - allowed)[bad] / -np.expm1(step * (bad - float(last)))).max()) * (1 + 1e-9)
-        if sharp and worst < 1 and int(bad[-1]) < last and less < min(worst, float(masses[last])):
+        if math.isfinite(law.highest) and worst < 1 and int(bad[-1]) < last and less < min(worst, float(masses[last])):
             masses[last] -= less  # near a sharp end a little less mass on the last point serves
-        elif worst > 1e-9 or not sharp:  # a line as small as its rounding; below 0 the point itself must have no mass
-            first = int(bad[0]) if not sharp else int(np.flatnonzero(missing > 1e-9)[0])
-            masses[first + (1 if allowed[first] >= certain and values[first] > 0 else 0) :] = 0.0
-        else:
+            continue
+        # Elsewhere masses are dropped from where on they are less than what keeping them costs all others.
+        beyond = np.append(np.cumsum(masses[::-1])[::-1][1:], 0.0)
+        cost = np.maximum.accumulate(missing) + np.where(allowed >= certain, beyond, math.inf)
+        cut = int(np.argmin(np.where(beyond <= tail, np.maximum.accumulate(missing) + 1e-3 * beyond, cost)))
+        if not masses[cut + 1 :].any():
             break
+        masses[cut + 1 :] = 0.0
     return Measure(float(losses[0]), step, masses, certain, min(excess, 1.0))
