@@ -292,7 +292,7 @@ def test_a_certified_bound_stands_at_the_answer() -> None:
 
 
 def test_a_profile_holds_at_every_point() -> None:
-    profile = PrivacyProfile((-0.2, 0.0, 0.5, 1.0), (0.5, 0.1, 4e-3, 1e-5))
+    profile = PrivacyProfile((-0.2, 0.3, 1.0), (0.5, 0.04, 1e-5))
     found = calibrate(sgd(0.01, 500), profile, start=1.0, **NOISE)
     assert found.refuted
     assert found.beyond is not None
@@ -330,10 +330,10 @@ def test_clip_of_a_selection_where_only_an_upper_bound_is_known() -> None:
         adjacency="add_remove",
         decreasing=False,
         bracket=(1.0, 100.0),
-        tolerance=1e-2,
-        start=9.0,
+        tolerance=0.05,
+        start=9.6,
     )
-    assert by_lattice.value >= found.value * (1 - 2e-2)  # at least as good a bound
+    assert by_lattice.value >= found.value * (1 - 0.06)  # at least as good a bound
 
 
 # Many targets
