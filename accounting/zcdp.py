@@ -20,8 +20,8 @@ Pair = tuple[Exact, Exact]
 
 
 class ZeroConcentrated(Accountant[Pair]):
-    """ρ-zCDP (Bun and Steinke 2016): Gaussian 1/(2σ²), bounded-range selection η²/8 (Cesar and Rogers 2021), pure ε
-    ε²/2; the worst of disjoint parts; k²ρ for a group of k.
+    """ρ-zCDP (Bun and Steinke 2016): Gaussian 1/(2σ²), pure ε ε·tanh(ε/2), bounded-range selection the least of η²/8
+    (Cesar and Rogers 2021) and that; the worst of disjoint parts; k²ρ for a group of k.
 
     Rigor: certified. ρ is an exact rational sum; the conversion to ε takes the least over all orders and adds its
     float error.
@@ -81,15 +81,19 @@ def _zcdp(accountant: Accountant[Any], event: dp_event.ZCDpEvent) -> Pair:
 
 
 def _bounded_range(accountant: Accountant[Any], event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> Pair:
-    """η-bounded range is η²/8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021)."""
+    """η-bounded range is η²/8-zCDP (Cesar and Rogers, "Bounding, Concentrating, and Truncating", 2021), and η-DP."""
     epsilon = pure_epsilon(accountant, event)
-    return epsilon * epsilon / 8, Fraction(0)
+    return min(epsilon * epsilon / 8, _of_pure(epsilon)), Fraction(0)
 
 
 def _pure(accountant: Accountant[Any], event: Any) -> Pair:
-    """ε-DP is ε²/2-zCDP (Bun and Steinke 2016, Proposition 1.4)."""
-    epsilon = pure_epsilon(accountant, event)
-    return epsilon * epsilon / 2, Fraction(0)
+    return _of_pure(pure_epsilon(accountant, event)), Fraction(0)
+
+
+def _of_pure(epsilon: Exact) -> Exact:
+    """ε-DP is ε·tanh(ε/2)-zCDP, and some of it no less: see `conversions.zcdp_of_pure`."""
+    rounded = conversions.up(epsilon)
+    return rounded if math.isinf(rounded) else Fraction(conversions.zcdp_of_pure(rounded))
 
 
 def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent) -> Pair:

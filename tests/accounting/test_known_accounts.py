@@ -13,7 +13,7 @@ from dp_accounting import DpEvent, NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from cupel.accounting import Accountant, Rigor, Unit, accountant
+from cupel.accounting import Accountant, Rigor, Unit, accountant, conversions
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
 from cupel.accounting.rdp import RenyiAccountant, sampled_gaussian_divergence
 from cupel.accounting.zcdp import ZeroConcentrated
@@ -22,7 +22,16 @@ DELTA = 1e-5
 ADJACENCIES = ["add_remove", "replace_one", "zero_out"]
 NAMES = ["lattice", "basic", "zcdp", "gdp", "rdp", "pld", "prv"]
 # Room between two computations of one number by the same accountant, as in the contract suite.
-SAME = {"basic": 1e-12, "zcdp": 2e-9, "gdp": 1e-9, "rdp": 1e-9, "pld": 3e-3, "prv": 2e-2, "lattice": 1e-3, "advanced": 1e-9}
+SAME = {
+    "basic": 1e-12,
+    "zcdp": 2e-9,
+    "gdp": 1e-9,
+    "rdp": 1e-9,
+    "pld": 3e-3,
+    "prv": 2e-2,
+    "lattice": 1e-3,
+    "advanced": 1e-9,
+}
 
 
 def gaussian(sigma: float) -> DpEvent:
@@ -92,6 +101,28 @@ def test_laplace_divergence_is_rounded_up(order: float, scale: float) -> None:
     chosen = RenyiAccountant("add_remove", orders=[order]).compose(dp_event.LaplaceDpEvent(scale))
     got = float(chosen.cost.divergence[0])
     assert exact <= got <= exact + 1e-12 * max(1, 1 / scale)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0, 9.0, 40.0])
+def test_the_concentration_of_pure_dp_is_that_of_randomised_response(epsilon: float) -> None:
+    """The least ρ with D_α ≤ ρα at every order is the supremum of D_α/α, which randomised response reaches as α → 1:
+    the KL divergence ε·tanh(ε/2). At α = 1 + 1e-9 it is there to a relative 1e-8. Not ε²/2."""
+    pure = dp_event.DiscreteLaplaceDpEvent(epsilon, 1)
+    rho = ZeroConcentrated("add_remove").compose(pure).rho().value
+    with mpmath.workdps(60):
+        e = mpmath.mpf(epsilon)
+        p, q = 1 / (1 + mpmath.exp(-e)), 1 / (1 + mpmath.exp(e))
+        for order in (1 + mpmath.mpf(10) ** -9, mpmath.mpf(2), mpmath.mpf(30)):
+            divergence = mpmath.log(p**order * q ** (1 - order) + q**order * p ** (1 - order)) / (order - 1)
+            assert divergence <= rho * order
+            if order < 1.5:
+                assert divergence >= rho * (1 - mpmath.mpf(10) ** -7)
+    wide = ZeroConcentrated("add_remove").compose(BoundedRangeSelectionDpEvent(epsilon)).rho().value
+    assert wide == min(conversions.up(Fraction(epsilon) ** 2 / 8), rho)  # a range of η is also η-DP
+
+
+def test_without_noise_there_is_no_concentration() -> None:
+    assert ZeroConcentrated("add_remove").compose(dp_event.LaplaceDpEvent(0.0)).rho().value == math.inf
 
 
 @pytest.mark.parametrize(
