@@ -21,7 +21,7 @@ Pair = tuple[Exact, Exact]
 
 class ZeroConcentrated(Accountant[Pair]):
     """ρ-zCDP (Bun and Steinke 2016): Gaussian 1/(2σ²), pure ε ε·tanh(ε/2), bounded-range selection the least of η²/8
-    (Cesar and Rogers 2021) and that; the worst of disjoint parts; k²ρ for a group of k.
+    (Cesar and Rogers 2021) and that; the worst of disjoint parts; k²ρ and k(1 + 1/2 + … + 1/k)ξ for a group of k.
 
     Rigor: certified. ρ is an exact rational sum; the conversion to ε takes the least over all orders and adds its
     float error.
@@ -31,15 +31,9 @@ class ZeroConcentrated(Accountant[Pair]):
     converts_groups = True
 
     def rho(self) -> Bound:
-        """The ρ of zCDP.
-
-        Raises:
-            ValueError: for a composition with an additive ξ, which is no ρ-zCDP.
-        """
-        rho, xi = self._parameters()
-        if xi:
-            raise Unsupported("the composition is (ξ, ρ)-zCDP with ξ above 0, so no ρ alone describes it")
-        return self._bound(rho, "rho")
+        """The ρ of zCDP; ρ + ξ with an additive ξ, since ξ + ρα ≤ (ξ + ρ)α for α > 1."""
+        rho, xi = self._exact()
+        return self._bound(conversions.up(rho + xi), "rho")
 
     def epsilon(self, delta: float) -> Bound:
         validate.open_probability(delta=delta)
@@ -52,10 +46,24 @@ class ZeroConcentrated(Accountant[Pair]):
         return self._bound(conversions.delta_from_zcdp(rho, epsilon, xi), "delta", at=epsilon)
 
     def _parameters(self) -> tuple[float, float]:
+        rho, xi = self._exact()
+        return conversions.up(rho), conversions.up(xi)
+
+    def _exact(self) -> Pair:
+        """(ρ, ξ) at the unit.
+
+        Of k steps, kα/(kα − 1) times the divergence of order (kα − 1)/(k − 1) of all but one, plus that of order kα of
+        the last, bound the divergence of order α (Hölder): ρ_k α = ρ_{k−1}kα(kα − 1)/((k − 1)(kα − 1)) + ρkα gives
+        ρ_k = k²ρ, and ξ_k ≤ ξ_{k−1}k/(k − 1) + ξ for α > 1 gives ξ_k = k(1 + … + 1/k)ξ.
+
+        Source: Bun and Steinke, "Concentrated Differential Privacy" (2016), Section 5, on group privacy.
+        """
         rho, xi = self.cost
-        if xi and self.unit.size > 1:
-            raise Unsupported("zcdp has no bound for groups where an event has an additive ξ")
-        return conversions.up(rho * self.unit.size**2), conversions.up(xi)
+        size = self.unit.size
+        if size == 1:
+            return rho, xi
+        harmonic = 1 + math.log(size) * (1 + 2.0**-50)  # at least 1 + 1/2 + … + 1/k
+        return rho * size**2, xi * size * Fraction(harmonic * (1 + 2.0**-50))
 
     def _zero(self) -> Pair:
         return Fraction(0), Fraction(0)
