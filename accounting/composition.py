@@ -6,6 +6,7 @@ looked up in the accountant's table of handlers, one an event type, and what has
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,7 @@ class Accountant(ABC, Generic[C]):
         Source: Wasserman and Zhou (2010); Kairouz, Oh and Viswanath (2015).
         """
         validate.probability(alpha=alpha)
-        epsilons, deltas = self._curve()
+        epsilons, deltas = self._curve
         lines = np.maximum(1 - deltas - np.exp(epsilons) * alpha, np.exp(-epsilons) * (1 - deltas - alpha))
         value = max(0.0, float(lines.max()) - 1e-15)  # three roundings of numbers of at most 1, where the line is ≥ 0
         return self._bound(value, "beta", at=alpha, rigor=self._rigor(), direction=Direction.LOWER)
@@ -96,7 +97,7 @@ class Accountant(ABC, Generic[C]):
     def blowup(self, p: float) -> Bound:
         """An upper bound on sup{P(E): Q(E) ≤ p} over neighbours: the least e^ε p + δ(ε) on a grid of ε."""
         validate.probability(p=p)
-        epsilons, deltas = self._curve()
+        epsilons, deltas = self._curve
         value = min(1.0, float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14))
         return self._bound(value, "r", at=p, rigor=self._rigor())
 
@@ -159,8 +160,9 @@ class Accountant(ABC, Generic[C]):
                 return cost
         raise Unsupported(f"{self.name} has no bound for {type(event).__name__}")
 
+    @functools.cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """ε and δ(ε) on a grid, δ upper bounds."""
+        """ε and δ(ε) on a grid, δ upper bounds; computed once, since accountants do not change."""
         grid = np.concatenate([np.linspace(0, 1, 65), np.geomspace(1, 64, 129)[1:]])
         return grid, np.array([self.delta(float(epsilon)).value for epsilon in grid])
 

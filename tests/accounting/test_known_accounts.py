@@ -15,6 +15,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from cupel.accounting import Accountant, Rigor, Unit, accountant, conversions
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.gdp import GaussianDP
 from cupel.accounting.rdp import RenyiAccountant, sampled_gaussian_divergence
 from cupel.accounting.zcdp import ZeroConcentrated
 
@@ -371,6 +372,20 @@ def test_accountants_do_not_change() -> None:
     empty.compose(gaussian(1.0))
     assert empty.epsilon(DELTA).value == 0
     assert empty.compose(gaussian(1.0), 0).epsilon(DELTA).value == 0
+
+
+def test_a_curve_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A composition, which is another accountant, has a curve of its own."""
+    asked: list[float] = []
+    delta = GaussianDP.delta
+    monkeypatch.setattr(GaussianDP, "delta", lambda self, epsilon: asked.append(epsilon) or delta(self, epsilon))
+    chosen = GaussianDP("add_remove").compose(gaussian(2.0))
+    answers = [chosen.beta(0.1), chosen.beta(0.2), chosen.blowup(0.1), chosen.blowup(0.3)]
+    points = len(asked)
+    assert points == len(set(asked))
+    assert len({answer.value for answer in answers}) == 4
+    assert chosen.compose(gaussian(2.0)).blowup(0.1).value > answers[2].value
+    assert len(asked) == 2 * points
 
 
 def test_random_mixed_compositions_agree_between_certified_accountants() -> None:
