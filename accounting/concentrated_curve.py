@@ -15,6 +15,9 @@ from cupel.accounting.laws import Floats
 _LEAST = 1e-18
 """The δ below which the curve counts as constant."""
 
+_TINY = 1e-320
+"""More than what underflow takes: a δ above 0 must not read as 0, which would say pure DP."""
+
 
 @functools.lru_cache(maxsize=64)
 def law(rho: Fraction, xi: Fraction) -> Profile:
@@ -49,5 +52,5 @@ def _least_delta(excess: Floats, rho: float, xi: float, epsilons: Floats) -> Flo
     for begin in range(0, epsilons.size, 4096):
         block = epsilons[begin : begin + 4096]
         logs = conversions.log_delta_from_rdp(orders[:, None], divergence[:, None], block[None, :])  # type: ignore[arg-type]
-        out[begin : begin + 4096] = np.exp(logs.min(axis=0))
+        out[begin : begin + 4096] = np.exp(logs.min(axis=0)) + _TINY
     return out

@@ -267,6 +267,15 @@ def stepwise(size: int, order: mpmath.mpf, rho: mpmath.mpf, xi: mpmath.mpf) -> m
     return top / (top - 1) * rest + xi + rho * top
 
 
+@pytest.mark.parametrize("name", ["lattice", "zcdp", "gdp", "rdp"])
+def test_a_tiny_delta_does_not_underflow_to_pure_dp(name: str) -> None:
+    """exp(−60²/2) is below the floats and not 0; so is what ρ = 1/2 alone implies at ε = 60."""
+    for event in (gaussian(1.0), dp_event.ZCDpEvent(0.5)):
+        chosen = accountant(name, "add_remove")
+        if chosen.supports(event) is None:
+            assert 0 < chosen.compose(event).delta(60.0).value < 1e-300
+
+
 def test_users_are_charged_as_a_whole() -> None:
     bound = accountant("rdp", "add_remove", Unit("user")).compose(gaussian(2.0)).epsilon(DELTA)
     assert bound.value == epsilon("rdp", "add_remove", (gaussian(2.0), 1))
