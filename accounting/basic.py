@@ -19,7 +19,23 @@ Exact = Fraction | float
 """A non-negative rational number, or the float inf."""
 
 
-class Basic(Accountant[Exact]):
+class ExactSum(Accountant[Exact]):
+    """An accountant whose cost is one number that adds up, exactly; the worst of disjoint parts is the largest."""
+
+    def _zero(self) -> Exact:
+        return Fraction(0)
+
+    def _add(self, costs: Sequence[Exact]) -> Exact:
+        return sum(costs, start=Fraction(0))
+
+    def _times(self, cost: Exact, count: int) -> Exact:
+        return cost * count
+
+    def _largest(self, costs: Sequence[Exact], how_many: int) -> Exact:
+        return self._add(sorted(costs, reverse=True)[:how_many])
+
+
+class Basic(ExactSum):
     """The sum of pure ε (Dwork et al. 2006); the worst of disjoint parts; k·ε for a group of k.
 
     Rigor: certified. Sums are exact; where an event's own ε is a logarithm it is rounded up.
@@ -44,18 +60,6 @@ class Basic(Accountant[Exact]):
 
     def _epsilon(self) -> float:
         return conversions.up(self.cost * self.unit.size)
-
-    def _zero(self) -> Exact:
-        return Fraction(0)
-
-    def _add(self, costs: Sequence[Exact]) -> Exact:
-        return sum(costs, start=Fraction(0))
-
-    def _times(self, cost: Exact, count: int) -> Exact:
-        return cost * count
-
-    def _largest(self, costs: Sequence[Exact], how_many: int) -> Exact:
-        return self._add(sorted(costs, reverse=True)[:how_many])
 
 
 def pure_epsilon(accountant: Accountant[Any], event: Any) -> Exact:

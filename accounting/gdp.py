@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import conversions, validate
-from cupel.accounting.basic import Exact, pure_epsilon
+from cupel.accounting.basic import Exact, ExactSum, pure_epsilon
 from cupel.accounting.bounds import Bound
 from cupel.accounting.composition import Accountant, Unsupported, noise
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
 
 
-class GaussianDP(Accountant[Exact]):
+class GaussianDP(ExactSum):
     """μ-GDP (Dong, Roth and Su 2022), the cost is μ²: a Gaussian's 1/σ², exact under composition; a pure ε by the
     Gaussian curve below its two chords; the worst of disjoint parts; kμ for a group of k.
 
@@ -45,18 +44,6 @@ class GaussianDP(Accountant[Exact]):
             return root
         return math.nextafter(root, math.inf)
 
-    def _zero(self) -> Exact:
-        return Fraction(0)
-
-    def _add(self, costs: Sequence[Exact]) -> Exact:
-        return sum(costs, start=Fraction(0))
-
-    def _times(self, cost: Exact, count: int) -> Exact:
-        return cost * count
-
-    def _largest(self, costs: Sequence[Exact], how_many: int) -> Exact:
-        return self._add(sorted(costs, reverse=True)[:how_many])
-
 
 def _gaussian(accountant: Accountant[Any], event: dp_event.GaussianDpEvent) -> Exact:
     multiplier = noise(event.noise_multiplier, "noise_multiplier")
@@ -72,10 +59,6 @@ def _unknown(accountant: Accountant[Any], event: DpEvent) -> Exact:
     raise Unsupported(f"gdp has a bound for Gaussians and pure DP, and {type(event).__name__} is neither")
 
 
-def _non_private(accountant: Accountant[Any], event: DpEvent) -> Exact:
-    return math.inf
-
-
 GaussianDP.handlers = {
     dp_event.GaussianDpEvent: _gaussian,
     BoundedRangeSelectionDpEvent: _pure,
@@ -84,5 +67,5 @@ GaussianDP.handlers = {
     dp_event.DiscreteLaplaceDpEvent: _pure,
     dp_event.RandomizedResponseDpEvent: _pure,
     dp_event.ZCDpEvent: _unknown,
-    dp_event.NonPrivateDpEvent: _non_private,
+    dp_event.NonPrivateDpEvent: _pure,
 }

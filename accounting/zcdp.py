@@ -104,10 +104,6 @@ def _of_pure(epsilon: Exact) -> Exact:
     return rounded if math.isinf(rounded) else Fraction(conversions.zcdp_of_pure(rounded))
 
 
-def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent) -> Pair:
-    return math.inf, Fraction(0)
-
-
 def _sampled(accountant: Accountant[Any], event: dp_event.DpEvent) -> Pair:
     raise Unsupported(f"zcdp knows no amplification by sampling, so it has no bound for {type(event).__name__}")
 
@@ -121,5 +117,5 @@ ZeroConcentrated.handlers = {
     dp_event.DiscreteLaplaceDpEvent: _pure,
     dp_event.RandomizedResponseDpEvent: _pure,
     dp_event.PoissonSampledDpEvent: _sampled,
-    dp_event.NonPrivateDpEvent: _non_private,
+    dp_event.NonPrivateDpEvent: _pure,
 }
