@@ -36,7 +36,7 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
         # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
         mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
         ends.append(np.clip(np.where(signed < 0, mirrored, value), 0.0, 1.0))
-    return ends[0], ends[1]
+    return ends[0], np.maximum(ends[1], 1e-305)  # never 0: e^x underflows before δ is
 
 
 def delta(mu: float, epsilon: float) -> Interval:

@@ -183,7 +183,7 @@ def _product(side: Sequence[_Tilted], tilt: float, window: tuple[float, float, f
         beyond=right,
         tilt=tilt,
         log_total=log_total,
-        certain=math.exp(finite) * math.expm1(more) if more < 600 else math.inf,
+        certain=math.exp(finite) * math.expm1(more) if max(more, finite) < 600 else math.inf,
         excess=excess,
         blur=8 * UNIT * (math.fsum(part.count * abs(part.measure.start) for part in side) + (abs(first) + size) * step),
     )

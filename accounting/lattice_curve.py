@@ -33,7 +33,7 @@ class Curve:
         values = self._untilted(product)
         values, whole = values[:-1], float(values[-1])
         if above:
-            beyond = self._at(product, self.losses[-1]) * product.beyond
+            beyond = self._at(product, self.losses[-1]) * product.beyond if product.beyond else 0.0
             values = (values + product.certain) * (1 + product.excess) * (1 + 4 * UNIT) + beyond * (1 + 64 * UNIT)
             self.values: Floats = np.minimum(values, 1.0)
             self._alias = np.zeros(1)
@@ -48,7 +48,9 @@ class Curve:
     def _at(self, product: Product, loss: float) -> float:
         """What a unit of tilted mass weighs at a loss, rounded up."""
         exponent = product.log_total - product.tilt * loss
-        return math.exp(min(exponent, 700.0)) * (1 + 8 * UNIT * (1 + abs(product.log_total) + abs(product.tilt * loss)))
+        if exponent > 700:
+            return math.inf
+        return math.exp(exponent) * (1 + 8 * UNIT * (1 + abs(product.log_total) + abs(product.tilt * loss)))
 
     def _untilted(self, product: Product) -> Floats:
         """Σ_{j>k} W_j (1 − e^{−(j−k)·step}) of the untilted masses W, every error charged."""
@@ -65,7 +67,10 @@ class Curve:
         scale = product.log_total - product.tilt * middle
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
         sign = 1 if self.above else -1
-        return np.asarray(values * math.exp(scale) * (1 + sign * error))
+        if scale > 690:  # beyond float64, which only a window far from the question can be
+            return np.where(values > 0, math.inf, 0.0) if self.above else values
+        values = values * math.exp(scale) * (1 + sign * error)
+        return np.asarray(np.nan_to_num(values, nan=math.inf if self.above else 0.0))
 
     def delta(self, epsilons: Floats) -> Floats:
         """The bound at each ε (float64, any shape)."""

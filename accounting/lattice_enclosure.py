@@ -15,6 +15,7 @@ from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
 from cupel.accounting.lattice_measure import Measure, TooFine, pair_of, rounded_step
 from cupel.accounting.laws import UNIT, Floats, Law
+from cupel.accounting.single_law import SingleLaw
 
 Composed = Sequence[tuple[Law, int]]
 
@@ -59,9 +60,14 @@ class Enclosure:
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """ε(δ), which may be negative, and whether upper − lower ≤ width·upper."""
+        apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
+        if apart * (1 + 1e-12) <= delta:  # δ(0) is at most the sum of the parts' total variations
+            return Interval(0.0, 0.0), True
         cut = self._cut(delta, width)
         saddle = self._prepared(cut)[2].at_delta(delta)
         scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
+        if saddle.epsilon < 0.1 * saddle.spread and self.delta(0.0, max(width, 1e-2))[0].upper <= delta:
+            return Interval(0.0, 0.0), True
         # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
         precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * width)
         plan = self._plan(cut, saddle, width * scale, precision)

@@ -194,7 +194,7 @@ def _checked_above(
     if bad.size and math.isfinite(law.highest):
         lifts = -np.expm1(step * (bad - (masses.size - 1.0)))
         mass = float((missing[bad] / np.maximum(lifts, 1e-3 * step)).max())
-        if mass < float((missing[bad] / curve[bad]).max()):
+        if mass < min(1e-6, float((missing[bad] / curve[bad]).max())):
             masses = masses.copy()
             masses[-1] += mass
             values = curve_of(masses, start, step)[0] * (1 - error)

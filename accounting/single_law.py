@@ -46,7 +46,9 @@ class SingleLaw:
         low, high = np.empty(doubled.size), np.empty(doubled.size)
         low[place], high[place], _ = self.law.hockey_stick(doubled[place])
         trivial = np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT)
-        return np.maximum(low[1::2], trivial), high[1::2]
+        beyond = losses > self.law.highest + 64 * UNIT * (1 + abs(self.law.highest))  # where only ∞ is left
+        high = np.where(beyond, self.certain(1), high[1::2])
+        return np.maximum(np.where(beyond, self.certain(-1), low[1::2]), trivial), high
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε), and whether upper − lower ≤ width·upper."""
