@@ -38,11 +38,15 @@ class GaussianDP(ExactSum):
         return self._bound(conversions.delta_from_gdp(self._mu(), epsilon), "delta", at=epsilon)
 
     def _mu(self) -> float:
-        squared = conversions.up(self.cost * self.unit.size**2)
-        root = math.sqrt(squared)
-        if math.isinf(root) or Fraction(root) ** 2 >= squared:
-            return root
-        return math.nextafter(root, math.inf)
+        """The root of the exact sum, rounded up once: a claim of it to the last digit is met."""
+        squared = self.cost * self.unit.size**2
+        root = math.nextafter(math.sqrt(conversions.up(squared)), math.inf)
+        for _ in range(3):  # two roundings and the step above
+            below = math.nextafter(root, 0.0)
+            if math.isinf(root) or Fraction(below) ** 2 < squared:
+                break
+            root = below
+        return root
 
 
 def _gaussian(accountant: Accountant[Any], event: dp_event.GaussianDpEvent) -> Exact:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from fractions import Fraction
 
 import mpmath
@@ -274,6 +275,19 @@ def test_a_tiny_delta_does_not_underflow_to_pure_dp(name: str) -> None:
         chosen = accountant(name, "add_remove")
         if chosen.supports(event) is None:
             assert 0 < chosen.compose(event).delta(60.0).value < 1e-300
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0, 5.0, 13.0, 25.0, 100.0, 0.7, 1e-170, 1e170])
+def test_a_single_gaussian_has_the_least_float_that_is_no_less_than_its_mu(sigma: float) -> None:
+    mu = accountant("gdp", "add_remove").compose(gaussian(sigma)).mu().value
+    exact = 1 / Fraction(sigma)
+    if math.isinf(mu):  # its square is beyond the floats
+        assert exact**2 > Fraction(sys.float_info.max)
+    elif mu > 1e-150:  # or is rounded to the least float
+        assert Fraction(math.nextafter(mu, 0)) < exact <= Fraction(mu)
+    else:
+        assert exact <= Fraction(mu) < 1e-150
+    assert accountant("gdp", "add_remove").mu().value == 0
 
 
 def test_users_are_charged_as_a_whole() -> None:
