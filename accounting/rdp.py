@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported, noise
 from cupel.accounting.conversions import Floats
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from cupel.accounting.zcdp import ZeroConcentrated
 
 ORDERS: tuple[float, ...] = (
     *(round(1 + x / 20, 2) for x in range(1, 20)),
@@ -67,12 +69,21 @@ class RenyiAccountant(Accountant[Renyi]):
         return type(self)(self.adjacency, self.unit, tuple(self.orders))
 
     def divergence(self, order: float) -> Bound:
-        """The Rényi divergence of one order, whether or not it is in `orders`."""
+        """The Rényi divergence of one order, whether or not it is in `orders`.
+
+        Where the events are concentrated, ξ + ρα by their exact sums bounds it too: rounded up once, so that for
+        Gaussians no claim is missed by a rounding.
+        """
         validate.finite(order=order)
         single = type(self)(self.adjacency, self.unit, (order,)).compose(self.event)
         certified = bool(single.cost.certified[0])
+        value = float(single.cost.divergence[0])
+        concentrated = ZeroConcentrated(self.adjacency, self.unit)
+        if concentrated.supports(self.event) is None:
+            rho, xi = concentrated.compose(self.event).cost
+            value = min(value, conversions.up(xi + rho * Fraction(order)))
         return self._bound(
-            float(single.cost.divergence[0]),
+            value,
             "renyi_epsilon",
             at=order,
             rigor=Rigor.CERTIFIED if certified else Rigor.ESTIMATE,

@@ -168,6 +168,20 @@ def test_certified_orders_of_a_sampled_gaussian_are_whole() -> None:
     assert {1.05, 1.5, 1.95, 2.0, 10.9, 63.0, 1024.0} <= set(chosen.orders)
 
 
+@pytest.mark.parametrize("order", [1.05, 2.0, 7.3, 8.0, 1024.0])
+def test_the_divergence_of_gaussians_at_one_order_is_rounded_up_once(order: float) -> None:
+    """α Σ 1/(2σ²), with σ halved under replace_one, plus ξ + ρα of zCDP events."""
+    for adjacency, step in (("add_remove", 1), ("replace_one", 2)):
+        chosen = RenyiAccountant(adjacency).compose(gaussian(1.0)).compose(gaussian(3.0), 7)
+        chosen = chosen.compose(dp_event.ZCDpEvent(0.1, 0.3))
+        exact = step**2 * (Fraction(1, 2) + Fraction(7, 18)) * Fraction(order)
+        exact += Fraction(0.3) + Fraction(0.1) * Fraction(order)
+        bound = chosen.divergence(order)
+        assert bound.rigor is Rigor.CERTIFIED
+        assert Fraction(math.nextafter(bound.value, 0)) < exact <= Fraction(bound.value)
+    assert accountant("rdp", "add_remove").compose(dp_event.GaussianDpEvent(0.0)).divergence(order).value == math.inf
+
+
 def test_joint_sampling_of_gaussians_is_one_gaussian() -> None:
     """Two releases on the same sample: σ = 1.5 and σ = 2 are one Gaussian with σ^-2 = 1/2.25 + 1/4."""
     both = dp_event.PoissonSampledDpEvent(0.1, dp_event.ComposedDpEvent([gaussian(1.5), gaussian(2.0)]))

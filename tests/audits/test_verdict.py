@@ -6,6 +6,7 @@ import math
 import re
 
 import pytest
+from dp_accounting import dp_event
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
@@ -20,6 +21,7 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
+from cupel.accounting.registry import upper_bounds
 from cupel.audits import implications
 from cupel.audits.verdict import ContradictionError, Verdict, decide
 from cupel.reports.assay import Missing
@@ -126,6 +128,17 @@ APPROX = ApproxDP(1.0, 1e-5)
 )
 def test_only_what_proves_a_claim_supports_it(claim: Guarantee, upper: Bound, expected: str) -> None:
     assert verdict(claim, upper).name == expected
+
+
+@pytest.mark.parametrize(("sigma", "alpha", "epsilon"), [(1.0, 8.0, 4.0), (0.5, 3.0, 6.0), (2.0, 1.5, 0.1875)])
+def test_a_claim_that_a_gaussian_meets_exactly_is_supported(sigma: float, alpha: float, epsilon: float) -> None:
+    """α/(2σ²) is a float in each row. One unit in the last place less is not proven."""
+    event = dp_event.GaussianDpEvent(sigma)
+    for claimed, expected in ((epsilon, "SUPPORTED"), (math.nextafter(epsilon, 0), "UNPROVEN")):
+        claim = RDP(alpha, claimed)
+        assert verdict(claim, *upper_bounds(event, claim, adjacency="add_remove")).name == expected
+    for other in (GDP(1 / sigma), ZCDP(1 / (2 * sigma**2))):
+        assert verdict(other, *upper_bounds(event, other, adjacency="add_remove")).name == "SUPPORTED"
 
 
 SAMPLED = Rigor.FINITE_SAMPLE
