@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
-from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PrivacyProfile, PureDP
+from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
 from cupel.audits import implications
 from cupel.audits.implications import describe, implied_limit, upper_for
 from cupel.audits.rounding import above, below
@@ -97,18 +97,18 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
     lowers = [bound for bound in bounds if bound.direction is Direction.LOWER]
     _check_consistent(uppers, lowers)
     parts = _parts(guarantee)
-    counted, reasons = _that_may_refute(parts, lowers)
-    reasons += _ceilings(parts, lowers)
-    refuting = [bound for bound in counted if _excess(parts, bound) > 0]
-    best_lower = max(refuting or counted, key=lambda bound: _excess(parts, bound), default=None)
-    whole = isinstance(guarantee, PrivacyProfile)
-    found = [(_best_delta if whole else _best_upper)(part, uppers) for part in parts]
+    counted, reasons = _that_may_refute(guarantee, lowers)
+    reasons += _ceilings(guarantee, lowers)
+    refuting = [bound for bound in counted if _excess(guarantee, bound) > 0]
+    best_lower = max(refuting or counted, key=lambda bound: _excess(guarantee, bound), default=None)
+    found = [_best_upper(part, uppers) for part in parts]
     worst = max(range(len(parts)), key=lambda index: found[index][1] - found[index][0])
     claimed, value, best_upper = found[worst]
-    what = f" on δ at ε = {implications.parameter(parts[worst]):g}" if whole else ""
+    part = parts[worst]
+    what = f" on δ at ε = {part.epsilons[0]:g}" if isinstance(part, PrivacyProfile) else ""
     if refuting and best_lower is not None:
         reasons += _proofs_against(uppers, best_lower)
-        return _verdict("REFUTED", guarantee, _refuted(guarantee, parts, best_lower), reasons, best_upper, best_lower)
+        return _verdict("REFUTED", guarantee, _refuted(guarantee, best_lower), reasons, best_upper, best_lower)
     if best_upper is not None and value <= claimed:
         reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]
         sentence = (
@@ -159,38 +159,29 @@ def _check_consistent(uppers: Sequence[Bound], lowers: Sequence[Bound]) -> None:
 
 
 def _parts(guarantee: Guarantee) -> list[Guarantee]:
-    """A privacy profile claims each of its points; any other guarantee is one claim."""
+    """A privacy profile claims each of its points, each a profile of one; any other guarantee is one claim."""
     if not isinstance(guarantee, PrivacyProfile):
         return [guarantee]
-    points: list[Guarantee] = []
-    for epsilon, delta in zip(guarantee.epsilons, guarantee.deltas, strict=True):
-        if delta < 1 and epsilon >= 0:
-            points.append(ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon))
-        elif delta < 1:
-            raise ValueError("a verdict on a privacy profile needs ε of at least 0")
+    points = [(e, d) for e, d in zip(guarantee.epsilons, guarantee.deltas, strict=True) if d < 1]
     if not points:
         raise ValueError("a privacy profile with every δ = 1 claims nothing")
-    return points
+    return [PrivacyProfile((epsilon,), (delta,)) for epsilon, delta in points]
 
 
-def _excess(parts: Sequence[Guarantee], bound: Bound) -> float:
+def _excess(claim: Guarantee, bound: Bound) -> float:
     """By how much a lower bound exceeds what the claim allows; −inf where the claim says nothing of it."""
-    limit = _limit(parts, bound)
+    limit = implied_limit(claim, bound)
     return -math.inf if math.isinf(limit) else bound.value - limit
 
 
-def _limit(parts: Sequence[Guarantee], bound: Bound) -> float:
-    return min(implied_limit(part, bound) for part in parts)
-
-
-def _that_may_refute(parts: Sequence[Guarantee], lowers: Sequence[Bound]) -> tuple[list[Bound], list[str]]:
+def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bound], list[str]]:
     """The lower bounds that count against the claim, and why the others do not."""
     reasons = []
     counted = []
     for bound in lowers:
         if not bound.rigor.may_refute:
             reasons.append(f"{bound.method} is of rigor {bound.rigor}: it can neither support nor refute")
-        elif math.isinf(_limit(parts, bound)):
+        elif math.isinf(implied_limit(claim, bound)):
             reasons.append(f"{bound.method} bounds {_quantity(bound)}, of which the claim says nothing")
         else:
             counted.append(bound)
@@ -205,11 +196,11 @@ def _that_may_refute(parts: Sequence[Guarantee], lowers: Sequence[Bound]) -> tup
     return counted, reasons
 
 
-def _ceilings(parts: Sequence[Guarantee], lowers: Sequence[Bound]) -> list[str]:
+def _ceilings(claim: Guarantee, lowers: Sequence[Bound]) -> list[str]:
     """Tests that could not have refuted the claim whatever they found."""
     reasons = []
     for bound in lowers:
-        limit = _limit(parts, bound)
+        limit = implied_limit(claim, bound)
         if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
             reasons.append(
                 f"{bound.method} could have shown at most {above(bound.ceiling, 4)}, which is not above the claim: "
@@ -226,16 +217,6 @@ def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float,
     return claimed, value, uppers[index] if math.isfinite(value) else None
 
 
-def _best_delta(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float, Bound | None]:
-    """The same for a point of a profile, which claims the δ at its ε."""
-    claimed = part.delta if isinstance(part, ApproxDP) else 0.0
-    certified = [
-        (implications.delta_at(part, bound), index) for index, bound in enumerate(uppers) if bound.rigor.may_support
-    ]
-    value, index = min(certified, default=(1.0, -1))
-    return claimed, value, uppers[index] if value < 1 else None
-
-
 def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
     """Certified proofs that a finite-sample bound speaks against: one of the two rests on something untrue."""
     reasons = []
@@ -249,12 +230,12 @@ def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
     return reasons
 
 
-def _refuted(guarantee: Guarantee, parts: Sequence[Guarantee], bound: Bound) -> str:
-    limit = _limit(parts, bound)
+def _refuted(claim: Guarantee, bound: Bound) -> str:
+    limit = implied_limit(claim, bound)
     how = "certified" if bound.confidence is None else f"with confidence {bound.confidence:.4g}"
     return (
         f"{bound.method} shows {_quantity(bound)} of at least {below(bound.value)} ({how}); the claim, "
-        f"{describe(guarantee)}, allows {above(limit)}."
+        f"{describe(claim)}, allows {above(limit)}."
     )
 
 

@@ -90,13 +90,18 @@ APPROX = ApproxDP(1.0, 1e-5)
         (ExPostDP(1.0), bound("upper", 0.5, quantity="rho"), "UNPROVEN"),
         (ZCDP(0.5), bound("upper", 0.5, quantity="rho"), "SUPPORTED"),
         (ZCDP(0.51), bound("upper", 1.0), "SUPPORTED"),
-        (ZCDP(0.49), bound("upper", 1.0), "UNPROVEN"),
+        (ZCDP(0.4622), bound("upper", 1.0), "SUPPORTED"),  # tanh(1/2) = 0.46212
+        (ZCDP(0.4621), bound("upper", 1.0), "UNPROVEN"),
         (ZCDP(0.51), bound("upper", 1.0, quantity="mu"), "SUPPORTED"),
         (ZCDP(0.5), bound("upper", 0.1, delta=1e-5), "UNPROVEN"),
         (GDP(1.0), bound("upper", 1.0, quantity="mu"), "SUPPORTED"),
         (GDP(1.0), bound("upper", 0.7), "SUPPORTED"),
         (GDP(1.0), bound("upper", 0.9), "UNPROVEN"),
-        (RDP(4.0, 2.1), bound("upper", 0.5, quantity="rho"), "SUPPORTED"),
+        (GDP(1.0), bound("upper", 0.227, quantity="rho"), "SUPPORTED"),  # √−log Φ(−½) − √−log Φ(½) = √0.22751
+        (GDP(1.0), bound("upper", 0.228, quantity="rho"), "UNPROVEN"),
+        (RDP(4.0, 2.0), bound("upper", 0.5, quantity="rho"), "SUPPORTED"),
+        (RDP(4.0, 2.0), bound("upper", 1.0, quantity="mu"), "SUPPORTED"),
+        (RDP(4.0, 1.99), bound("upper", 1.0, quantity="mu"), "UNPROVEN"),
         (RDP(4.0, 1.0), bound("upper", 1.0), "SUPPORTED"),
         (RDP(4.0, 0.2), bound("upper", 0.5, quantity="rho"), "UNPROVEN"),
         (RDP(4.0, 0.2), bound("upper", 0.2, quantity="renyi_epsilon", at=4.0), "SUPPORTED"),
@@ -124,6 +129,17 @@ APPROX = ApproxDP(1.0, 1e-5)
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-4)), bound("upper", 0.5, delta=1e-4), "SUPPORTED"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.15, quantity="mu"), "SUPPORTED"),
         (PrivacyProfile((0.5, 1.0), (1e-5, 1e-5)), bound("upper", 0.15, quantity="mu"), "UNPROVEN"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("upper", 0.01, quantity="rho"), "SUPPORTED"),
+        # 1 − δ(−½) = e^{−½}(1 − δ(½)): pure 0.4-DP has δ(½) = 0, and 1 − e^{−½} = 0.39347
+        (PrivacyProfile((-0.5, 0.5), (0.3935, 0.0)), bound("upper", 0.4), "SUPPORTED"),
+        (PrivacyProfile((-0.5, 0.5), (0.3935, 0.0)), bound("upper", 0.6), "UNPROVEN"),
+        (PrivacyProfile((-0.5,), (0.4,)), bound("upper", 0.4, quantity="delta", at=-0.5), "SUPPORTED"),
+        (PrivacyProfile((-0.5,), (0.4,)), bound("upper", 0.41, quantity="delta", at=-0.5), "UNPROVEN"),
+        # its mirror image: δ(½) ≤ 1 − e^½(1 − 0.4) = 0.01077
+        (ApproxDP(0.5, 0.0108), bound("upper", 0.4, quantity="delta", at=-0.5), "SUPPORTED"),
+        (ApproxDP(0.5, 0.0107), bound("upper", 0.4, quantity="delta", at=-0.5), "UNPROVEN"),
+        (PureDP(1.0), bound("upper", 0.0, quantity="mu"), "SUPPORTED"),
+        (APPROX, bound("upper", 0.0, quantity="beta", at=0.1), "UNPROVEN"),
     ],
 )
 def test_only_what_proves_a_claim_supports_it(claim: Guarantee, upper: Bound, expected: str) -> None:
@@ -179,6 +195,19 @@ SAMPLED = Rigor.FINITE_SAMPLE
         (SecretProtection(0.1, 0.2), bound("lower", 0.41, quantity="r", at=0.2), "REFUTED"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.6, delta=1e-3), "REFUTED"),
         (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.6, delta=1e-4), "UNPROVEN"),
+        # the chord between the two points is at e^ε = 2.6211 for δ = 1e-4
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.97, delta=1e-4), "REFUTED"),
+        (PrivacyProfile((0.5, 1.0), (1e-3, 1e-5)), bound("lower", 0.96, delta=1e-4), "UNPROVEN"),
+        (PrivacyProfile((-0.5, 1.0), (0.4, 1e-5)), bound("lower", 0.6, delta=0.0108), "REFUTED"),
+        (PrivacyProfile((-0.5, 1.0), (0.4, 1e-5)), bound("lower", 0.4, delta=0.0108), "UNPROVEN"),
+        (APPROX, bound("lower", 2e-5, quantity="delta", at=1.0), "REFUTED"),
+        (APPROX, bound("lower", 0.9e-5, quantity="delta", at=1.0), "UNPROVEN"),
+        (PureDP(1.0), bound("lower", 1e-9, quantity="delta", at=1.1), "REFUTED"),
+        (RDP(4.0, 0.5), bound("lower", 0.6, quantity="renyi_epsilon", at=3.0), "REFUTED"),
+        (RDP(4.0, 0.5), bound("lower", 0.6, quantity="renyi_epsilon", at=5.0), "UNPROVEN"),
+        (ZCDP(0.1), bound("lower", 0.6, quantity="renyi_epsilon", at=5.0), "REFUTED"),
+        (ExPostDP(1.0), bound("lower", 0.9, quantity="delta", at=1.0), "UNPROVEN"),
+        (APPROX, bound("lower", 0.9, quantity="beta", at=0.5), "UNPROVEN"),
     ],
 )
 def test_only_what_contradicts_a_claim_refutes_it(claim: Guarantee, lower: Bound, expected: str) -> None:
@@ -198,6 +227,22 @@ def test_every_point_of_a_profile_needs_a_proof() -> None:
     nothing = verdict(claim, bound("upper", 1.0, quantity="delta", at=0.5))
     assert nothing.missing is not None
     assert nothing.missing.best_upper is None
+
+
+def test_points_below_zero_are_decided_like_the_others() -> None:
+    """δ(ε) = Φ(½ − ε) − e^ε Φ(−½ − ε) of σ = 1, of either sign of ε: at 1e-12 above its curve a claim is SUPPORTED,
+    at 1e-9 below it is not."""
+    from scipy import stats
+
+    places = (-2.0, -0.5, 0.0, 1.5)
+    exact = [stats.norm.cdf(0.5 - e) - math.exp(e) * stats.norm.cdf(-0.5 - e) for e in places]
+    event = dp_event.GaussianDpEvent(1.0)
+    for shift, expected in ((1e-12, "SUPPORTED"), (-1e-9, "UNPROVEN")):
+        claim = PrivacyProfile(places, tuple(delta + shift for delta in exact))
+        uppers = upper_bounds(event, claim, adjacency="add_remove", methods=["gdp"])
+        result = verdict(claim, *uppers)
+        assert result.name == expected
+    assert "on δ at ε = " in result.sentence
 
 
 def test_a_refutation_wins_over_a_proof_and_names_the_conflict() -> None:
