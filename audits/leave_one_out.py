@@ -17,7 +17,8 @@ from cupel.audits.rounding import above, below
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
 _RERUN = (
     "scoring the released tokens gives the logits that generation saw, to within the error that is subtracted: "
-    f"{ROW_MARGIN:g} times the largest difference in a public spot check when the model was loaded, an assumption"
+    f"{ROW_MARGIN:g} times the largest difference in a public spot check when the model was loaded. No proof covers "
+    "the rows that were not checked, so this is an estimate"
 )
 _CUT = "batches are cut, so a batch less one row is not the pipeline's batch without the record: an estimate"
 _ONE_OUTCOME = "one outcome's log-ratio: it bounds no ε at a δ above 0, so it is an estimate here"
@@ -47,13 +48,14 @@ def leave_one_out_audit(
 
     Args:
         losses: slot → largest |loss| of a unit of its batch.
-        rerun_losses: losses of units taken out of the whole pipeline.
+        rerun_losses: losses of units taken out of the whole pipeline. They are scored by another forward pass than that
+            of the run, whose difference is checked and not bounded, so what follows from them is an estimate.
         records: number of units that were compared, for the report.
         guarantee: what is claimed; decides the quantity and the rigor of the bounds.
         adjacency: of the claim; must be add_remove, since one unit is removed.
         unit: of the claim, and of the losses: a record, or a user with one context.
         errors: slot → bound on the error of its loss, log-softmax and rounding of the sampled law.
-        rerun_error: the same for every rerun loss.
+        rerun_error: what is taken off every rerun loss for the difference of the forward passes.
         ex_post_by_slot: slot → (ε*, Σ γ); None for a mechanism without ex-post accounting.
         a_priori: the largest loss that any outcome could have had, from the clip range alone: the ceiling.
         batches_are_kept: a unit removed changes no batch but its own (sound hashing). False makes the losses within
@@ -72,11 +74,12 @@ def leave_one_out_audit(
     if losses:
         bound = _bound("leave_one_out", within, guarantee, unit, a_priori, (_FORWARD,))
         if not batches_are_kept:
-            bound = dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, _CUT))
+            bound = _estimate(bound, _CUT)
         bounds.append(bound)
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses) - validate.non_negative(rerun_error=rerun_error)
-        bounds.append(_bound("leave_one_out_rerun", worst, guarantee, unit, a_priori, (_FORWARD, _RERUN)))
+        bound = _bound("leave_one_out_rerun", worst, guarantee, unit, a_priori, (_FORWARD,))
+        bounds.append(_estimate(bound, _RERUN))
     contradictions = _contradictions(losses, errors, ex_post_by_slot, published_is_bound)
     return AuditResult(
         name="leave_one_out",
@@ -87,8 +90,8 @@ def leave_one_out_audit(
         trials=records,
         bounds=tuple(bounds),
         multiplicity=(
-            f"largest over {records} units in {len(losses)} batches (certified, needs no correction)",
-            f"{len(rerun_losses)} units taken out of the whole pipeline (certified, needs no correction)",
+            f"largest over {records} units in {len(losses)} batches (of exact losses: needs no correction)",
+            f"largest over {len(rerun_losses)} units taken out of the whole pipeline (an estimate: refutes nothing)",
         ),
         errors=tuple(contradictions),
         details={"batches": _rows(losses, errors, ex_post_by_slot), "rerun": [json_number(x) for x in rerun_losses]},
@@ -138,6 +141,10 @@ def _bound(
     )
 
 
+def _estimate(bound: Bound, why: str) -> Bound:
+    return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, why))
+
+
 def _contradictions(
     losses: Mapping[int, float],
     errors: Mapping[int, float],
@@ -175,7 +182,9 @@ def _conclusion(
         parts.append(f"the largest loss of a record within its batch is {below(max(losses.values()), 4)}")
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses)
-        parts.append(f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {below(worst, 4)}")
+        parts.append(
+            f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {below(worst, 4)}, an estimate"
+        )
     if losses and ex_post_by_slot is not None:
         exact, published = (max(ex_post_by_slot[slot][side] for slot in losses) for side in (0, 1))
         order = "loss ≤ ex-post ε* ≤ published cost" if published_is_bound else "loss ≤ ex-post ε*"
