@@ -72,7 +72,7 @@ def leave_one_out(
     a_priori: float,
     progress: Progress,
 ) -> AuditResult:
-    """The leave-one-out audit of a finished run, within batches and, as an estimate, with records taken out of all of it.
+    """The leave-one-out audit of a finished run: within batches, and, as an estimate, out of the whole pipeline.
 
     Args:
         run: the claimed run.
