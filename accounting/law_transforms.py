@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails, odds_of
 
 
 class Sampled(Law):
@@ -38,42 +38,38 @@ class Sampled(Law):
     def _grown(self, loss: float) -> float:
         if loss > 700:
             return loss + math.log(self.rate)
+        if loss < -math.log(2):  # 1 − q may be small
+            return math.log((1 - self.rate) + self.rate * math.exp(loss))
         return math.log1p(self.rate * math.expm1(loss))
 
     def pruned(self, mass: float) -> Law:
         return Sampled(self.law.pruned(mass), self.rate)
 
-    def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats]:
-        """s = (t − 1 + q)/q as a loss, where it is none, and how far the rounding of it moves the outer loss."""
+    def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats, Floats]:
+        """s = (t − 1 + q)/q as a loss, where it is none, how far the rounding of it moves the outer loss, and how far
+        the outer loss moves with the inner one."""
         thresholds = np.clip(thresholds, -700.0, 700.0)
-        grown = np.expm1(thresholds)
-        odds = grown + self.rate
+        odds, rounding = odds_of(thresholds, self.rate, 1 - self.rate)
         none = odds <= 0
         with np.errstate(divide="ignore", invalid="ignore"):
             inner = np.log(odds / self.rate)
-        decay = np.exp(-thresholds)
-        share = np.where(none, 0.0, odds * decay)
-        rounding = (2 * _EXP * np.abs(grown) + 4 * UNIT * self.rate) * decay
+        share = np.where(none, 0.0, odds * np.exp(-thresholds))
         finite = np.where(none, 0.0, inner)
-        # 1 − q is rounded too, by u, which moves the law as a whole: it counts as a loss of 2u e^−b.
-        shift = 2 * rounding + share * (2 * _EXP + 4 * UNIT * np.abs(finite)) + 2 * UNIT * decay
-        return finite, none, np.where(odds < -16 * UNIT, 0.0, shift)
+        shift = 2 * rounding + share * (2 * _EXP + 4 * UNIT * np.abs(finite))
+        edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
+        return finite, none, np.where(none, edge, shift), share
 
     def above(self, thresholds: Floats) -> Floats:
         if not self.upper_only:
             return super().above(thresholds)
-        inner, none, shift = self._inner(thresholds)
-        near = np.clip(thresholds, -700.0, 700.0)
-        share = np.maximum((np.expm1(near) + self.rate) * np.exp(-near), 1e-300)
-        curve = self.rate * self.law.above(inner - shift / share) * (1 + 4 * UNIT)
-        return np.where(none, -np.expm1(thresholds) * (1 + 2 * _EXP), np.minimum(curve, 1.0))
+        inner, none, shift, share = self._inner(thresholds)
+        curve = self.rate * self.law.above(inner - 2 * shift / np.maximum(share, 1e-300)) * (1 + 4 * UNIT)
+        return np.where(none, -np.expm1(thresholds) * (1 + 2 * _EXP) + 32 * UNIT, np.minimum(curve, 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
-        inner, none, shift = self._inner(thresholds)
+        inner, none, shift, share = self._inner(thresholds)
         order = np.maximum.accumulate(np.where(none, inner[~none].min() if (~none).any() else 0.0, inner))
         tails = self.law.tails(order)
-        near = np.clip(thresholds, -700.0, 700.0)
-        share = np.where(none, 0.0, (np.expm1(near) + self.rate) * np.exp(-near))
         q_above, q_below = np.where(none, 1.0, tails.q_above), np.where(none, 0.0, tails.q_below)
         p_above, p_below = np.where(none, 1.0, tails.p_above), np.where(none, 0.0, tails.p_below)
         stay = 1 - self.rate

@@ -91,13 +91,12 @@ class Law(ABC):
         return self
 
     def hockey_stick(self, thresholds: Floats) -> tuple[Floats, Floats, Tails]:
-        """Lower and upper bounds on H(e^b), and the masses they were made from. Thresholds lie further apart than their
-        shifts."""
+        """Lower and upper bounds on H(e^b) at increasing thresholds, and the masses they were made from."""
         tails = self.tails(thresholds)
         middle, under, over = attained(tails, thresholds)
-        # {L > b̃} misses the P-mass between b̃ and b, which lies above the threshold before.
-        above = np.concatenate([[1.0], tails.p_above[:-1]]) if tails.near is None else tails.near[0]
-        before = above * (1 + tails.error) + tails.p_slack
+        # {L > b̃} misses the P-mass between b̃ and b, which lies above a threshold whose own b̃ is below both.
+        above = _before(tails, thresholds) if tails.near is None else tails.near[0] * (1 + tails.error)
+        before = above + tails.p_slack
         upper = middle + over + np.expm1(tails.shift) * before
         return np.maximum(middle - under, 0.0), np.minimum(upper, 1.0), tails
 
@@ -108,7 +107,8 @@ class Law(ABC):
     def support(self, left: float, right: float) -> tuple[float, float]:
         """Finite losses (low, high) with P(L ≤ low) about `left` or less and P(high < L < ∞) about `right` or less, but
         none beyond 650, where e^b is near the end of float64."""
-        return max(-self._end(left, -1), -650.0), min(self._end(right, 1), 650.0)
+        high = min(self._end(right, 1), 650.0)
+        return min(max(-self._end(left, -1), -650.0), high), high
 
     def _end(self, tail: float, side: int) -> float:
         """The end on one side of zero, as a distance that is negative on the other side."""
@@ -126,13 +126,25 @@ class Law(ABC):
         return min(float(grid[-1]), self.highest if side > 0 else -self.lowest)
 
 
+def _before(tails: Tails, thresholds: Floats) -> Floats:
+    """A bound on the mass of P above the lower end of each threshold's range [b − shift, b + shift]."""
+    ends = np.maximum.accumulate(thresholds + tails.shift)
+    starts = thresholds - tails.shift
+    above = tails.p_above * (1 + tails.error)
+    if (ends[:-1] <= starts[1:]).all():
+        return np.concatenate([[1.0], above[:-1]])
+    last = np.searchsorted(ends, starts, side="right")
+    return np.concatenate([[1.0], above])[last]
+
+
 def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     """P(A) − tQ(A) of each A = {L > b̃}, one t a threshold, and how far below and above it the exact value may be.
 
-    Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t.
+    Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
+    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only.
     """
     turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # masses fall, so it is all up to here
-    scale = np.exp(log_t)
+    scale = np.exp(np.minimum(log_t, 700.0))
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
     p, q = tails.p_below[:turn], tails.q_below[:turn] * scale[:turn]
     one = -np.expm1(log_t[:turn])
@@ -140,11 +152,13 @@ def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     p, q = tails.p_above[turn:], tails.q_above[turn:] * scale[turn:]
     middle[turn:], size[turn:] = p - q, p + q
     room = (tails.error + 4 * _EXP) * size + 1e-305
+    under = np.where(log_t > 700, math.inf, room + 1e-305 * scale)
+    over = np.where(np.arange(scale.size) < turn, room + 1e-305 * scale, room)
     if not (tails.p_slack or tails.q_slack):
-        return middle, room, room
+        return middle, under, over
     slack_p, slack_q = np.full(scale.shape, tails.p_slack), tails.q_slack * scale
     near = np.arange(scale.size) < turn
-    return middle, room + np.where(near, slack_p, slack_q), room + np.where(near, slack_q, slack_p)
+    return middle, under + np.where(near, slack_p, slack_q), over + np.where(near, slack_q, slack_p)
 
 
 class NormalMixtures(Law):
@@ -198,6 +212,7 @@ class NormalMixtures(Law):
             q_above, q_below = _normal_sides(x)
         # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
         finite = np.isfinite(x)
+        reach = np.maximum(reach, np.abs(x))
         reach, size = np.where(finite, reach, 0.0), np.where(finite, np.abs(x), 0.0) + self.shifts[-1]
         error = _NDTR * (1 + reach * reach) + 8 * UNIT * size * (reach + 1) + 2 * self.weights.size * UNIT
         return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack)
@@ -216,7 +231,7 @@ class NormalMixtures(Law):
         up = self._log_ratio(x)
         value = up - self._log_ratio(-x) if self.mirrored else up
         size = self.shifts[-1] * (np.abs(x) + self.shifts[-1]) + 2 + float(np.abs(self._log_weights).max())
-        return value, (16 + self.weights.size / 4) * UNIT * size
+        return value, (32 + self.weights.size) * UNIT * size
 
     def _log_ratio(self, x: Floats) -> Floats:
         """log Σ w_k e^{s_k x − s_k²/2}."""
@@ -238,22 +253,20 @@ class NormalMixtures(Law):
     def _inverse_of_two(self, b: Floats) -> tuple[Floats, Floats]:
         """L(x) = log(1 − q + q e^y), y = s(x − s/2): y = log((e^b − 1 + q)/q).
 
-        The rounding of e^b − 1 + q moves L by its own relative size times (e^b − 1 + q)/e^b, that of y by the
-        same factor times 16u(|y| + s|x| + s²).
+        The rounding of e^b − 1 + q moves L by its own size over e^b, that of y by (e^b − 1 + q)/e^b times
+        16u(|y| + s|x| + s²).
         """
         place = float(self.shifts[1])
         rate = float(self.weights[1]) if not self.slack else 1 - float(self.weights[0])
         b = np.clip(b, -700.0, 700.0)
-        grown = np.expm1(b)
-        odds = grown + rate  # e^b − w₀
+        odds, rounding = odds_of(b, rate, float(self.weights[0]))
+        if self.slack:  # 1 − w₀ is not the weight that is known
+            rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             y = np.log(odds / self.weights[1])
             x = y / place + place / 2
             share = odds * np.exp(-b)
-            rounding = (2 * _EXP * np.abs(grown) + 2 * UNIT * rate) * np.exp(-b)
             shift = 2 * rounding + share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
-        # 1 − weights[0] may differ from weights[1] by a rounding, which moves L by at most u/(1 − q).
-        shift = shift + 2 * UNIT * np.exp(-b)
         none = odds <= 0
         edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
         return np.where(none, -math.inf, x), np.where(none | ~np.isfinite(shift), edge, shift)
@@ -301,6 +314,20 @@ class NormalMixtures(Law):
         return np.log(mass) + largest, self.shifts @ parts / mass
 
 
+def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
+    """e^b − 1 + q at |b| ≤ 700, and its error over e^b.
+
+    Where e^b < 1/2 it is e^b − (1 − q), both with a relative error: e^b − 1 would lose all digits of a small 1 − q.
+    `stay` and `rate` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
+    above it by no more than 16u.
+    """
+    grown, low = np.expm1(b), b < -math.log(2)
+    with np.errstate(over="ignore"):
+        rounding = (_EXP * np.abs(grown) + 4 * UNIT * rate + 4 * UNIT * np.abs(grown + rate)) * np.exp(-b)
+    odds = np.where(low, np.exp(b) - stay, grown + rate)
+    return odds, np.where(low, _EXP + 4 * UNIT, rounding)
+
+
 def _normal_sides(x: Floats) -> tuple[Floats, Floats]:
     """Φ̄(x) and Φ(x), the smaller one by Φ itself."""
     small = ndtr(-np.abs(x))
@@ -313,10 +340,14 @@ class Laplace(Law):
     """Laplace noise of scale 1 around 0 (Q) and around ε (P): the loss is clipped to [−ε, ε], with an atom at each end.
 
     P(L > b) = 1 − e^{−(ε − b)/2}/2 for −ε ≤ b < ε, and Q(L > b) = e^{−(ε + b)/2}/2.
+
+    Args:
+        epsilon: ε, off by a relative u from what it stands for.
+        exact: ε is what it stands for.
     """
 
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon = epsilon
+    def __init__(self, epsilon: float, *, exact: bool = False) -> None:
+        self.epsilon, self._shift = epsilon, 0.0 if exact else 4 * UNIT * epsilon
         self.atom, self.spacing = -epsilon, 2 * epsilon
         self.lowest, self.highest = -epsilon, epsilon
 
@@ -328,7 +359,7 @@ class Laplace(Law):
         q_above = np.where(under, 1.0, np.where(over, 0.0, far))
         p_above, q_below = np.where(over, 0.0, 1 - p_below), np.where(under, 0.0, 1 - q_above)
         error = np.full(thresholds.shape, 2 * _EXP + 4 * UNIT * (1 + self.epsilon))
-        return Tails(p_above, p_below, q_above, q_below, error, np.full(thresholds.shape, 0.0))
+        return Tails(p_above, p_below, q_above, q_below, error, np.full(thresholds.shape, self._shift))
 
 
 class Atoms(Law):
@@ -361,7 +392,8 @@ class Atoms(Law):
         self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log(np.concatenate([p, q, [0.5]]))).max())
         if losses.size:
             self.atom, self.spacing = float(self.losses[0]), _spacing(self.losses)
-            self.lowest, self.highest = float(self.losses[0]), float(self.losses[-1])
+            if not slack:  # what is missing may lie beyond
+                self.lowest, self.highest = float(self.losses[0]), float(self.losses[-1])
         else:
             self.highest = -math.inf
 
@@ -387,8 +419,12 @@ class Atoms(Law):
         reach = 2 * self._shift
         low = np.searchsorted(self.losses, thresholds - reach, side="left")
         high = np.searchsorted(self.losses, thresholds + reach, side="right")
-        p, q = self._sums[0], self._sums[1]
-        return np.where(high > low, p[high] - p[low] + UNIT, 0.0), np.where(high > low, q[high] - q[low] + UNIT, 0.0)
+        count, out = self.losses.size, []
+        for up, down in (self._sums[::2], self._sums[1::2]):  # the difference of sums from the side that is smaller
+            first = up[high] - up[low] + 2 * count * UNIT * up[high]
+            second = down[count - low] - down[count - high] + 2 * count * UNIT * down[count - low]
+            out.append(np.where(high > low, np.minimum(first, second), 0.0))
+        return out[0], out[1]
 
 
 def _spacing(losses: Floats) -> float:
