@@ -81,7 +81,7 @@ def products(
     windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
     count = max(high - low for low, high, _, _ in windows) / step + 4
-    if count > MOST_POINTS:
+    if not count <= MOST_POINTS:
         raise TooFine(f"a product of {count:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(count), 16), real=True)
     return [_product(side, tilt, window, size) for side, window in zip(tilted, windows, strict=True)]
@@ -93,7 +93,9 @@ def chernoff(side: Sequence[Counted], tilt: float, loss: float) -> float:
     exponent = math.fsum(part.count * (part.log_mass + math.log1p(part.excess)) for part in parts) - tilt * loss
     size = math.fsum(part.count * abs(part.log_mass) for part in parts) + tilt * abs(loss)
     certain = math.fsum(count * measure.certain / float(measure.masses.sum()) for measure, count in side)
-    return math.exp(min(0.0, exponent + 8 * UNIT * size)) + math.expm1(min(certain * (1 + 1e-9), 1.0))
+    whole = math.fsum(part.count * (math.log(part.measure.masses.sum()) + math.log1p(part.excess)) for part in parts)
+    beyond = math.expm1(min(certain * (1 + 1e-9), 1.0)) * math.exp(min(max(whole, 0.0), 700.0)) * (1 + 1e-9)
+    return math.exp(min(0.0, exponent + 8 * UNIT * size)) * (1 + 8 * UNIT) + beyond
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +128,7 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
             weights = np.exp(logs - top)
             total = float(weights.sum())
         far = max(abs(float(losses[0])), abs(float(losses[-1])))
-        rounding = 8 * _EXP + 8 * UNIT * (tilt * far + abs(top) + 4)
+        rounding = 8 * _EXP + 16 * UNIT * (tilt * far + abs(top) + 4)
         excess = rounding + measure.excess
         out.append(_Tilted(measure, count, losses, weights / total, math.log(total) + top, excess))
     return out
@@ -146,9 +148,14 @@ def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -
             ends.append((last, 0.0))
         else:
             # The rounding of the moments, each a sum of as many terms as there are weights.
-            rounding = UNIT * sum(part.count * (part.weights.size + 64 + 8 * slope * abs(end)) for part in side)
+            rounding = UNIT * sum(part.count * (part.weights.size + 64 + 8 * slope * _far(part)) for part in side)
+            rounding += 8 * UNIT * slope * abs(end)
             ends.append((end, math.exp(min(0.0, rounding + 1e-9 - room))))
     return ends[0][0], ends[1][0], ends[0][1], ends[1][1]
+
+
+def _far(part: _Tilted) -> float:
+    return max(abs(float(part.losses[0])), abs(float(part.losses[-1])))
 
 
 def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
@@ -157,7 +164,13 @@ def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
     for part in side:
         heights = slope * part.losses
         top = max(float(heights[0]), float(heights[-1]))
-        total += part.count * (top + math.log(float(part.weights @ np.exp(heights - top))))
+        mean = float(part.weights @ np.exp(heights - top))
+        if mean < 1e-280:  # or what underflows would count
+            with np.errstate(divide="ignore"):
+                heights = heights + np.log(part.weights)
+            top = float(heights.max())
+            mean = float(np.exp(heights - top).sum())
+        total += part.count * (top + math.log(mean))
     return total
 
 

@@ -40,10 +40,11 @@ class Curve:
         else:
             values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
             self.values = np.clip(values, 0.0, 1.0)
-            self._whole = min(1.0, whole * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            self._whole = min(1.0, (whole + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
             # What wrapped around counts at most e^{log_total − λε} a unit of tilted mass.
-            with np.errstate(over="ignore"):
-                self._alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
+            with np.errstate(over="ignore", invalid="ignore"):
+                alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
+            self._alias = alias if product.outside else np.zeros(self.losses.size)
 
     def _at(self, product: Product, loss: float) -> float:
         """What a unit of tilted mass weighs at a loss, rounded up."""
@@ -66,6 +67,7 @@ class Curve:
         values = np.append(values, weights.sum())  # last, the curve at t = 0
         scale = product.log_total - product.tilt * middle
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
+        error += 2 * product.tilt * product.blur  # the losses themselves are off by no more than the blur
         sign = 1 if self.above else -1
         if scale > 690:  # beyond float64, which only a window far from the question can be
             return np.where(values > 0, math.inf, 0.0) if self.above else values
@@ -80,11 +82,11 @@ class Curve:
         value = self.values[place] * (1 - part) + self.values[place + 1] * part
         trivial = -np.expm1(np.minimum(epsilons, 0.0))
         if self.above:
-            value = value * (1 + 8 * UNIT)
+            value = value * (1 + 32 * UNIT)
             left = shifted < self.losses[0]
             chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
             return np.minimum(np.where(left, chord + 2 * UNIT, value), 1.0)
-        value = value * (1 - 8 * UNIT) - self._alias[place]
+        value = value * (1 - 32 * UNIT) - self._alias[place]
         # Left of the first point it is a line from its value at t = 0, and what wrapped around counts no more.
         part = np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 + 16 * UNIT)
         line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]

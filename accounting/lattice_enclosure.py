@@ -307,7 +307,7 @@ def aligned_step(laws: Composed, step: float) -> float:
     not worth a finer one.
     """
     if len(laws) == 1 and laws[0][0].discrete and laws[0][0].spacing:
-        return laws[0][0].spacing
+        return laws[0][0].spacing / math.ceil(laws[0][0].spacing / 100)  # e^step must not overflow
     for law, _ in laws:
         if law.spacing > step:
             return law.spacing / math.ceil(law.spacing / step)

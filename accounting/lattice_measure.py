@@ -94,6 +94,8 @@ def pair_of(
     count = max(4, math.ceil((high - begin) / step) + 2)
     if count > MOST_POINTS:
         raise TooFine(f"a law on {count:.3g} lattice points does not fit")
+    if max(abs(begin), abs(begin + count * step)) > 2.0**22 * step:
+        raise TooFine(f"losses of {begin:.3g} are not exact in steps of {step:.3g}")
     if law.upper_only:
         return _above_of_curve(law, begin, step, count, tail), None
     lower_begin = begin - step / 2
@@ -188,6 +190,8 @@ def _checked_above(
     # Some of it may go to infinity, ...
     small = (missing <= tail / 8) | (curve <= 1e5 * tail)
     certain = max(certain, float(curve[-1]), float(np.where(small, missing, 0.0).max()))
+    # What sums may be too large by where products with e^{±300} underflow to multiples of 5e-324.
+    certain += masses.size * 1e-322 * math.exp(min(masses.size * step, _WIDEST) / 2)
     missing = missing - certain
     # ... near a sharp end, where the curve is as small as its rounding, a little mass on the last point serves, ...
     bad = np.flatnonzero(missing > 1e-11 * curve)
@@ -200,7 +204,7 @@ def _checked_above(
             values = curve_of(masses, start, step)[0] * (1 - error)
     # ... and what is still missing is a relative excess.
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(curve > 0, curve / (values + certain), 0.0)
+        ratio = np.nan_to_num(np.where(curve == 0, 0.0, curve / (values + certain)), nan=math.inf, posinf=math.inf)
     total = (float(masses.sum()) + certain) * (1 - masses.size * UNIT)
     return Measure(start, step, masses, certain, max(0.0, float(ratio.max()) - 1, 1 / total - 1) + 8 * UNIT)
 
@@ -222,7 +226,7 @@ def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
         decay = math.exp(-step)
         inner = lfilter([decay], [1.0, -decay], np.append(masses[1:], 0.0)[::-1])[::-1]
     values = np.cumsum((inner * math.expm1(step))[::-1])[::-1]
-    return values, (2 * count + 32) * UNIT * (2 if count * step >= _WIDEST else 1)
+    return values, (2 * count + 32) * UNIT * (4 if count * step >= _WIDEST else 1)
 
 
 def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Measure:
@@ -298,6 +302,7 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
         values = (values + certain) * (1 + error)
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
+            missing = np.nan_to_num(missing, nan=math.inf, posinf=math.inf)
         excess = max(0.0, float(missing.max()), float(masses.sum()) + certain - 1) + (masses.size + 8) * UNIT
         bad = np.flatnonzero(missing > 1e-12)
         if not bad.size:
