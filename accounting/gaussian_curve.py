@@ -33,6 +33,8 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
     for sign in (-1, 1):
         share = -np.expm1(np.minimum(ratio - sign * slack, 0.0))
         value = np.exp(log_first + sign * first_room) * share * (1 + sign * 16 * UNIT)
+        # Where a logarithm is beyond float64, all or none of the second term is left.
+        value = np.where(np.isnan(value), np.where(log_first > -1e300, (1.0 + sign) / 2, 0.0), value)
         # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
         mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
         ends.append(np.clip(np.where(signed < 0, mirrored, value), 0.0, 1.0))
@@ -79,6 +81,8 @@ def epsilon(mu: float, target: float) -> Interval:
     """The least ε ≥ 0 with δ(ε) ≤ target, target in (0, 1)."""
     if delta(mu, 0.0).upper <= target:
         return Interval(0.0, 0.0)
+    if mu > 1e150:
+        return Interval(0.0, math.inf)
     low, high = 0.0, max(1.0, mu * mu)
     while delta(mu, high).upper > target:
         low, high = high, 2 * high
@@ -102,6 +106,8 @@ def blowup(mu: float, p: float) -> Interval:
     gap = 4 * UNIT * (1 + abs(quantile))
     while not (_tail(quantile - gap, 1) <= p <= _tail(quantile + gap, -1)):
         gap *= 2
+        if gap > 100:  # p is too near to 1 to be told from it
+            return Interval(p, 1.0)
     gap += 16 * UNIT * (abs(quantile) + mu)
     return Interval(max(p, _tail(quantile + mu - gap, -1)), min(1.0, _tail(quantile + mu + gap, 1)))
 
