@@ -38,6 +38,7 @@ class Component:
         mu: set where the pair is N(μ, 1) against N(0, 1), whose products are closed forms.
         tight: some pair of neighbours attains the laws.
         alone: attained only by a single run and nothing else.
+        symmetric: both directions are the same law, so that runs in opposite directions are no other composition.
         concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
             ξ + ρα; these add up before anything is converted.
         selection: η of a bounded-range selection; the worst case of all that have one η is followed adaptively.
@@ -49,6 +50,7 @@ class Component:
     mu: float | None = None
     tight: bool = True
     alone: bool = False
+    symmetric: bool = False
     concentrated: tuple[Fraction, Fraction] | None = None
     selection: float | None = None
 
@@ -77,10 +79,20 @@ class DominatingPair:
     # --- constructors
 
     @staticmethod
-    def of(remove: Law, add: Law | None = None, *, label: str, tight: bool = True) -> DominatingPair:
-        """A pair from laws; `add` is by default the other direction of `remove`."""
+    def of(
+        remove: Law, add: Law | None = None, *, label: str, tight: bool = True, symmetric: bool = False
+    ) -> DominatingPair:
+        """A pair from laws; `add` is by default the other direction of `remove`.
+
+        Args:
+            remove, add: the laws.
+            label: equal labels mean equal pairs.
+            tight: some neighbours attain the laws.
+            symmetric: both directions are the same law.
+        """
         other = remove.swapped() if add is None else add
-        return DominatingPair([((Component(remove, other, label, None, tight and not remove.upper_only), 1),)])
+        component = Component(remove, other, label, None, tight and not remove.upper_only, symmetric=symmetric)
+        return DominatingPair([((component, 1),)])
 
     @staticmethod
     def identity() -> DominatingPair:
@@ -113,7 +125,8 @@ class DominatingPair:
         if not noise_multiplier:
             return DominatingPair.non_private()
         epsilon = sensitivity / noise_multiplier
-        return DominatingPair.of(Laplace(epsilon), label=f"laplace({epsilon!r})")
+        exact = Fraction(epsilon) * Fraction(noise_multiplier) == Fraction(sensitivity)
+        return DominatingPair.of(Laplace(epsilon, exact=exact), label=f"laplace({epsilon!r}, {exact})", symmetric=True)
 
     @staticmethod
     def discrete_gaussian(sigma: float, sensitivity: int = 1) -> DominatingPair:
@@ -129,17 +142,16 @@ class DominatingPair:
             return DominatingPair.identity()
         if not sensitivity / 10 <= sigma <= 1e5:
             raise ValueError(f"sigma must be between a tenth of the sensitivity and 1e5, not {sigma!r}; use a Gaussian")
-        reach = math.ceil(36 * sigma)
-        x = np.arange(min(-reach, sensitivity - reach), max(reach, sensitivity + reach) + 1, dtype=np.float64)
+        reach = math.floor(36 * sigma) if sigma > 0.5 else math.floor(37.4 * sigma)  # where nothing underflows
+        x = np.arange(sensitivity - reach, reach + 1, dtype=np.float64)
         p, q = np.exp(-((x - sensitivity) ** 2) / (2 * sigma**2)), np.exp(-(x**2) / (2 * sigma**2))
         total = float(np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2)).sum())
-        inside = (x >= sensitivity - reach) & (x <= reach)  # where neither underflows
-        losses = sensitivity * (2 * x[inside] - sensitivity) / (2 * sigma**2)
-        # What is left out of P lies above `reach`, beyond 26σ from its middle.
+        losses = sensitivity * (2 * x - sensitivity) / (2 * sigma**2)
+        # What is left out of P lies above `reach`, and of Q on the other side.
         slack = 4 * math.exp(-((reach - sensitivity) ** 2) / (2 * sigma**2))
         error = 2.0**-53 * (32 + 2 * (reach / sigma) ** 2)
-        law = Atoms(p[inside] / total, q[inside] / total, error=error, slack=slack, losses=losses)
-        return DominatingPair.of(law, label=f"discrete_gaussian({sigma!r}, {sensitivity})")
+        law = Atoms(p / total, q / total, error=error, slack=slack, losses=losses)
+        return DominatingPair.of(law, label=f"discrete_gaussian({sigma!r}, {sensitivity})", symmetric=True)
 
     @staticmethod
     def discrete_laplace(parameter: float, sensitivity: int = 1) -> DominatingPair:
@@ -149,12 +161,14 @@ class DominatingPair:
         if not sensitivity or not parameter:
             return DominatingPair.identity()
         shift, a = sensitivity, parameter
+        if a * shift > 700:
+            return _pure(a * shift * (1 + 2.0**-52), 0.0)
         edge = 1 / (1 + math.exp(-a))  # the mass of {x ≥ 0}
         inside = np.exp(-a * np.arange(shift - 1, 0, -1)) * -math.expm1(-a) * edge
         p = np.concatenate([[math.exp(-a * shift) * edge], inside, [edge]])
         error = 2.0**-53 * (64 + 4 * a * shift)
         law = Atoms(p, p[::-1], error=error)
-        return DominatingPair.of(law, label=f"discrete_laplace({a!r}, {shift})")
+        return DominatingPair.of(law, label=f"discrete_laplace({a!r}, {shift})", symmetric=True)
 
     @staticmethod
     def approx_dp(epsilon: float, delta: float = 0.0) -> DominatingPair:
@@ -163,7 +177,7 @@ class DominatingPair:
         validate.non_negative(epsilon=epsilon)
         validate.probability(delta=delta)
         if epsilon > 700:
-            return DominatingPair.non_private()
+            return _pure(epsilon, delta)
         likely = 1 / (1 + math.exp(-epsilon))
         rare = math.exp(-epsilon) * likely
         law = Atoms(
@@ -171,7 +185,7 @@ class DominatingPair:
             np.array([0.0, (1 - delta) * rare, (1 - delta) * likely, delta]),
             error=2.0**-53 * (32 + 4 * epsilon),
         )
-        return DominatingPair.of(law, label=f"approx_dp({epsilon!r}, {delta!r})")
+        return DominatingPair.of(law, label=f"approx_dp({epsilon!r}, {delta!r})", symmetric=True)
 
     @staticmethod
     def concentrated(rho: Fraction | float, xi: Fraction | float = 0) -> DominatingPair:
@@ -218,8 +232,11 @@ class DominatingPair:
             raise ValueError(f"the weights of a mixture must be at least 0 with sum 1; their sum is {w.sum()!r}")
         if not (np.isfinite(s).all() and (s >= 0).all()):
             raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
-        s, place = np.unique(s[w > 0], return_inverse=True)
-        w = np.asarray(np.bincount(place, weights=w[w > 0]), dtype=np.float64)
+        groups: dict[float, list[float]] = {}
+        for place, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
+            groups.setdefault(place, []).append(weight)
+        s = np.array(sorted(groups))
+        w = np.array([math.fsum(groups[place]) for place in sorted(groups)])
         if (total := math.fsum(w)) != 1:
             w = w / total
         if not s.any():
@@ -230,7 +247,7 @@ class DominatingPair:
         if w.size == 1:
             return DominatingPair([((_gaussian(float(law.shifts[0]) * (2 if mirrored else 1)), 1),)])
         label = f"mixture({w.tolist()!r}, {law.shifts.tolist()!r}, {mirrored})"
-        return DominatingPair.of(law, label=label)
+        return DominatingPair.of(law, label=label, symmetric=mirrored)
 
     @staticmethod
     def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> DominatingPair:
@@ -310,17 +327,22 @@ class DominatingPair:
 
         Args:
             pairs: single mechanisms.
-            weights: their probabilities; the sum is 1, or less by at most `slack`.
+            weights: their probabilities; the sum is 1 (to 1e-9; they are normalised), or less by at most `slack`.
             slack: how much too small the weights may be together.
         """
-        if len(pairs) != len(weights) or not pairs or abs(math.fsum(weights) - 1) > 1e-9 or min(weights) < 0:
+        validate.non_negative(slack=slack)
+        total = math.fsum(weights)
+        if len(pairs) != len(weights) or not pairs or not -1e-9 - slack <= total - 1 <= 1e-9 or min(weights) < 0:
             raise ValueError("a blend needs as many weights as pairs, at least 0 and with sum 1")
+        if not slack and total != 1:
+            weights = [weight / total for weight in weights]
         parts = [(pair._single(), float(weight)) for pair, weight in zip(pairs, weights, strict=True) if weight > 0]
         remove, add = ([getattr(part, side) for part, _ in parts] for side in DIRECTIONS)
         chances = [weight for _, weight in parts]
         label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {slack!r})"
         tight = all(part.tight for part, _ in parts)
-        component = Component(Blend(remove, chances, slack), Blend(add, chances, slack), label, None, tight)
+        alone = any(part.alone for part, _ in parts)
+        component = Component(Blend(remove, chances, slack), Blend(add, chances, slack), label, None, tight, alone)
         return DominatingPair([((component, 1),)])
 
     # --- composition
@@ -341,7 +363,11 @@ class DominatingPair:
 
     @staticmethod
     def parallel(pairs: Sequence[DominatingPair], *, one: bool) -> DominatingPair:
-        """Mechanisms on disjoint parts: the worst of them, or, unless `one`, of any two that a unit moves between."""
+        """Mechanisms on disjoint parts: the worst of them, or, unless `one`, of any two that a unit moves between.
+
+        A unit that moves leaves one part and enters the other, so their directions may differ; such a pair of parts
+        bounds the mechanism and is not said to be attained.
+        """
         if not pairs:
             raise ValueError("a parallel composition needs at least one part")
         if one or len(pairs) == 1:
@@ -350,8 +376,26 @@ class DominatingPair:
         for pair in pairs:
             twice.setdefault(tuple(_key(each) for each in pair._alternatives), []).append(pair)
         few = [pair for group in twice.values() for pair in group[:2]]
-        moves = [first.compose(second) for first, second in itertools.combinations(few, 2)]
-        return DominatingPair(_distinct([each for move in moves for each in move._alternatives]))
+        moves: list[DominatingPair] = []
+        for first, second in itertools.combinations(few, 2):
+            moves.append(first.compose(second))
+            if not (first._symmetric or second._symmetric):
+                moves += [first.compose(second.reversed()), first.reversed().compose(second)]
+        return DominatingPair(_distinct([each for move in moves for each in move._alternatives])).loosened()
+
+    @property
+    def _symmetric(self) -> bool:
+        return all(part.symmetric or part.remove is part.add for each in self._alternatives for part, _ in each)
+
+    def reversed(self) -> DominatingPair:
+        """This pair with its directions exchanged."""
+
+        def turned(part: Component) -> Component:
+            if part.symmetric or part.remove is part.add:
+                return part
+            return replace(part, remove=part.add, add=part.remove, label=f"reversed({part.label})")
+
+        return DominatingPair([tuple((turned(part), count) for part, count in each) for each in self._alternatives])
 
     def poisson_sampled(self, rate: float) -> DominatingPair:
         """The pair where the unit takes part with probability `rate`, independently of all others.
@@ -373,7 +417,8 @@ class DominatingPair:
         if part.add.upper_only:  # known by one curve for both directions
             raise ValueError("a pair known by an upper bound on its profile only cannot be sampled here")
         add = Sampled(part.add.swapped(), rate).swapped()
-        return DominatingPair([((Component(remove, add, f"sampled({rate!r}, {part.label})", None, part.tight), 1),)])
+        label = f"sampled({rate!r}, {part.label})"
+        return DominatingPair([((Component(remove, add, label, None, part.tight, part.alone), 1),)])
 
     def _single(self) -> Component:
         if len(self._alternatives) != 1 or len(self._alternatives[0]) != 1:
@@ -476,11 +521,13 @@ class DominatingPair:
             return Interval(0.0, 0.0)
         found = self.delta(math.log1p(-prior) - math.log(prior), direction=direction, width=width)
         low, high = (prior * (1 - end) for end in (found.upper, found.lower))
-        return Interval(max(0.0, low * (1 - 2**-48)), high * (1 + 2**-48))
+        # An ε that is off moves 1 − δ by no more than itself, relatively.
+        room = 2**-48 * (1 - math.log(min(prior, 1 - prior)))
+        return Interval(max(0.0, low * (1 - room)), min(1.0, high * (1 + room)))
 
     def mu(self, delta: float) -> Interval:
-        """The least μ of a Gaussian curve that lies above the profile wherever it exceeds δ: the least μ with
-        δ(ε) ≤ max(δ_μ(ε), δ) for all ε.
+        """The least μ ≥ 0 of a Gaussian curve that lies above the profile wherever that exceeds δ: the least μ with
+        δ(ε) ≤ max(δ_μ(ε), δ) for all ε ≥ 0, in both directions.
 
         Without a δ > 0 the answer would be set by outcomes of no weight: for a sampled Gaussian, √n/σ.
         """
@@ -488,11 +535,14 @@ class DominatingPair:
         ends = []
         for composition in self._alternatives:
             if (mu := _mu_of(composition)) is not None:
-                ends.append((mu * (1 - 2**-49), mu * (1 + 2**-49)))
+                largest = gaussian_curve.delta(mu, 0.0)  # where δ(0) ≤ δ, μ = 0 will do
+                low = mu * (1 - 2**-49) if largest.lower > delta else 0.0
+                ends.append((low, mu * (1 + 2**-49) if largest.upper > delta else 0.0))
                 continue
-            top = DominatingPair([composition]).epsilon(delta).upper
+            bound = DominatingPair([composition]).epsilon(delta)
+            top = bound.upper
             if not math.isfinite(top):
-                return Interval(math.inf, math.inf)
+                return Interval(math.inf if math.isinf(bound.lower) else 0.0, math.inf)
             epsilons = np.linspace(0.0, max(top, 1e-6), 401)
             for side in DIRECTIONS:
                 low, high = DominatingPair([composition]).privacy_profile(epsilons, side)
@@ -595,23 +645,35 @@ def _concentrated(rho: Fraction, xi: Fraction) -> Component:
 
 def _noiseless(weights: Floats, sensitivities: Floats, mirrored: bool) -> DominatingPair:
     """A mixture without noise: with probability w₀ nothing is told, otherwise all."""
-    still = float(weights[sensitivities == 0].sum())
+    still, moved = (math.fsum(weights[there]) for there in (sensitivities == 0, sensitivities > 0))
     if mirrored:
-        return DominatingPair.finite(np.array([still, 1 - still, 0.0]), np.array([still, 0.0, 1 - still]))
-    return DominatingPair.finite(np.array([still, 1 - still]), np.array([1.0, 0.0]))
+        return DominatingPair.finite(np.array([still, moved, 0.0]), np.array([still, 0.0, moved]))
+    return DominatingPair.finite(np.array([still, moved]), np.array([1.0, 0.0]))
+
+
+def _pure(epsilon: float, delta: float) -> DominatingPair:
+    """The profile of the worst (ε, δ)-DP pair, known from above only: for an ε whose e^−ε underflows."""
+
+    def curve(losses: Floats) -> Floats:
+        rest = np.maximum(-np.expm1(np.minimum(losses - epsilon, 0.0)), 0.0) / (1 + math.exp(-min(epsilon, 700.0)))
+        there = np.maximum(rest, -np.expm1(np.minimum(losses, 0.0)))
+        return np.asarray(np.minimum((delta + (1 - delta) * there) * (1 + 2.0**-48), 1.0))
+
+    return DominatingPair.profile(curve, low=-650.0, high=650.0, label=f"pure({epsilon!r}, {delta!r})")
 
 
 def _merged(parts: Sequence[tuple[Component, int]]) -> Composition:
     """Equal components together, Gaussians as one: μ² adds up."""
     counts: dict[str, tuple[Component, int]] = {}
     for part, count in parts:
-        counts[part.label] = (part, counts.get(part.label, (part, 0))[1] + count)
+        known, before = counts.get(part.label, (part, 0))
+        counts[part.label] = (part if known.tight else known, before + count)
     gaussians = [(part.mu, count) for part, count in counts.values() if part.mu is not None]
     rest = [pair for pair in counts.values() if pair[0].mu is None]
     if len(gaussians) == 1:
         rest += [pair for pair in counts.values() if pair[0].mu is not None]
     elif gaussians:
-        rest.append((_gaussian(math.sqrt(math.fsum(count * mu * mu for mu, count in gaussians))), 1))
+        rest.append((_gaussian(_joint_mu(gaussians)), 1))
     return tuple(sorted(rest, key=lambda pair: pair[0].label))
 
 
@@ -630,7 +692,15 @@ def _mu_of(composition: Composition) -> float | None:
     """μ of a composition of Gaussians only, 0 for an empty one, None for any other."""
     if any(part.mu is None for part, _ in composition):
         return None
-    return math.sqrt(math.fsum(count * (part.mu or 0.0) ** 2 for part, count in composition))
+    return _joint_mu([(part.mu or 0.0, count) for part, count in composition])
+
+
+def _joint_mu(parts: Sequence[tuple[float, int]]) -> float:
+    """√(Σ n μ²), relative to the largest μ so that no square under- or overflows."""
+    largest = max((mu for mu, _ in parts), default=0.0)
+    if not largest:
+        return 0.0
+    return largest * math.sqrt(math.fsum(count * (mu / largest) ** 2 for mu, count in parts))
 
 
 def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:

@@ -17,6 +17,7 @@ from cupel.accounting.events import (
     BoundedRangeSelectionDpEvent,
     ExPostSelectionDpEvent,
     TruncatedPoissonSampledDpEvent,
+    children,
 )
 from cupel.accounting.law_transforms import Symmetrized
 from cupel.accounting.laws import NormalMixtures
@@ -124,7 +125,7 @@ def _randomized_response(accountant: Lattice, event: dp_event.RandomizedResponse
     if epsilon == 0:
         return DominatingPair.identity()
     buckets, rest = int(event.num_buckets), float(event.noise_parameter) / event.num_buckets
-    kept = 1 - rest * (buckets - 1)
+    kept = (1 - float(event.noise_parameter)) + rest
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         others = [rest * (buckets - 2)] if buckets > 2 else []
         return DominatingPair.finite([kept, rest, *others], [rest, kept, *others])
@@ -171,12 +172,21 @@ def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> Domi
 
 
 def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair:
+    if _is_response(inner):
+        raise Unsupported(
+            "lattice has no bound for sampled randomised response: whether a unit responds shows whether it was drawn"
+        )
     try:
         return accountant._cost(inner).poisson_sampled(rate)
     except Unsupported:
         raise
     except ValueError as reason:
         raise Unsupported(f"lattice has no bound for a sampled {type(inner).__name__}: {reason}") from None
+
+
+def _is_response(event: DpEvent) -> bool:
+    """Whether a unit's own response is released, so that a null record differs from an absent one."""
+    return isinstance(event, dp_event.RandomizedResponseDpEvent) or any(map(_is_response, children(event)))
 
 
 def _joint_mu(event: DpEvent) -> float | None:
@@ -226,6 +236,10 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     N < B nothing is cut: the sampled pair at rate q. Otherwise the unit is in the batch with probability at most
     q·B/(B + 1), in the place of another: a pair at that rate and distance 2, of which the other laws are mixtures
     with more of Q. Revealing N only helps the adversary, and H_t of the blend is the average.
+
+    A null record may take a place in the batch too. Where N ≥ B the laws are then (1 − r)N(y) + rN(x) and
+    (1 − r)N(y) + rN(0), no two of x, y, 0 further apart than 2: as for sampling without replacement, H_t is at most r
+    times that of a Gaussian at distance 2 for t ≥ 1 in both directions.
     """
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("lattice has no bound for truncated Poisson sampling under replace_one")
@@ -245,6 +259,10 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     if overflow < 1e-300:
         return whole
     cut = DominatingPair.gaussian(1.0, 2 * mu).poisson_sampled(rate * limit / (limit + 1))
+    if accountant.adjacency is Adjacency.ZERO_OUT and limit:
+        share = rate * limit / (limit + 1)
+        law = Symmetrized(NormalMixtures([1 - share, share], [0.0, 2 * mu]))
+        cut = DominatingPair.of(law, law, label=f"symmetrized({share!r}, {2 * mu!r})")
     least, slack = overflow * (1 - 1e-9), 3e-9 * overflow
     kept = max(0.0, 1 - overflow * (1 + 1e-9))
     return DominatingPair.blend([whole, cut], [kept, least], slack=slack).loosened()
