@@ -37,15 +37,6 @@ _LOOKS: dict[str, tuple[str, Any, str]] = {
     "basic": (svg.MUTED, _DASHED, "<"),
 }
 """Colour, dash and marker of a method: no two share all, so that the figure reads without colours too."""
-_WORDS = {
-    "gdp": "Gaussian DP",
-    "adaptive": "Adaptive optimum",
-    "exact": "Exact, jointly",
-    "concave_majorant": "Composed curves",
-    "single_gaussian": "Single Gaussian",
-    "analytic": "Analytic, layer by layer",
-    "classical": "Classical, layer by layer",
-}
 _OTHERS = [
     (colour, dash, marker)
     for dash, marker in ((_DASHED, "h"), (_DOTTED, "d"), (_BOTH, "p"))
@@ -102,13 +93,13 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
         key,
         draw,
         title=f"Comparison of accountants: {about}",
-        description=" ".join(f"{_words(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
+        description=" ".join(f"{text.method(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
         caption="Each line is what one accountant proves or estimates: an upper bound on ε, δ and r, a lower bound on "
         "β. A band lies between the two ends of a certified enclosure of the exact value; where it is thinner than "
         "the line it is not seen. Nothing is drawn below the ends of a logarithmic axis. "
         + " ".join(f"{note}." for note in notes),
         header=("Accountant", f"{sign} at most", "Rigor"),
-        table=[(_words(name), value, rigor) for name, value, rigor in rows],
+        table=[(text.method(name), value, rigor) for name, value, rigor in rows],
     )
 
 
@@ -132,10 +123,6 @@ def _infinite(panel: Panel) -> list[str]:
 
 def _value(bound: Any) -> str:
     return text.number(bound.value, "up", 6)
-
-
-def _words(name: str) -> str:
-    return _WORDS.get(name) or text.method(name)
 
 
 def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
@@ -183,7 +170,7 @@ def _lines_of(panels: Sequence[Panel], narrow: bool) -> list[Sequence[Panel]]:
 
 def _legend(drawing: MatplotlibFigure, looks: Mapping[str, tuple[str, Any, str]], columns: int, top: float) -> None:
     handles = [
-        Line2D([], [], color=colour, ls=dash, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, lw=2, label=_words(name))
+        Line2D([], [], color=colour, ls=dash, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, lw=2, label=text.method(name))
         for name, (colour, dash, marker) in looks.items()
     ]
     drawing.legend(

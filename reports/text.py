@@ -15,15 +15,8 @@ Rounding = Literal["nearest", "up", "down"]
 _ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-SYMBOLS = {
-    "epsilon": "ε",
-    "ex_post_epsilon": "ε",
-    "renyi_epsilon": "ε",
-    "delta": "δ",
-    "rho": "ρ",
-    "mu": "μ",
-    "r": "r",
-}
+SYMBOLS = dict.fromkeys(("epsilon", "ex_post_epsilon", "renyi_epsilon"), "ε")
+SYMBOLS |= {"delta": "δ", "rho": "ρ", "mu": "μ", "beta": "β", "r": "r"}
 
 ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
 """What `BoundRow.at` is, by quantity."""
@@ -36,22 +29,26 @@ SHORT_ADJACENCY = {
 }
 
 METHODS = {
+    "lattice": "Certified lattice",
+    "basic": "Basic composition",
+    "advanced": "Advanced composition",
+    "zcdp": "Zero-concentrated DP",
+    "gdp": "Gaussian DP",
     "rdp": "Rényi DP",
     "pld": "Privacy-loss distribution",
     "prv": "Privacy random variable",
-    "zcdp": "Zero-concentrated DP",
-    "basic": "Basic composition",
-    "advanced": "Advanced composition",
-    "gdp": "Gaussian DP, central limit",
     "ex_post": "Ex-post accounting",
-    "lattice": "Certified lattice",
     "secret_protection": "Secret protection",
+    "adaptive": "Adaptive optimum",
+    "exact": "Exact, jointly",
+    "analytic": "Analytic, layer by layer",
+    "classical": "Classical, layer by layer",
+    "concave_majorant": "Composed curves",
+    "single_gaussian": "Single Gaussian",
     "leave_one_out": "Leave-one-out loss",
     "leave_one_out_rerun": "Leave-one-out, run again",
     "reconstruction": "Canary reconstruction",
-    "one_run": "One-run statistic",
-    "one_run_adaptive": "One-run statistic",
-    "one_run_tight": "One-run statistic",
+    **dict.fromkeys(("one_run", "one_run_adaptive", "one_run_tight"), "One-run statistic"),
     "clopper_pearson": "Clopper–Pearson",
 }
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupel.reports import text
+from cupel.accounting import ACCOUNTANTS, bounds
+from cupel.accounting.comparison_releases import LAYER_METHODS, SECRET_METHODS
+from cupel.reports import comparison, text
 from cupel.reports.assay import BoundRow
 
 _POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-", "\u202f")
@@ -127,6 +129,26 @@ def test_what_counts() -> None:
     best = text.best(rows, PURE, "upper")
     assert best is not None
     assert best.value == 2.0
+
+
+@pytest.mark.parametrize("quantity", [*bounds._ARGUMENTS, *bounds._WITHOUT_ARGUMENT])
+def test_every_quantity_of_a_bound_has_a_letter(quantity: str) -> None:
+    at = 0.5 if quantity in ("beta", "r") else 2.0 if quantity in bounds._ARGUMENTS else None
+    row = bound(quantity=quantity, value=0.25, at=at)
+    assert text.symbol(row) in ("ε", "δ", "ρ", "μ", "β", "r")
+    assert text.bound(row) == f"{text.symbol(row)} ≤ 0.25"
+    argument = bounds._ARGUMENTS.get(quantity)
+    assert text.argument(row) == ("" if argument is None else f"{argument} = {at:g}")
+
+
+def test_every_method_has_words() -> None:
+    """Accountants, ways to compare releases, and statistics; none reads like another but the variants of one."""
+    names = {*ACCOUNTANTS, *SECRET_METHODS, *LAYER_METHODS, "adaptive", *comparison._LOOKS}
+    assert names <= text.METHODS.keys()
+    words = [text.method(name) for name in text.METHODS if not name.startswith("one_run_")]
+    assert len(set(words)) == len(words)
+    assert text.method("gdp") == "Gaussian DP"  # exact for Gaussians, and certified
+    assert text.method("concave_majorant") == "Composed curves"
 
 
 def test_names_of_methods_become_words() -> None:
