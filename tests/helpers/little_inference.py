@@ -1,0 +1,41 @@
+"""A little run of private inference: twelve records, six tokens, noise that is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cupel.accounting.ledger import Run
+from cupel.mechanisms.private_inference import Generation, PrivateInference
+from cupel.mechanisms.randomness import Recorded
+from cupel.mechanisms.records import Record
+
+KEY = bytes(32)
+TEXTS = [str(i).translate(str.maketrans("0456789", "1123123")) for i in range(100, 112)]
+RECORDS = [Record(f"id-{i}", text, "ab"[i % 2], f"user-{i // 2}") for i, text in enumerate(TEXTS)]
+
+
+def mechanism(**changes: Any) -> PrivateInference:
+    base: dict[str, Any] = {
+        "aggregate": "median",
+        "clip": 6.0,
+        "temperature": 1.5,
+        "batch_size": 3,
+        "tokens": 6,
+        "records": 12,
+        "labels": ("a", "b"),
+    }
+    return PrivateInference(**(base | changes))
+
+
+class Watcher:
+    """Keeps what observers are shown."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+
+    def step(self, **seen: Any) -> None:
+        self.steps.append(seen)
+
+
+def write(mechanism: PrivateInference, model: Any, run: Run, seed: int = 1, **options: Any) -> Generation:
+    return mechanism.generate(RECORDS, model, run, key=KEY, source=Recorded(seed), rows_at_once=5, **options)
