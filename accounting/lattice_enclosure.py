@@ -220,7 +220,7 @@ class Enclosure:
         """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
         _, supports, cumulants = self._prepared(cut)
         tilt = 0.6 * saddle.tilt
-        step = 0.87 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
+        step = 0.84 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
         widest = max(max(high - low, 1e-3 * max(abs(low), abs(high))) for low, high in supports)
         step = min(step, widest / 24)
         if self.count > 1 and saddle.spread > 1e-6 * widest:
