@@ -58,16 +58,17 @@ def account_ledgers(paths: Sequence[Path], *, delta: float | None, method: str |
         adjacency, unit = relation_of(paths)
         event = compose_ledgers(paths)
     questions: list[PureDP | ApproxDP] = [PureDP(0.0)] if delta is None else [PureDP(0.0), ApproxDP(0.0, delta)]
+    methods = None if method is None else [method]
     bounds = [
-        bound for question in questions for bound in upper_bounds(event, question, adjacency=adjacency, unit=unit)
+        bound
+        for question in questions
+        for bound in upper_bounds(event, question, adjacency=adjacency, unit=unit, methods=methods)
     ]
     reasons = unsupported(event, adjacency=adjacency, unit=unit)
-    if "ex_post" not in reasons:
+    if method in (None, "ex_post") and "ex_post" not in reasons:
         bounds += _ex_post(paths, adjacency, unit)
-    if method is not None:
-        bounds = [bound for bound in bounds if bound.method == method]
-        if not bounds:
-            raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
+    if method is not None and not bounds:
+        raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     return Account(adjacency, unit, tuple(bounds), reasons)
 
 
@@ -88,19 +89,20 @@ def _ex_post(paths: Sequence[Path], adjacency: Adjacency, unit: Unit) -> list[Bo
 
 
 def print_table(account: Account) -> None:
-    """The account as a table for people."""
+    """The account as a table for people; where an accountant encloses the exact value, with its lower end."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"What was charged, at {account.adjacency}, unit {account.unit}")
-    for column in ("accountant", "quantity", "at most", "δ", "rigor"):
+    enclosed = any(bound.interval for bound in account.bounds)
+    for column in ("accountant", "quantity", *(["at least"] if enclosed else []), "at most", "δ", "rigor"):
         table.add_column(column)
     for bound in account.bounds:
         note = " (private: depends on the data)" if bound.private else ""
+        least = [number(bound.interval.lower, "down", 6) if bound.interval else ""] if enclosed else []
         delta = "" if bound.delta is None else f"{bound.delta:.3g}"
-        table.add_row(
-            bound.method, bound.quantity.replace("_", "-") + note, number(bound.value, "up", 6), delta, bound.rigor
-        )
+        quantity = bound.quantity.replace("_", "-") + note
+        table.add_row(bound.method, quantity, *least, number(bound.value, "up", 6), delta, bound.rigor)
     console = Console()
     console.print(table)
     for name, reason in account.unsupported.items():

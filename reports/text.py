@@ -29,7 +29,7 @@ SHORT_ADJACENCY = {
 }
 
 METHODS = {
-    "lattice": "Certified lattice",
+    "lattice": "Privacy-loss lattice",
     "basic": "Basic composition",
     "advanced": "Advanced composition",
     "zcdp": "Zero-concentrated DP",

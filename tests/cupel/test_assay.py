@@ -128,6 +128,10 @@ def test_recorded_noise_is_never_released(tmp_path: Path) -> None:
 def test_shipped_claims_come_out_as_the_readme_says(name: str, verdict: str, tmp_path: Path) -> None:
     done = assay.run(read_claim(CLAIMS / f"{name}.yaml"), tmp_path)
     assert done.verdict == verdict, done.sentence
+    if name == "keys-mean":
+        certified = {bound.method: float(bound.value) for bound in done.bounds if bound.rigor == "certified"}
+        assert done.best_upper is not None
+        assert done.best_upper.method == min(certified, key=lambda method: certified[method]) == "lattice"
     assert done.ledger.planned
     reconstruction = next((audit for audit in done.audits if audit.name == "reconstruction"), None)
     if reconstruction is None:
