@@ -42,6 +42,7 @@ class Component:
         concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
             ξ + ρα; these add up before anything is converted.
         selection: η of a bounded-range selection; the worst case of all that have one η is followed adaptively.
+        squares: of what μ is the rounded root, so that many sums of μ² are rounded once.
     """
 
     remove: Law
@@ -53,6 +54,7 @@ class Component:
     symmetric: bool = False
     concentrated: tuple[Fraction, Fraction] | None = None
     selection: float | None = None
+    squares: Fraction | None = None
 
 
 Composition = tuple[tuple[Component, int], ...]
@@ -633,9 +635,9 @@ class DominatingPair:
         return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
 
 
-def _gaussian(mu: float) -> Component:
+def _gaussian(mu: float, squares: Fraction | None = None) -> Component:
     law = NormalMixtures([1.0], [mu])
-    return Component(law, law, f"gaussian({mu!r})", mu)  # its own mirror image
+    return Component(law, law, f"gaussian({mu!r})", mu, squares=squares)  # its own mirror image
 
 
 def _concentrated(rho: Fraction, xi: Fraction) -> Component:
@@ -668,12 +670,13 @@ def _merged(parts: Sequence[tuple[Component, int]]) -> Composition:
     for part, count in parts:
         known, before = counts.get(part.label, (part, 0))
         counts[part.label] = (part if known.tight else known, before + count)
-    gaussians = [(part.mu, count) for part, count in counts.values() if part.mu is not None]
+    gaussians = [(part, count) for part, count in counts.values() if part.mu is not None]
     rest = [pair for pair in counts.values() if pair[0].mu is None]
     if len(gaussians) == 1:
         rest += [pair for pair in counts.values() if pair[0].mu is not None]
     elif gaussians:
-        rest.append((_gaussian(_joint_mu(gaussians)), 1))
+        tight = all(part.tight for part, _ in gaussians)
+        rest.append((replace(_gaussian(*_joint_mu(gaussians)), tight=tight), 1))
     return tuple(sorted(rest, key=lambda pair: pair[0].label))
 
 
@@ -692,15 +695,17 @@ def _mu_of(composition: Composition) -> float | None:
     """μ of a composition of Gaussians only, 0 for an empty one, None for any other."""
     if any(part.mu is None for part, _ in composition):
         return None
-    return _joint_mu([(part.mu or 0.0, count) for part, count in composition])
+    return _joint_mu(composition)[0]
 
 
-def _joint_mu(parts: Sequence[tuple[float, int]]) -> float:
-    """√(Σ n μ²), relative to the largest μ so that no square under- or overflows."""
-    largest = max((mu for mu, _ in parts), default=0.0)
+def _joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[float, Fraction]:
+    """√(Σ n μ²) of Gaussians, and the exact sum, which stays short: its denominator is a power of 2."""
+    squares = sum((count * (part.squares or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
+    largest = max((part.mu or 0.0 for part, _ in parts), default=0.0)
     if not largest:
-        return 0.0
-    return largest * math.sqrt(math.fsum(count * (mu / largest) ** 2 for mu, count in parts))
+        return 0.0, Fraction(0)
+    # Relative to the largest μ no square under- or overflows.
+    return largest * math.sqrt(squares / Fraction(largest) ** 2), squares
 
 
 def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:

@@ -51,11 +51,12 @@ class Sampled(Law):
         thresholds = np.clip(thresholds, -700.0, 700.0)
         odds, rounding = odds_of(thresholds, self.rate, 1 - self.rate)
         none = odds <= 0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inner = np.log(odds / self.rate)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = odds / self.rate
+            inner = np.where(np.isinf(ratio), np.log(odds) - math.log(self.rate), np.log(ratio))
         share = np.where(none, 0.0, odds * np.exp(-thresholds))
         finite = np.where(none, 0.0, inner)
-        shift = 2 * rounding + share * (2 * _EXP + 4 * UNIT * np.abs(finite))
+        shift = 2 * rounding + share * (2 * _EXP + 16 * UNIT * np.abs(finite))
         edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
         return finite, none, np.where(none, edge, shift), share
 
