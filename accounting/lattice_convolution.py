@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
 
-from cupel.accounting.lattice_measure import MOST_POINTS, Measure, TooFine, points
+from cupel.accounting.lattice_measure import LEAST, MOST_POINTS, Measure, TooFine, points
 from cupel.accounting.laws import _EXP, UNIT, Floats
 
 Counted = tuple[Measure, int]
@@ -112,8 +112,9 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
     out = []
     for measure, count in side:
         some = np.flatnonzero(measure.masses)
-        if not some.size:
-            raise ValueError("a measure has no finite mass")
+        if not some.size:  # all of it is at infinity, from above; a little more changes nothing
+            measure = replace(measure, masses=np.full(1, LEAST))
+            some = np.zeros(1, dtype=np.intp)
         first, last = int(some[0]), int(some[-1]) + 1
         begin = measure.start + measure.step * first
         measure = Measure(begin, measure.step, measure.masses[first:last], measure.certain, measure.excess)

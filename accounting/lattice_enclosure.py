@@ -115,9 +115,11 @@ class Enclosure:
         for point in np.unique(np.quantile(epsilons, [0.0, 0.25, 0.5, 0.75, 1.0])):
             if point >= self.highest:
                 continue
-            above, below = self._curves_or_coarser(self._plan_for_loss(float(point), 1e-3))
-            high = np.minimum(high, above.delta(epsilons))
-            low = low if below is None else np.maximum(low, below.delta(epsilons))
+            if (found := self._curves_or_coarser(self._plan_for_loss(float(point), 1e-3))) is None:
+                continue
+            above, below = found
+            high = np.fmin(high, above.delta(epsilons))  # beyond float64 there is no answer
+            low = low if below is None else np.fmax(low, below.delta(epsilons))
         outside = epsilons > self.highest + self._margin()
         return np.where(outside, self.certain(-1), low), np.where(outside, self.certain(1), high)
 
@@ -128,9 +130,11 @@ class Enclosure:
             return high, high
         points = np.exp(np.quantile(np.log(ps), [0.0, 0.25, 0.5, 0.75, 1.0]))
         for point in np.unique(np.clip(points, 1e-280, 0.999)):
-            above, below = self._curves_or_coarser(self._plan_for_level(float(point), 1e-3))
-            high = np.minimum(high, above.blowup(ps))
-            low = low if below is None else np.maximum(low, below.blowup(ps))
+            if (found := self._curves_or_coarser(self._plan_for_level(float(point), 1e-3))) is None:
+                continue
+            above, below = found
+            high = np.fmin(high, above.blowup(ps))  # beyond float64 there is no answer
+            low = low if below is None else np.fmax(low, below.blowup(ps))
         return np.minimum(low, high), high
 
     def _margin(self) -> float:
@@ -291,13 +295,14 @@ class Enclosure:
             factor *= 0.8
         return float(max(0.9 * factor if self._discrete else 0.9 * math.sqrt(factor), 0.02))
 
-    def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None]:
+    def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None] | None:
         plan = dataclasses.replace(plan, focus=-math.inf)
-        while True:
+        for _ in range(20):
             try:
                 return self.curves(plan)
             except TooFine:
                 plan = dataclasses.replace(plan, step=4 * plan.step)
+        return None
 
 
 def aligned_step(laws: Composed, step: float) -> float:

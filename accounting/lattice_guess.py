@@ -130,6 +130,8 @@ def _coarse(law: Law, low: float, high: float) -> tuple[Floats, Floats]:
     p = np.concatenate([[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.certain]])
     q = np.concatenate([[tails.q_below[0]], _masses(tails.q_above, tails.q_below), [tails.q_above[-1]]])
     known = (p > 0) & (q > 0)
+    if not known.any():
+        return np.ones(1), np.full(1, high)
     p, q = p[known], q[known]
     return p / max(p.sum(), 1e-300), np.clip(np.log(p) - np.log(q), low, high)
 
