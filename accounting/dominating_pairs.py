@@ -211,7 +211,8 @@ class DominatingPair:
         validate.non_negative(eta=eta)
         if not eta:
             return DominatingPair.identity()
-        component = _concentrated(Fraction(eta) ** 2 / 8, Fraction(0))
+        rho = min(Fraction(eta) ** 2 / 8, Fraction(conversions.zcdp_of_pure(float(eta))))
+        component = _concentrated(rho, Fraction(0))
         return DominatingPair([((replace(component, label=f"bounded_range({eta!r})", selection=float(eta)), 1),)])
 
     @staticmethod
@@ -467,11 +468,14 @@ class DominatingPair:
         def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
             if (mu := _mu_of(composition)) is not None:
                 return gaussian_curve.epsilon(mu, delta), True
+            known = _zcdp_epsilon(composition, delta)
+            if 600 < known < math.inf:  # beyond what a lattice reaches
+                return Interval(0.0, known), True
             enclosure = _enclosure(composition, side)
             if enclosure.certain(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
-            upper = min(found.upper, _zcdp_epsilon(composition, delta))
+            upper = min(found.upper, known)
             return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
 
         return self._worst(ask, direction, width)
@@ -538,8 +542,8 @@ class DominatingPair:
         for composition in self._alternatives:
             if (mu := _mu_of(composition)) is not None:
                 largest = gaussian_curve.delta(mu, 0.0)  # where δ(0) ≤ δ, μ = 0 will do
-                low = mu * (1 - 2**-49) if largest.lower > delta else 0.0
-                ends.append((low, mu * (1 + 2**-49) if largest.upper > delta else 0.0))
+                least = mu * (1 - 2**-49) if largest.lower > delta else 0.0
+                ends.append((least, mu * (1 + 2**-49) if largest.upper > delta else 0.0))
                 continue
             bound = DominatingPair([composition]).epsilon(delta)
             top = bound.upper
