@@ -221,8 +221,9 @@ class Profile(Law):
     def tails(self, thresholds: Floats) -> Tails:
         """What the curve's slopes say, for choosing a lattice: nothing is proven by it."""
         curve = self.above(thresholds)
-        t = np.exp(thresholds)
-        slopes = np.maximum(-np.gradient(curve, t), 0.0) if t.size > 1 else np.zeros(t.shape)
+        t = np.exp(np.minimum(thresholds, 700.0))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            slopes = np.nan_to_num(np.maximum(-np.gradient(curve, t), 0.0)) if t.size > 1 else np.zeros(t.shape)
         q_above = np.minimum(np.minimum.accumulate(slopes), 1.0)
         p_above = np.clip(curve + t * q_above, 0.0, 1.0)
         none = np.zeros(t.shape)
