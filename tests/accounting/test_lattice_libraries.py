@@ -1,11 +1,13 @@
 """Fine enclosures beside dp_accounting's and prv_accountant's answers for sampled Gaussians, removal of a unit.
 
 Three computations that share no code: a certified interval of relative width 1e-5, the library's number, and the
-transform's inversion (`oracle_inversion`, 12 digits), which settles who is right where two of them disagree. None did,
-in the four configurations and in 50 random ones:
+transform's inversion (`oracle_inversion`, 10 digits), which settles who is right where two of them disagree. In the
+four configurations and in 51 random ones:
 
-- prv_accountant's [lower, upper], ±.01 by request, holds the true ε every time, at 340 to 2 × 10⁴ times our width. It
-  refused 4 of 56 draws ("Discrete mean differs from continuous mean significantly"), those with ε above 30.
+- prv_accountant's [lower, upper], ±.01 by request, holds the true ε and all of our interval, with one exception: at
+  σ = 1.0018, q = .1004, n = 2389, δ = 2.41e-8 it states [53.1931, 53.2156], and [53.18249, 53.18290] is certified; the
+  inversion and dp_accounting agree with that (`tests/known_bugs` has a rounder case). It refused 5 of 56 draws
+  ("Discrete mean differs from continuous mean significantly"), all of them with a large ε.
 - dp_accounting's pessimistic ε (step 1e-4) was above the truth every time, by 4e-6 to 8.5e-5: (σ, q, n, δ) =
   (.8, .005, 10³, 1e-6) gives 2.0041117 where [2.0040995, 2.0041185] is certified, (1, .01, 10⁴, 1e-5) 6.1877450 beside
   [6.1876953, 6.1877447], (.6, .001, 5·10³, 1e-7) 3.4373409 beside [3.4373114, 3.4373390], (2, .1, 2·10³, 1e-6)
@@ -28,8 +30,10 @@ from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
 
 STEP = 1e-4
 WIDTH = 1e-5
-DIGITS = 1e-12
+DIGITS = 1e-10
 """Relative error of the inversion."""
+MISSED = {(1.0018427816165507, 0.1004038543436717, 2389, 2.4128277659535807e-08)}
+"""Where prv_accountant's interval excludes the truth."""
 
 
 def enclosure(sigma: float, rate: float, count: int, delta: float) -> Interval:
@@ -62,8 +66,9 @@ def agree(sigma: float, rate: float, count: int, delta: float) -> None:
     ours = enclosure(sigma, rate, count, delta)
     prv, pld = by_prv(sigma, rate, count, delta), by_pld(sigma, rate, count, delta)
     where = (sigma, rate, count, delta, ours, prv, pld)
-    # The true ε is in both, and ours is some hundred times the finer; so all of ours is in theirs but for a sliver.
-    assert prv.lower <= ours.lower <= ours.upper <= prv.upper, where
+    if (sigma, rate, count, delta) not in MISSED:
+        # The true ε is in both, and ours is some hundred times the finer; so all of ours is in theirs but for a sliver.
+        assert prv.lower <= ours.lower <= ours.upper <= prv.upper, where
     # Connecting dots costs the library at most n(λ + 1)h²/8 of ε, which was below 8.5e-5 throughout: one step at most.
     assert ours.lower <= pld <= ours.upper + STEP, where
 
@@ -79,7 +84,7 @@ def test_private_training(configuration: tuple[float, float, int, float]) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(56))
 def test_random_private_training(seed: int) -> None:
-    """At least 50 of 56; the others are those that prv_accountant refuses."""
+    """51 of 56; the others are those that prv_accountant refuses."""
     chance = random.Random(f"training {seed}")
     sigma, rate = log_uniform(chance, 0.6, 4), log_uniform(chance, 3e-3, 0.2)
     count, delta = chance.randint(100, 3000), log_uniform(chance, 1e-8, 1e-4)

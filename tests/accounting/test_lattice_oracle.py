@@ -110,7 +110,7 @@ def unrecognised(mu: float) -> DominatingPair:
 @pytest.mark.parametrize("count", [1, 3, 10, 100, 10**3, 10**4, 10**5])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-10, 1e-14])
 def test_composed_gaussians(count: int, delta: float) -> None:
-    """n at σ = √n/2: recognised, and then a closed form; not recognised; and, up to 1000, given by cdfs. Those come with
+    """n at σ = √n/2: recognised, a closed form; not recognised; and, up to 1000, given by cdfs, which come with
     an error of 1e-12, more than the differences that matter in a single run at larger σ."""
     sigma = math.sqrt(count) / 2
     exact = oracle.gaussians([sigma], [count])
@@ -225,15 +225,15 @@ STEPS = [(0.8, 0.005, 1000, 1e-6), (1.0, 0.01, 10_000, 1e-5), (0.6, 0.001, 5000,
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("width", [1e-3, 1e-5])
 def test_private_training(sigma: float, rate: float, count: int, delta: float, adjacency: str, width: float) -> None:
-    """The transform's inversion, good to 1e-12, at both ends; the slack is that."""
+    """The transform's inversion, good to 1e-10, at both ends; the slack is that."""
     event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma))
     pair = dominating_pair(event, adjacency).self_compose(count)
     laws = sampled_gaussian(rate, replace=adjacency == "replace_one")
     for side in DIRECTIONS:
         with narrow():
             found = pair.epsilon(delta, direction=side, width=width)
-        assert composed_delta(*laws, sigma, count, found.upper, side) <= delta * (1 + 1e-12)
-        assert composed_delta(*laws, sigma, count, found.lower, side) >= delta * (1 - 1e-12)
+        assert composed_delta(*laws, sigma, count, found.upper, side) <= delta * (1 + 1e-10)
+        assert composed_delta(*laws, sigma, count, found.lower, side) >= delta * (1 - 1e-10)
 
 
 # --- the oracle itself
@@ -300,15 +300,15 @@ def test_the_oracles_powers_agree() -> None:
 
 
 @pytest.mark.parametrize(("sigma", "rate", "count", "delta"), STEPS)
-def test_inversion_has_twelve_digits(sigma: float, rate: float, count: int, delta: float) -> None:
+def test_inversion_has_ten_digits(sigma: float, rate: float, count: int, delta: float) -> None:
     """With both steps halved nothing changes; and a composed Gaussian is a Gaussian."""
     for replace in (False, True):
         laws = sampled_gaussian(rate, replace=replace)
         for side in DIRECTIONS:
             once = composed_delta(*laws, sigma, count, 1.5, side)
-            assert composed_delta(*laws, sigma, count, 1.5, side, fineness=2) == pytest.approx(once, rel=1e-12)
+            assert composed_delta(*laws, sigma, count, 1.5, side, fineness=2) == pytest.approx(once, rel=1e-10)
     noise = 10 * sigma * math.sqrt(count)
     exact = oracle.gaussians([noise], [100 * count])
     for epsilon in (0.1, 1.0, 6.0):
         inverted = composed_delta(((1,), (1,)), ((1,), (0,)), noise, 100 * count, epsilon, "remove")
-        assert inverted == pytest.approx(float(exact.delta(epsilon)), rel=1e-12)
+        assert inverted == pytest.approx(float(exact.delta(epsilon)), rel=1e-10)

@@ -381,7 +381,11 @@ def log_binomials(count: int) -> tuple[Real, ...]:
 def discrete_laplace_power(parameter: Any, sensitivity: int, count: int) -> Atoms:
     """`count` discrete Laplace releases: losses are −aΔ, a(2 − Δ), …, aΔ, so the masses are a power of a polynomial."""
     one = discrete_laplace(parameter, sensitivity)
-    p = polynomial_power(one.p, count)
+    masses = polynomial_power(one.p, count)
+    top = len(masses) - 1
+    # A mass far below 1 has few digits, so of p_j and q_j = p_{top − j} the smaller one is had from their ratio.
+    losses = [real(parameter) * (2 * j - top) for j in range(top + 1)]
+    p = tuple(masses[j] if loss >= 0 else masses[top - j] * mp.exp(loss) for j, loss in enumerate(losses))
     return Atoms(p, tuple(reversed(p)))
 
 
