@@ -45,6 +45,10 @@ class Curve:
             with np.errstate(over="ignore", invalid="ignore"):
                 alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
             self._alias = alias if product.outside else np.zeros(self.losses.size)
+            # δ falls, so further left it is at least this.
+            certain = min(1.0, product.certain * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            known = np.maximum(self.values - self._alias, certain)
+            self._known: Floats = np.maximum.accumulate(known[::-1])[::-1]
 
     def _at(self, product: Product, loss: float) -> float:
         """What a unit of tilted mass weighs at a loss, rounded up."""
@@ -91,7 +95,8 @@ class Curve:
         part = np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 + 16 * UNIT)
         line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]
         value = np.where(shifted < self.losses[0], line, np.where(shifted > self.losses[-1], 0.0, value))
-        return np.maximum(value, trivial * (1 - 8 * UNIT))
+        known = np.where(shifted > self.losses[-1], self._known[-1], self._known[place + (shifted >= self.losses[0])])
+        return np.maximum(value, np.maximum(trivial * (1 - 8 * UNIT), known))
 
     def epsilon(self, delta: float) -> float:
         """The least ε whose upper bound is at most δ, or the largest ε whose lower bound is at least δ."""
@@ -132,18 +137,55 @@ class Curve:
             nearby = np.clip(place[:, None] + np.arange(-1, 2), 0, t.size - 1)
             best = (t[nearby] * p[:, None] + self.values[nearby]).min(axis=1)
             return np.asarray(np.minimum(best * (1 + 16 * UNIT), 1.0))
-        return np.array([self._least(t, float(each)) for each in p])
+        return self._least(t, p)
 
-    def _least(self, t: Floats, p: float) -> float:
-        """The least of t·p + δ(t) over all t: on every piece the better of what is known and of (1 − t)⁺."""
-        heights = t * p + self.values
-        known = np.minimum(heights[:-1], heights[1:]) - self._alias[:-1]
-        over = t * math.exp(2 * self._blur)  # where points lie is known to this much
-        trivial = np.where(over[1:] <= 1, 1 - over[1:] * (1 - p), np.where(t[:-1] >= 1, t[:-1] * p, p))
+    def _least(self, t: Floats, p: Floats) -> Floats:
+        """The least of t·p + δ(t) over all t > 0, for each p.
+
+        On every piece of the curve one of three lines is known to lie below it: the piece less what wrapped around,
+        1 − t, or what is known further right. Of all these lines the convex minorant is taken, whose tangent of slope
+        −p tells the least.
+        """
+        count = min(t.size, int(np.count_nonzero(t < 1e300)))
+        if count < 2:
+            return p.copy()
+        t, values = t[:count], self.values[:count]
+        alias = np.broadcast_to(self._alias, self.losses.shape)[:count]
+        over = t * math.exp(2 * self._blur) * (1 + 16 * UNIT)  # where points lie is known to this much
+        known = values[:-1] - alias[:-1], values[1:] - alias[:-1]
+        beyond = self._known[1:count]
+        falling = 1 - over[1:] > beyond  # of 1 − t what counts is the right end
+        trivial = np.where(falling, 1 - t[:-1], beyond), np.where(falling, 1 - over[1:], beyond)
+        better = (np.minimum(*known) >= 0) & (known[0] + known[1] > trivial[0] + trivial[1])
+        left, right = (np.where(better, first, second) for first, second in zip(known, trivial, strict=True))
+        heights = np.minimum(np.append(left, right[-1]), np.append(left[0], right))
+        convex, slopes = _convex_minorant(t, heights)
+        touched = np.searchsorted(slopes, -p)
+        least = t[touched] * p + convex[touched]
         # Left of the first point the curve is a line from its value at t = 0, and what wrapped around counts no more.
-        left = min(self._whole, float(heights[0])) - float(self._alias[0])
-        # Right of the last point it is what it is there.
-        right = max(float(heights[-1]) - float(self._alias[-1]), t[-1] * p, p)
-        ends = (max(left, 1 - over[0] * (1 - p) if over[0] <= 1 else p), right)
-        least = min(float(np.maximum(known, trivial).min()), *ends) * (1 - 16 * UNIT)
-        return float(min(max(least, p), 1.0))
+        start = np.minimum(self._whole, t[0] * p + values[0]) - alias[0]
+        first = float(self._known[0])
+        start = np.maximum(start, 1 - over[0] + over[0] * p if 1 - over[0] > first else first)
+        # Right of the last point it is what it is there, if that is the curve's last.
+        certain = float(self._known[-1]) if count == self.values.size else 0.0
+        end = t[-1] * p + certain
+        least = np.minimum(np.minimum(least, start), end) * (1 - 16 * UNIT)
+        return np.asarray(np.clip(least, p, 1.0))
+
+
+def _convex_minorant(t: Floats, heights: Floats) -> tuple[Floats, Floats]:
+    """Values at t of a convex function below `heights` ≥ 0 at increasing t, and its slopes between them, at most 0.
+
+    The slopes are those of the greatest one, but for rounding, which is found from the values and taken off.
+    """
+    from scipy.optimize import isotonic_regression
+
+    widths = np.maximum(np.diff(t), 1e-290)
+    slopes = np.minimum(isotonic_regression(np.diff(heights) / widths, weights=widths).x, 0.0)
+    falls = np.cumsum((-slopes * widths)[::-1])[::-1]
+    values, error = np.append(falls, 0.0) + heights[-1], (2 * t.size + 8) * UNIT  # sums of positive terms
+    high = values * (1 + error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = min(1.0, float(np.where(heights > 1e-290, heights / high, 1.0).min()))
+    missing = max(0.0, float((scale * high - heights).max()))
+    return np.maximum(scale * (1 - error) * values - missing, 0.0), scale * slopes

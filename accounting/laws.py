@@ -204,6 +204,8 @@ class NormalMixtures(Law):
 
     def tails(self, thresholds: Floats) -> Tails:
         x, shift = self._inverse(thresholds)
+        far = np.abs(x) > 40 + self.shifts[-1]  # where less than 1e-315 of either law is left, as after the Newton steps
+        x = np.where(far, np.copysign(np.inf, x), x)
         p_above, p_below, reach = self._sides(x, self.shifts)
         if self.mirrored:
             q_above, q_below, other = self._sides(x, -self.shifts)

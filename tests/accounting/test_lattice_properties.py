@@ -87,6 +87,21 @@ def holds(family: str, chance: random.Random, side: Direction | None, question: 
 questions = st.sampled_from(["epsilon", "delta", "blowup"])
 
 
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(family=families, chance=chances, side=sides, question=questions)
+def test_the_truth_is_inside(family: str, chance: random.Random, side: Direction | None, question: str) -> None:
+    holds(family, chance, side, question)
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000, deadline=None, derandomize=True)
+@given(family=families, chance=chances, side=sides, question=questions)
+def test_the_truth_is_inside_ten_thousand_times(
+    family: str, chance: random.Random, side: Direction | None, question: str
+) -> None:
+    holds(family, chance, side, question)
+
+
 # --- composition
 
 
@@ -367,3 +382,21 @@ def test_the_gaussian_envelope_of_a_gaussian() -> None:
             found = pair.mu(1e-9)
             assert found.lower <= mu * (1 + 2.0**-52)  # 1/(1/μ) is a rounding off
             assert found.upper >= mu * (1 - 2.0**-52)
+
+
+@pytest.mark.parametrize("p", [1e-9, 1e-6, 1e-3, 0.1, 0.9])
+def test_what_is_told_for_certain_does_not_widen_the_blowup(p: float) -> None:
+    told = DominatingPair.gaussian(20.0).self_compose(3)
+    told = told.compose(DominatingPair.laplace(2.0), DominatingPair.approx_dp(0.1, 1e-4))
+    assert told.blowup(p).width <= 1e-3 * told.blowup(p).upper
+
+
+@pytest.mark.parametrize("side", DIRECTIONS)
+def test_many_points_are_as_good_as_one(side: Direction) -> None:
+    """Lattices for five of them serve all others."""
+    pair = DominatingPair.gaussian(0.8).poisson_sampled(0.005).self_compose(1000)
+    ps = np.geomspace(1e-9, 0.999, 50)
+    low, high = pair.blowups(ps, side)
+    assert ((high - low) <= 1e-3 * high).all()
+    for index in range(0, 50, 7):
+        assert meet(pair.blowup(float(ps[index]), direction=side), Interval(float(low[index]), float(high[index])))

@@ -55,6 +55,8 @@ class Exact:
     def blowup(self, p: Any, direction: Direction | None = None) -> Real:
         """B(p); of the worse direction where none is given."""
         p = real(p)
+        if p == 1:
+            return p
         return min(1, max(self.one_sided_blowup(p, way) for way in ((direction,) if direction else DIRECTIONS)))
 
     def epsilon(self, delta: Any, direction: Direction | None = None) -> Real:
@@ -103,8 +105,8 @@ class Line(Exact):
         return max(mp.mpf(0), p - mp.exp(epsilon) * q)
 
     def one_sided_blowup(self, p: Real, direction: Direction) -> Real:
-        if p in (0, 1):
-            return self.one_sided(INFINITY, direction) if p == 0 else p
+        if p == 0:
+            return self.one_sided(INFINITY, direction)
         masses, null, sign = (self.above, 1, -1) if direction == "remove" else (self.below, 0, 1)
         target = mp.log(p)
 
@@ -226,6 +228,11 @@ def gaussians(noise_multipliers: Sequence[Any], counts: Sequence[int] | None = N
     return gaussian(1 / mu)
 
 
+def normal_cdf(x: Real) -> Real:
+    """Φ(x); 0 or 1 beyond 10⁹, where mpmath gives up and the tail is below 10^(−10^17)."""
+    return mp.ncdf(x) if abs(x) < 1e9 else mp.mpf(x > 0)
+
+
 def gaussian_mixture(
     weights: Sequence[Any],
     means: Sequence[Any],
@@ -259,7 +266,7 @@ def gaussian_mixture(
 
     def masses(x: Real, side: int) -> tuple[Real, Real]:
         def mass(parts: list[tuple[Real, Real]]) -> Real:
-            return mp.fsum(w * mp.ncdf(side * (x - m) / sigma) for w, m in parts)
+            return mp.fsum(w * normal_cdf(side * (x - m) / sigma) for w, m in parts)
 
         return mass(first), mass(second)
 
