@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 _NDTR_ERROR = 1e-13
+_ROOT_OF_HALF_PI = 1.2533141373155003
 _TINY = 1e-320
 """More than what underflow takes from a few products: a δ above 0 must not become 0, which would say pure DP."""
 
@@ -267,7 +268,7 @@ def zcdp_of_pure(epsilon: float) -> float:
     Source: Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), for the worst pair.
     """
     tanh = -math.expm1(-epsilon) / (1 + math.exp(-epsilon))
-    return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * _UNIT), 1.0))))
+    return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * _UNIT) + _TINY, 1.0))))
 
 
 def gdp_of_zcdp(rho: float) -> float:
@@ -312,12 +313,17 @@ def gdp_of_pure(epsilon: float) -> float:
     The trade-off curve of ε-DP is two chords that meet at (a, a), a = 1/(1 + e^ε); the convex curve of μ-GDP through
     (0, 1), (a, a) and (1, 0) lies below them.
 
+    For small ε, where log Φ(−μ/2) hardly differs from log ½: Φ(z) − ½ ≥ zφ(z) ≥ z(1 − z²/2)/√(2π), which at
+    z = ε√(2π)/4·(1 + ε²/4), ε ≤ ½, is at least ε/4 ≥ tanh(ε/2)/2 = ½ − a. So μ = 2z = ε√(π/2)(1 + ε²/4) will do.
+
     Source: Dong, Roth and Su, "Gaussian Differential Privacy" (2022), Section 2, for both curves.
     """
     from scipy.special import log_ndtr, ndtri_exp
 
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
+    if epsilon < 2.0**-14:
+        return up(Fraction(epsilon) * Fraction(_ROOT_OF_HALF_PI * (1 + epsilon**2 / 4 + 8 * _UNIT)))
     target = -(epsilon + math.log1p(math.exp(-epsilon)))
     mu = float(-2 * ndtri_exp(target))
     step = 1e-12 * mu

@@ -111,14 +111,25 @@ def test_renyi_of_pure_is_randomised_response(epsilon: float, order: float) -> N
     assert got <= exact + 64 * 2.0**-53 * (epsilon + 1 / (order - 1))
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 50.0, 600.0])
+@pytest.mark.parametrize(
+    "epsilon", [5e-324, 1e-310, 1e-160, 1e-17, 1e-9, 1e-6, 6.1e-5, 6.2e-5, 0.1, 1.0, 5.0, 50.0, 600.0]
+)
 def test_gdp_of_pure_lies_below_both_chords(epsilon: float) -> None:
-    """Φ(−μ/2) ≤ 1/(1 + e^ε) at the μ returned, and not at a μ smaller by 1e-9 of it and 1e-12."""
+    """Φ(−μ/2) ≤ 1/(1 + e^ε) at the μ returned, and not at a μ smaller by 1e-8 of it and a unit of the least floats."""
     mu = conversions.gdp_of_pure(epsilon)
-    with mpmath.workdps(600):
+    with mpmath.workdps(700):
         kink = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
         assert mpmath.ncdf(-mpmath.mpf(mu) / 2) <= kink
-        assert mpmath.ncdf(-(mpmath.mpf(mu) * (1 - mpmath.mpf(10) ** -9) - mpmath.mpf(10) ** -12) / 2) > kink
+        assert mpmath.ncdf(-(mpmath.mpf(mu) * (1 - mpmath.mpf(10) ** -8) - mpmath.mpf(2) ** -1074) / 2) > kink
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1.5e-323, 1e-310, 1e-160, 1e-9, 0.1, 1.0, 30.0, 1e300])
+def test_zcdp_of_pure_is_rounded_up(epsilon: float) -> None:
+    """ε tanh(ε/2), and above it by no more than 64 units in the last place and one of the least floats; never 0."""
+    with mpmath.workdps(700):
+        exact = mpmath.mpf(epsilon) * mpmath.tanh(mpmath.mpf(epsilon) / 2)
+        rho = mpmath.mpf(conversions.zcdp_of_pure(epsilon))
+        assert exact <= rho <= exact * (1 + mpmath.mpf(2) ** -47) + mpmath.mpf(2) ** -1074
 
 
 def test_edges() -> None:
