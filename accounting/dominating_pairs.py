@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import concentrated_curve, conversions, gaussian_curve, validate
+from cupel.accounting import concentrated_curve, conversions, gaussian_curve, law_products, validate
 from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice_enclosure import Enclosure
 from cupel.accounting.law_transforms import Blend, Cdfs, Profile, Sampled
@@ -727,6 +727,7 @@ def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:
             laws.append((getattr(part, side), count))
     if rho or xi:
         laws.append((concentrated_curve.law(rho, xi), 1))
+    laws = law_products.merged(laws)
     if len(laws) == 1 and laws[0][1] == 1:
         return SingleLaw(laws[0][0])
     return Enclosure(laws)

@@ -141,7 +141,7 @@ class Enclosure:
         """How far `highest` may be off by rounding."""
         if not math.isfinite(self.highest):
             return 0.0
-        return 64 * UNIT * sum(count * (1 + abs(law.highest)) for law, count in self.laws)
+        return sum(count * (64 * UNIT * (1 + abs(law.highest)) + 2 * law.end_error) for law, count in self.laws)
 
     def certain(self, side: int) -> float:
         """P(loss = ∞) of the product, rounded to a side."""

@@ -69,12 +69,16 @@ class Law(ABC):
     """Whether all of the mass sits on atoms, so that a lattice that misses them is off by its step."""
     certain: float = 0.0
     """P(L = ∞): the mass of outcomes that Q never gives."""
+    certain_error: float = 1e-13
+    """The relative error of that."""
     impossible: float = 0.0
     """Q(L = −∞): the mass of outcomes that P never gives."""
     lowest: float = -math.inf
     """The least loss, where it is finite."""
     highest: float = math.inf
     """The largest finite loss, where there is one."""
+    end_error: float = 0.0
+    """How far the least and the largest loss may be off, besides a few roundings."""
     upper_only: bool = False
     """Whether only {L > b} bounds from above are known, not attained ones, so that the law gives no lower bound."""
 
@@ -204,7 +208,7 @@ class NormalMixtures(Law):
 
     def tails(self, thresholds: Floats) -> Tails:
         x, shift = self._inverse(thresholds)
-        far = np.abs(x) > 40 + self.shifts[-1]  # where less than 1e-315 of either law is left, as after the Newton steps
+        far = np.abs(x) > 40 + self.shifts[-1]  # less than 1e-315 of either law is left there
         x = np.where(far, np.copysign(np.inf, x), x)
         p_above, p_below, reach = self._sides(x, self.shifts)
         if self.mirrored:
@@ -264,7 +268,7 @@ class NormalMixtures(Law):
         odds, rounding = odds_of(b, rate, float(self.weights[0]))
         if self.slack:  # 1 − w₀ is not the weight that is known
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             y = np.log(odds / self.weights[1])
             x = y / place + place / 2
             share = odds * np.exp(-b)
@@ -380,7 +384,7 @@ class Atoms(Law):
         self, p: Floats, q: Floats, *, error: float = 0.0, slack: float = 0.0, losses: Floats | None = None
     ) -> None:
         p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-        self._p, self._q, self._slack = p, q, slack
+        self.outcomes, self._slack = (p, q, error, slack), slack
         self.certain, self.impossible = float(p[q == 0].sum()), float(q[p == 0].sum())
         both = (p > 0) & (q > 0)
         if losses is None:
@@ -392,6 +396,7 @@ class Atoms(Law):
         self._error = error + 2 * (p.size + 4) * UNIT
         # A loss is the difference of two logarithms: off by their rounding and by the relative error of p and q.
         self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log(np.concatenate([p, q, [0.5]]))).max())
+        self.end_error, self.certain_error = self._shift, max(1e-13, self._error)
         if losses.size:
             self.atom, self.spacing = float(self.losses[0]), _spacing(self.losses)
             if not slack:  # what is missing may lie beyond
@@ -450,6 +455,7 @@ class Swapped(Law):
         self.discrete, self.upper_only = law.discrete, law.upper_only
         self.lowest, self.highest = -law.highest, -law.lowest
         self.certain, self.impossible = law.impossible, law.certain
+        self.certain_error, self.end_error = law.certain_error, law.end_error
 
     def swapped(self) -> Law:
         return self.law

@@ -22,7 +22,7 @@ class SingleLaw:
 
     def certain(self, side: int) -> float:
         """P(loss = ∞), rounded to a side."""
-        return min(1.0, self.law.certain * (1 + side * 1e-13))
+        return min(1.0, self.law.certain * (1 + side * self.law.certain_error))
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Bounds on δ at each ε of either sign."""
@@ -46,7 +46,8 @@ class SingleLaw:
         low, high = np.empty(doubled.size), np.empty(doubled.size)
         low[place], high[place], _ = self.law.hockey_stick(doubled[place])
         trivial = np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT)
-        beyond = losses > self.law.highest + 64 * UNIT * (1 + abs(self.law.highest))  # where only ∞ is left
+        margin = 64 * UNIT * (1 + abs(self.law.highest)) + 2 * self.law.end_error
+        beyond = losses > self.law.highest + margin  # where only ∞ is left
         high = np.where(beyond, self.certain(1), high[1::2])
         return np.maximum(np.where(beyond, self.certain(-1), low[1::2]), trivial), high
 

@@ -16,10 +16,13 @@ from oracle import DIRECTIONS, Direction, mp
 from oracle_cases import FAMILIES, Case, gaussian_by_cdfs, log_uniform
 from oracle_inversion import composed_delta, sampled_gaussian
 
+from cupel.accounting import law_products
 from cupel.accounting.bounds import Interval
 from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
 from cupel.accounting.lattice import dominating_pair
+from cupel.accounting.lattice_enclosure import Enclosure
 from cupel.accounting.laws import NormalMixtures
+from cupel.accounting.single_law import SingleLaw
 
 WIDTH = 1e-3
 SIDES: tuple[Direction | None, ...] = (*DIRECTIONS, None)
@@ -195,7 +198,22 @@ def test_finite_pairs_by_enumeration(seed: int) -> None:
         for epsilon in (-0.4, 0.0, 1.3):
             found = pair.delta(epsilon, direction=side)
             assert contains_delta(found, exact, epsilon, side), (case.label, count, side, epsilon, found)
+            assert found.width <= 1e-9 * found.upper + 1e-12  # few outcomes need no lattice
         assert contains_blowup(pair.blowup(1e-3, direction=side), exact, 1e-3, side)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lattice_holds_what_outcomes_one_by_one_give(seed: int) -> None:
+    chance = random.Random(f"lattice {seed}")
+    names = ["finite", "approx_dp", "randomised_response", "discrete_laplace"]
+    pairs = [FAMILIES[name](chance).pair.self_compose(chance.randint(1, 3)) for name in chance.sample(names, 2)]
+    parts = pairs[0].compose(pairs[1])._alternatives[0]
+    for side in DIRECTIONS:
+        laws = [(getattr(part, side), count) for part, count in parts]
+        ((product, _),) = law_products.merged(laws)
+        for epsilon in (0.0, 0.3, 2.0):
+            coarse, fine = Enclosure(laws).delta(epsilon, 1e-3)[0], SingleLaw(product).delta(epsilon, 1e-3)[0]
+            assert max(coarse.lower, fine.lower) <= min(coarse.upper, fine.upper), (seed, side, epsilon, coarse, fine)
 
 
 @pytest.mark.parametrize("seed", range(12))
