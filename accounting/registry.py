@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,7 @@ from cupel.accounting.basic import Basic
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.composition import Accountant, Unsupported
 from cupel.accounting.gdp import GaussianDP
+from cupel.accounting.guarantee_conversions import convert
 from cupel.accounting.guarantees import (
     GDP,
     RDP,
@@ -135,8 +137,9 @@ def upper_bounds(
     """What every accountant that supports `event` says about the quantity that `guarantee` claims.
 
     Pure DP: the pure ε (``epsilon``, δ None). Approximate DP: ε at the claim's δ. A profile: δ at each of its ε, one
-    bound a point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's order, ``renyi_epsilon``. Ex-post DP:
-    the a-priori pure ε, to stand beside the realised one. Secret protection: ``r`` at the claim's p.
+    bound a point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's order, ``renyi_epsilon``. These three
+    are also answered by the accountants of a pure ε, a ρ or a μ, where their own number converts. Ex-post DP: the
+    a-priori pure ε, to stand beside the realised one. Secret protection: ``r`` at the claim's p.
 
     Args:
         methods: which accountants to ask, by default all.
@@ -191,13 +194,39 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
             return bounds
         case PrivacyProfile(epsilons=epsilons):
             return [_at(composed.delta, epsilon) for epsilon in epsilons]
-        case ZCDP():
-            return [composed.rho()] if isinstance(composed, ZeroConcentrated) else []
-        case GDP():
-            return [composed.mu()] if isinstance(composed, GaussianDP) else []
-        case RDP(alpha=alpha):
-            return [composed.divergence(alpha)] if isinstance(composed, RenyiAccountant) else []
+        case RDP(alpha=alpha) if isinstance(composed, RenyiAccountant):
+            return [composed.divergence(alpha)]
+        case ZCDP() | GDP() | RDP():
+            return _converted(composed, guarantee)
     return []
+
+
+def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[Bound]:
+    """What a pure ε, a ρ or a μ says of a claimed ρ, μ or divergence, as `convert` has it; inf beyond the floats."""
+    known: type[PureDP | ZCDP | GDP]
+    match composed:
+        case Basic():
+            own, known = composed.pure(), PureDP
+        case ZeroConcentrated():
+            own, known = composed.rho(), ZCDP
+        case GaussianDP():
+            own, known = composed.mu(), GDP
+        case _:
+            return []
+    if isinstance(guarantee, known):
+        return [own]
+    at = guarantee.alpha if isinstance(guarantee, RDP) else None
+    value = math.inf
+    with contextlib.suppress(ValueError):  # its own or the converted number is infinite, and no guarantee is
+        match guarantee:
+            case ZCDP():
+                value = convert(known(own.value), ZCDP).rho
+            case GDP():
+                value = convert(known(own.value), GDP).mu
+            case RDP():
+                value = convert(known(own.value), RDP, alpha=at).epsilon
+    quantity = {ZCDP: "rho", GDP: "mu", RDP: "renyi_epsilon"}[type(guarantee)]
+    return [dataclasses.replace(own, value=value, quantity=quantity, at=at)]
 
 
 def _at(delta: Callable[[float], Bound], epsilon: float) -> Bound:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
 
 import pytest
 from dp_accounting import dp_event
+from scipy.stats import norm
 
 from cupel.accounting import (
     ACCOUNTANTS,
@@ -27,6 +29,7 @@ from cupel.accounting import (
     upper_bounds,
 )
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.guarantees import Guarantee
 
 SELECTION = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(0.25), 8)
 GAUSSIAN = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(4.0), 4)
@@ -97,13 +100,83 @@ def test_each_guarantee_has_its_own_quantity() -> None:
     assert quantities(PureDP(1.0), SELECTION) == [("basic", "epsilon", 2.0)]
     assert quantities(ExPostDP(1.0), SELECTION) == [("basic", "epsilon", 2.0)]
     assert quantities(PureDP(1.0), GAUSSIAN) == []
-    assert quantities(ZCDP(1.0), GAUSSIAN) == [("zcdp", "rho", 0.125)]
-    assert quantities(ZCDP(1.0), SELECTION) == [("zcdp", "rho", 0.0625)]
-    assert quantities(GDP(1.0), GAUSSIAN) == [("gdp", "mu", 0.5)]
-    [(method, quantity, value)] = quantities(RDP(8.0, 1.0), GAUSSIAN)
-    assert (method, quantity) == ("rdp", "renyi_epsilon")
+    assert quantities(ZCDP(1.0), GAUSSIAN)[0] == ("zcdp", "rho", 0.125)
+    assert quantities(ZCDP(1.0), SELECTION)[0] == ("zcdp", "rho", 0.0625)
+    assert quantities(GDP(1.0), GAUSSIAN)[0] == ("gdp", "mu", 0.5)
+    [(quantity, value)] = [row[1:] for row in quantities(RDP(8.0, 1.0), GAUSSIAN) if row[0] == "rdp"]
+    assert quantity == "renyi_epsilon"
     assert 1.0 <= value <= 1.0 + 1e-14  # α·ρ = 8/8, rounded up
     assert quantities(SecretProtection(0.1, 0.2), GAUSSIAN) == []
+
+
+def values(guarantee: Guarantee, event: dp_event.DpEvent, unit: Unit | None = None) -> dict[str, float]:
+    """Method → value of all bounds; all of the same quantity and argument, certified ones from small to large."""
+    bounds = upper_bounds(event, guarantee, adjacency="add_remove", unit=unit)
+    assert all(bound.comparable(bounds[0]) for bound in bounds)
+    certified = [bound.value for bound in bounds if bound.rigor is Rigor.CERTIFIED]
+    assert certified == sorted(certified)
+    assert [bound.value for bound in bounds[: len(certified)]] == certified
+    return {bound.method: bound.value for bound in bounds}
+
+
+def test_what_converts_answers_too() -> None:
+    """Gaussian DP: divergence αμ²/2. Pure 1-DP: the relative entropy of randomised response, (e − 1)/(e + 1), and the μ
+    of the Gaussian pair with the same point of its trade-off curve on the diagonal; its divergence of order 2 from its
+    two probabilities. The μ of a ρ by its defining equation (`conversions.gdp_of_zcdp`)."""
+    unit = dp_event.GaussianDpEvent(1.0)
+    assert values(ZCDP(1.0), unit) == {"zcdp": 0.5, "gdp": 0.5}
+    assert values(RDP(3.0, 1.0), unit) == {"zcdp": 1.5, "gdp": 1.5, "rdp": pytest.approx(1.5, rel=1e-14)}
+    laplace = dp_event.LaplaceDpEvent(1.0)
+    e = math.e
+    rho = values(ZCDP(1.0), laplace)
+    assert rho.keys() == {"basic", "zcdp", "gdp"}
+    assert rho["basic"] == rho["zcdp"] == pytest.approx((e - 1) / (e + 1), rel=1e-14)
+    mu = values(GDP(1.0), laplace)
+    pure = -2 * float(norm.ppf(1 / (1 + e)))
+    assert (mu["basic"], mu["gdp"]) == (pytest.approx(pure, rel=1e-11), pytest.approx(pure, rel=1e-11))
+    assert rho["gdp"] == pytest.approx(pure**2 / 2, rel=1e-11)
+    root = math.sqrt(-float(norm.logcdf(-mu["zcdp"] / 2))) - math.sqrt(-float(norm.logcdf(mu["zcdp"] / 2)))
+    assert root == pytest.approx(math.sqrt(rho["zcdp"]), rel=1e-11)
+    renyi = math.log((e**2 + 1 / e) / (1 + e))
+    assert values(RDP(2.0, 1.0), laplace)["basic"] == pytest.approx(renyi, rel=1e-13)
+
+
+def test_a_conversion_may_be_the_best_bound_or_the_only_one() -> None:
+    """Selections have a smaller ρ than their pure ε has, so a smaller μ too; a sampled Laplace mechanism and a group's
+    divergence have no other bound."""
+    mu = values(GDP(1.0), SELECTION)
+    assert mu["zcdp"] < 0.6 * mu["gdp"] < 0.6 * mu["basic"]
+    sampled = dp_event.PoissonSampledDpEvent(0.01, dp_event.LaplaceDpEvent(1.0))
+    epsilon = math.log1p(0.01 * math.expm1(1.0))
+    assert values(ZCDP(1.0), sampled) == {"basic": pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-13)}
+    assert values(GDP(1.0), sampled).keys() == {"basic"}
+    assert values(GDP(1.0), dp_event.ZCDpEvent(0.5)).keys() == {"zcdp"}
+    pair = Unit("group", 2)
+    assert values(ZCDP(1.0), GAUSSIAN, pair) == {"zcdp": 0.5, "gdp": 0.5}  # 2²·4/(2·4²)
+    assert values(RDP(8.0, 1.0), GAUSSIAN, pair) == {"zcdp": 4.0, "gdp": 4.0}
+
+
+def test_a_conversion_keeps_what_else_the_bound_says() -> None:
+    parts = ParallelDpEvent([dp_event.LaplaceDpEvent(2.0), dp_event.LaplaceDpEvent(4.0)])
+    for guarantee, quantity, at in ((ZCDP(1.0), "rho", None), (GDP(1.0), "mu", None), (RDP(2.5, 1.0), None, 2.5)):
+        own = accountant("basic", "replace_one", Unit("user")).compose(parts).pure()  # type: ignore[attr-defined]
+        [bound] = upper_bounds(parts, guarantee, adjacency="replace_one", unit=Unit("user"), methods=["basic"])
+        assert (bound.quantity, bound.at) == (quantity or "renyi_epsilon", at)
+        assert len(bound.assumptions) == 2
+        assert dataclasses.replace(bound, quantity="epsilon", at=None, value=own.value) == own
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "largest"),
+    [(ZCDP(1.0), 1e308), (GDP(1.0), pytest.approx(2 * math.sqrt(2) * 1e154, rel=1e-9)), (RDP(8.0, 1.0), math.inf)],
+)
+def test_nothing_converts_into_a_number_where_there_is_none(guarantee: Guarantee, largest: float) -> None:
+    """ρ = 1e308 is a μ of 2√(2ρ), and a divergence beyond the floats."""
+    assert set(values(guarantee, dp_event.NonPrivateDpEvent()).values()) == {math.inf}
+    assert set(values(guarantee, dp_event.NoOpDpEvent()).values()) == {0.0}
+    event = dp_event.ZCDpEvent(1e308)
+    [bound] = upper_bounds(event, guarantee, adjacency="add_remove", methods=["zcdp"])
+    assert bound.value == largest
 
 
 def test_a_profile_is_bounded_point_by_point() -> None:

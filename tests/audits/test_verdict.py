@@ -157,6 +157,23 @@ def test_a_claim_that_a_gaussian_meets_exactly_is_supported(sigma: float, alpha:
         assert verdict(other, *upper_bounds(event, other, adjacency="add_remove")).name == "SUPPORTED"
 
 
+@pytest.mark.parametrize(
+    ("claim", "below"),
+    [(GDP(0.02136), GDP(0.02135)), (ZCDP(1.452e-4), ZCDP(1.451e-4)), (RDP(8.0, 1.158e-3), RDP(8, 1e-3))],
+)
+def test_a_claim_in_another_currency_is_decided_by_the_accountant_of_the_mechanism(
+    claim: Guarantee, below: Guarantee
+) -> None:
+    """A Laplace mechanism of scale 1 on a sample of one in a hundred is pure log(1 + 0.01(e − 1)) = 0.0170368-DP, which
+    nothing but basic composition knows; by hand, ρ = ε²/2 = 1.4513e-4 and μ = ε√(π/2) = 0.021352, to 1 in 10⁴."""
+    event = dp_event.PoissonSampledDpEvent(0.01, dp_event.LaplaceDpEvent(1.0))
+    result = verdict(claim, *upper_bounds(event, claim, adjacency="add_remove"))
+    assert result.name == "SUPPORTED"
+    assert result.best_upper is not None
+    assert result.best_upper.method == "basic"
+    assert verdict(below, *upper_bounds(event, below, adjacency="add_remove")).name == "UNPROVEN"
+
+
 SAMPLED = Rigor.FINITE_SAMPLE
 
 
