@@ -241,9 +241,9 @@ _EX_POST = (
 def _cost_of_guarantee(accountant: Accountant[Any], guarantee: Guarantee, missing: float | None = None) -> Any:
     """The cost of a guarantee in an accountant's currency; `missing` where it has none, or `Unsupported`.
 
-    Pure ε is ε²/2-zCDP (Bun and Steinke 2016). A μ-GDP pair is a post-processing of N(0, 1) and N(μ, 1) (Dong, Roth and
-    Su 2022), so it is μ²/2-zCDP. Rényi divergences grow with their order. The ε_i of (ε_i, δ_i) is that of the step
-    when it does not tell all.
+    Pure ε is ε·tanh(ε/2)-zCDP (`conversions.zcdp_of_pure`). A μ-GDP pair is a post-processing of N(0, 1) and N(μ, 1)
+    (Dong, Roth and Su 2022), so it is μ²/2-zCDP. Rényi divergences grow with their order. The ε_i of (ε_i, δ_i) is that
+    of the step when it does not tell all.
     """
     if isinstance(guarantee, ExPostDP) or hasattr(guarantee, "u_minus") or getattr(guarantee, "private", False):
         raise ValueError(_EX_POST)
@@ -255,7 +255,7 @@ def _cost_of_guarantee(accountant: Accountant[Any], guarantee: Guarantee, missin
         case Basic(), PureDP(epsilon) | ApproxDP(epsilon, _):
             return Fraction(epsilon)
         case ZeroConcentrated(), PureDP(epsilon) | ApproxDP(epsilon, _):
-            return Fraction(epsilon) ** 2 / 2, Fraction(0)
+            return Fraction(conversions.zcdp_of_pure(epsilon)), Fraction(0)
         case ZeroConcentrated(), ZCDP(rho):
             return Fraction(rho), Fraction(0)
         case ZeroConcentrated(), GDP(mu):

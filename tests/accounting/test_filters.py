@@ -217,6 +217,20 @@ def test_no_adversary_exceeds_a_concentrated_budget() -> None:
         assert 1 < moment <= math.exp((order - 1) * 0.6 * order) * EXACT
 
 
+def test_pure_steps_fill_a_concentrated_budget_and_no_more() -> None:
+    """Two responses of ε = 2 fit into twice the relative entropy of one, 2(e² − 1)/(e² + 1) = 1.523 each, not ε²/2 = 2.
+    The adversary's divergence of order α → 1 then is α times the whole budget, so no smaller cost would be true."""
+    menu = [response(2.0), response(0.3)]
+    budget = 2 * 2 * (math.exp(2.0) - 1) / (math.exp(2.0) + 1) * (1 + 1e-14)
+    allowed = rule_of(lambda spends: Filter.replay(spends, ZCDP(budget), adjacency="replace_one"), menu)
+    assert allowed((1, 0), 0)
+    assert not allowed((2, 0), 1)
+    for order, tight in ((1.001, 0.999), (1.1, 0.9), (2.0, 0.0), (5.0, 0.0), (10.0, 0.0)):
+        moment = strongest(menu, allowed, lambda ratio, _, order=order: ratio**order, 8)  # type: ignore[misc]
+        limit = (order - 1) * budget * order
+        assert math.exp(tight * limit) < moment <= math.exp(limit) * EXACT
+
+
 def test_no_adversary_exceeds_a_gaussian_budget() -> None:
     allowed = rule_of(lambda spends: Filter.replay(spends, GDP(1.2), adjacency="replace_one"), GAUSSIANS)
     for epsilon in (0.0, 0.7, 2.0):
@@ -425,7 +439,9 @@ def test_guarantees_cost_what_they_imply() -> None:
     def spent(budget: Guarantee, *spends: Spend) -> float:
         return Filter.replay(spends, budget, adjacency="zero_out").spent().value
 
-    assert spent(ZCDP(9), PureDP(0.5), ZCDP(0.25), GDP(1.0)) == 0.125 + 0.25 + 0.5
+    response = 0.5 * (math.exp(0.5) - 1) / (math.exp(0.5) + 1)  # the relative entropy of randomised response
+    assert spent(ZCDP(9), PureDP(0.5), ZCDP(0.25), GDP(1.0)) == pytest.approx(response + 0.25 + 0.5, rel=1e-14)
+    assert spent(ZCDP(9), PureDP(0.5)) == spent(ZCDP(9), dp_event.LaplaceDpEvent(2.0))  # an event of the same ε
     assert spent(ZCDP(9), dp_event.ZCDpEvent(0.25, 0.5)) == 0.75  # 0.5 + 0.25α ≤ 0.75α
     assert spent(GDP(9), GDP(3.0), GDP(4.0)) == 5.0
     assert spent(PureDP(9), PureDP(0.5), PureDP(0.25), ZCDP(0), RDP(2, 0)) == 0.75
