@@ -259,7 +259,7 @@ def _whole(found: Calibration) -> bool:
 
 def _said(bound: Bound, *, other_end: bool = False) -> str:
     """``ε ≤ 0.999655 at δ = 1 × 10⁻⁵``, or, of an enclosure, the end that says that privacy is no better."""
-    symbol = {**SYMBOLS, "beta": "β"}.get(bound.quantity, bound.quantity.replace("_", " "))
+    symbol = SYMBOLS.get(bound.quantity, bound.quantity.replace("_", " "))
     least, value = bound.direction is Direction.LOWER, bound.value
     if other_end and bound.interval is not None:
         least, value = not least, bound.interval.upper if least else bound.interval.lower
