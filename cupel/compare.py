@@ -12,7 +12,6 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Interval
 from cupel.accounting.comparison import Answers, Comparison, compare, unit_of
 from cupel.accounting.comparison_curves import Other, Panel, panels
 from cupel.accounting.comparison_releases import (
@@ -32,7 +31,7 @@ from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.progress import Progress
-from cupel.reports.text import SYMBOLS, number
+from cupel.reports.text import SYMBOLS, ends, number
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 _POISSON = (
@@ -355,10 +354,8 @@ def print_table(compared: Compared) -> None:
         table.add_column(column)
     for row in found.rows:
         bound = row.bound
-        ends = (
-            bound.interval and f"[{number(bound.interval.lower, 'down', 6)}, {number(bound.interval.upper, 'up', 6)}]"
-        )
-        table.add_row(bound.method, number(bound.value, "up", 6), ends or "–", bound.rigor, _time(row.seconds))
+        interval = ends(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
+        table.add_row(bound.method, number(bound.value, "up", 6), interval, bound.rigor, _time(row.seconds))
     console = Console()
     console.print(table)
     for name, reason in found.unsupported.items():
@@ -369,10 +366,6 @@ def print_table(compared: Compared) -> None:
         console.print(f"Note: {note}", markup=False, highlight=False)
     if compared.figure is not None:
         console.print(f"Figure: {compared.figure}", markup=False, highlight=False)
-
-
-def _ends(interval: Interval | None) -> str:
-    return f"[{number(interval.lower, 'down', 6)}, {number(interval.upper, 'up', 6)}]" if interval else "–"
 
 
 def _time(seconds: float) -> str:

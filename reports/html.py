@@ -28,6 +28,7 @@ class Row:
     bound: BoundRow
     best: bool
     compared: bool
+    ends: str
     width: str
     assumptions: tuple[int, ...]
 
@@ -101,7 +102,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     def row_of(bound: BoundRow) -> Row:
         numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
         compared = claim is None or claim.on_scale(bound)
-        return Row(bound, bound in best and not math.isinf(float(bound.value)), compared, _width(bound), numbers)
+        return Row(bound, bound in best and not math.isinf(float(bound.value)), compared, *_enclosure(bound), numbers)
 
     verdict = assay.verdict if isinstance(assay, Assay) else None
     page = Page(
@@ -162,12 +163,13 @@ def _best(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bou
     ]
 
 
-def _width(row: BoundRow) -> str:
-    """The width of the enclosure, rounded up; a dash where none is known."""
+def _enclosure(row: BoundRow) -> tuple[str, str]:
+    """The ends of the enclosure, rounded outward, and its width, rounded up; a dash and nothing where none is known."""
     if row.interval is None:
-        return "–"
-    low, high = float(row.interval[0]), float(row.interval[1])
-    return text.number(math.inf if math.isinf(high - low) or high == low == math.inf else high - low, "up", 2)
+        return "–", ""
+    low, high = map(float, row.interval)
+    width = math.inf if math.isinf(high - low) or high == low == math.inf else high - low
+    return text.ends(low, high), f"width {text.number(width, 'up', 2)}"
 
 
 def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[tuple[str, str, str]]:

@@ -131,6 +131,11 @@ def number(value: float | str | None, rounding: Rounding = "nearest", digits: in
     return f"{_plain_decimal(scaled)} × 10{str(power).translate(_SUPERSCRIPTS)}"
 
 
+def ends(low: float | str, high: float | str) -> str:
+    """``[1.28098, 1.28155]``: the ends of an enclosure, rounded outward."""
+    return f"[{number(low, 'down', 6)}, {number(high, 'up', 6)}]"
+
+
 def tick(value: float) -> str:
     """A round number on an axis; large and small powers of ten as such."""
     value = float(value)  # matplotlib asks with numbers of numpy

@@ -115,6 +115,26 @@ def test_what_a_reader_must_find_is_there(assays: dict[str, Assay]) -> None:
     assert assays["unproven"].missing.statement in Page(render(assays["unproven"], side="private")).words
 
 
+@pytest.mark.parametrize("side", SIDES)
+def test_an_enclosure_shows_both_ends(assays: dict[str, Assay], side: str) -> None:
+    """Rounded outward, beside the width rounded up; without an enclosure there is a dash, and no word of any."""
+    assay = assays["approx_dp"]
+    for interval, printed in (
+        ((9.24883449, 9.24920151), "[9.24883, 9.24921] width 3.7 × 10⁻⁴"),
+        ((9.60451608, "inf"), "[9.60451, ∞] width ∞"),
+    ):
+        row = assay.bounds[1].model_copy(update={"interval": interval})
+        html = render(assay.model_copy(update={"bounds": [row]}), side=side)  # type: ignore[arg-type]
+        words = " ".join(Page(html).words.split())
+        assert printed in words
+        assert "An enclosure is proven to contain the exact value." in words
+        assert html.count('data-label="Enclosure"') == 1
+    row = assay.bounds[1].model_copy(update={"interval": None})
+    html = render(assay.model_copy(update={"bounds": [row]}), side=side)  # type: ignore[arg-type]
+    assert '<td role="cell" data-label="Enclosure"><span>–</span></td>' in html
+    assert "An enclosure is proven" not in html
+
+
 def test_the_verdict_is_one_of_three_words(assay: Assay) -> None:
     for side in ("private", "release"):
         words = Page(render(assay, side=side)).words  # type: ignore[arg-type]

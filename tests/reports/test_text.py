@@ -53,6 +53,19 @@ def test_numbers(value: float | str | None, rounding: text.Rounding, printed: st
     assert text.number(value, rounding) == printed
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "printed"),
+    [
+        (1.28098999, 1.28154001, "[1.28098, 1.28155]"),
+        (0.5, 0.5, "[0.5, 0.5]"),
+        (1.2345678e-9, "inf", "[1.23456 × 10⁻⁹, ∞]"),
+        (-0.00123456789, -1e-12, "[−0.00123457, −1 × 10⁻¹²]"),
+    ],
+)
+def test_an_enclosure_is_rounded_outward(low: float | str, high: float | str, printed: str) -> None:
+    assert text.ends(low, high) == printed
+
+
 def test_a_rate_is_never_rounded_to_certainty() -> None:
     assert text.percent(0.99999, "down") == "99.9 %"
     assert text.percent(1.0) == "100 %"
