@@ -156,7 +156,7 @@ def told(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> 
     if name == "mu" and isinstance(composed, Lattice):
         if not arguments:
             raise ValueError("for a GDP target lattice needs a delta in (0, 1); gdp needs none")
-        return composed._answer(composed.pair.mu(*arguments), "mu", delta=arguments[0])
+        return composed._answer(composed.pair.mu(*arguments, width=composed.width), "mu", delta=arguments[0])
     if name == "delta" and not isinstance(composed, Lattice):
         return _at(composed.delta, *arguments)
     if not hasattr(composed, name):

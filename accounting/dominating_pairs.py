@@ -6,58 +6,31 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import concentrated_curve, conversions, gaussian_curve, law_products, validate
+from cupel.accounting import components, gaussian_curve, validate
 from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice_enclosure import Enclosure
-from cupel.accounting.law_transforms import Blend, Cdfs, Profile, Sampled
-from cupel.accounting.laws import Atoms, Floats, Laplace, Law, NormalMixtures
-from cupel.accounting.single_law import SingleLaw
+from cupel.accounting.component_products import (
+    Composition,
+    distinct,
+    enclosure_of,
+    key_of,
+    merged,
+    mu_of,
+    zcdp_epsilon,
+)
+from cupel.accounting.components import DIRECTIONS, Component
+from cupel.accounting.law_transforms import Blend, Cdfs, Sampled
+from cupel.accounting.laws import Floats, Law
 
-DIRECTIONS = ("remove", "add")
 WIDTH = 1e-3
-_MOST = 16
 
 
 class WidthNotMet(UserWarning):
     """An interval is certified, but wider than was asked for."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Component:
-    """One mechanism: the law of its loss in each direction.
-
-    Attributes:
-        remove: (P, Q), P the data set with the unit, Q without it.
-        add: (Q, P).
-        label: equal labels mean equal components.
-        mu: set where the pair is N(μ, 1) against N(0, 1), whose products are closed forms.
-        tight: some pair of neighbours attains the laws.
-        alone: attained only by a single run and nothing else.
-        symmetric: both directions are the same law, so that runs in opposite directions are no other composition.
-        concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
-            ξ + ρα; these add up before anything is converted.
-        selection: η of a bounded-range selection; the worst case of all that have one η is followed adaptively.
-        squares: of what μ is the rounded root, so that many sums of μ² are rounded once.
-    """
-
-    remove: Law
-    add: Law
-    label: str
-    mu: float | None = None
-    tight: bool = True
-    alone: bool = False
-    symmetric: bool = False
-    concentrated: tuple[Fraction, Fraction] | None = None
-    selection: float | None = None
-    squares: Fraction | None = None
-
-
-Composition = tuple[tuple[Component, int], ...]
 
 
 class DominatingPair:
@@ -92,9 +65,12 @@ class DominatingPair:
             tight: some neighbours attain the laws.
             symmetric: both directions are the same law.
         """
-        other = remove.swapped() if add is None else add
-        component = Component(remove, other, label, None, tight and not remove.upper_only, symmetric=symmetric)
-        return DominatingPair([((component, 1),)])
+        component = components.of_laws(remove, add, label=label, tight=tight, symmetric=symmetric)
+        return DominatingPair._of(component)
+
+    @staticmethod
+    def _of(component: Component | None) -> DominatingPair:
+        return DominatingPair([((component, 1),) if component else ()])
 
     @staticmethod
     def identity() -> DominatingPair:
@@ -115,7 +91,7 @@ class DominatingPair:
             return DominatingPair.identity()
         if not noise_multiplier:
             return DominatingPair.non_private()
-        return DominatingPair([((_gaussian(sensitivity / noise_multiplier), 1),)])
+        return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
 
     @staticmethod
     def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
@@ -126,9 +102,7 @@ class DominatingPair:
             return DominatingPair.identity()
         if not noise_multiplier:
             return DominatingPair.non_private()
-        epsilon = sensitivity / noise_multiplier
-        exact = Fraction(epsilon) * Fraction(noise_multiplier) == Fraction(sensitivity)
-        return DominatingPair.of(Laplace(epsilon, exact=exact), label=f"laplace({epsilon!r}, {exact})", symmetric=True)
+        return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
 
     @staticmethod
     def discrete_gaussian(sigma: float, sensitivity: int = 1) -> DominatingPair:
@@ -140,37 +114,15 @@ class DominatingPair:
         """
         validate.positive(sigma=sigma)
         validate.integer(sensitivity=sensitivity)
-        if not sensitivity:
-            return DominatingPair.identity()
-        if not sensitivity / 10 <= sigma <= 1e5:
-            raise ValueError(f"sigma must be between a tenth of the sensitivity and 1e5, not {sigma!r}; use a Gaussian")
-        reach = math.floor(36 * sigma) if sigma > 0.5 else math.floor(37.4 * sigma)  # where nothing underflows
-        x = np.arange(sensitivity - reach, reach + 1, dtype=np.float64)
-        p, q = np.exp(-((x - sensitivity) ** 2) / (2 * sigma**2)), np.exp(-(x**2) / (2 * sigma**2))
-        total = float(np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2)).sum())
-        losses = sensitivity * (2 * x - sensitivity) / (2 * sigma**2)
-        # What is left out of P lies above `reach`, and of Q on the other side.
-        slack = 4 * math.exp(-((reach - sensitivity) ** 2) / (2 * sigma**2))
-        error = 2.0**-53 * (32 + 2 * (reach / sigma) ** 2)
-        law = Atoms(p / total, q / total, error=error, slack=slack, losses=losses)
-        return DominatingPair.of(law, label=f"discrete_gaussian({sigma!r}, {sensitivity})", symmetric=True)
+        return DominatingPair._of(components.discrete_gaussian(sigma, sensitivity) if sensitivity else None)
 
     @staticmethod
     def discrete_laplace(parameter: float, sensitivity: int = 1) -> DominatingPair:
         """Noise on the integers with p(x) ∝ e^{−a|x|}: the loss is a(2j − Δ) for j = 0…Δ, a number of steps."""
         validate.non_negative(parameter=parameter)
         validate.integer(sensitivity=sensitivity)
-        if not sensitivity or not parameter:
-            return DominatingPair.identity()
-        shift, a = sensitivity, parameter
-        if a * shift > 700:
-            return _pure(a * shift * (1 + 2.0**-52), 0.0)
-        edge = 1 / (1 + math.exp(-a))  # the mass of {x ≥ 0}
-        inside = np.exp(-a * np.arange(shift - 1, 0, -1)) * -math.expm1(-a) * edge
-        p = np.concatenate([[math.exp(-a * shift) * edge], inside, [edge]])
-        error = 2.0**-53 * (64 + 4 * a * shift)
-        law = Atoms(p, p[::-1], error=error)
-        return DominatingPair.of(law, label=f"discrete_laplace({a!r}, {shift})", symmetric=True)
+        moves = sensitivity and parameter
+        return DominatingPair._of(components.discrete_laplace(parameter, sensitivity) if moves else None)
 
     @staticmethod
     def approx_dp(epsilon: float, delta: float = 0.0) -> DominatingPair:
@@ -178,16 +130,7 @@ class DominatingPair:
         told, otherwise one bit by randomised response at ε."""
         validate.non_negative(epsilon=epsilon)
         validate.probability(delta=delta)
-        if epsilon > 700:
-            return _pure(epsilon, delta)
-        likely = 1 / (1 + math.exp(-epsilon))
-        rare = math.exp(-epsilon) * likely
-        law = Atoms(
-            np.array([delta, (1 - delta) * likely, (1 - delta) * rare, 0.0]),
-            np.array([0.0, (1 - delta) * rare, (1 - delta) * likely, delta]),
-            error=2.0**-53 * (32 + 4 * epsilon),
-        )
-        return DominatingPair.of(law, label=f"approx_dp({epsilon!r}, {delta!r})", symmetric=True)
+        return DominatingPair._of(components.approx_dp(epsilon, delta))
 
     @staticmethod
     def concentrated(rho: Fraction | float, xi: Fraction | float = 0) -> DominatingPair:
@@ -197,9 +140,7 @@ class DominatingPair:
         """
         for name, value in (("rho", rho), ("xi", xi)):
             validate.non_negative(**{name: float(value)})
-        if not rho and not xi:
-            return DominatingPair.identity()
-        return DominatingPair([((_concentrated(Fraction(rho), Fraction(xi)), 1),)])
+        return DominatingPair._of(components.concentrated(Fraction(rho), Fraction(xi)) if rho or xi else None)
 
     @staticmethod
     def bounded_range(eta: float) -> DominatingPair:
@@ -209,11 +150,7 @@ class DominatingPair:
         2020), see `cupel.accounting.selection`; the sum of worst single selections would be worse.
         """
         validate.non_negative(eta=eta)
-        if not eta:
-            return DominatingPair.identity()
-        rho = min(Fraction(eta) ** 2 / 8, Fraction(conversions.zcdp_of_pure(float(eta))))
-        component = _concentrated(rho, Fraction(0))
-        return DominatingPair([((replace(component, label=f"bounded_range({eta!r})", selection=float(eta)), 1),)])
+        return DominatingPair._of(components.bounded_range(eta) if eta else None)
 
     @staticmethod
     def gaussian_mixture(
@@ -228,45 +165,13 @@ class DominatingPair:
             mirrored: what Poisson sampling makes of replacing a unit.
         """
         validate.non_negative(standard_deviation=standard_deviation)
-        w, s = np.asarray(weights, dtype=np.float64), np.asarray(sensitivities, dtype=np.float64)
-        if w.ndim != 1 or w.shape != s.shape or not w.size:
-            raise ValueError(f"a mixture needs as many weights as sensitivities, not {w.size} and {s.size}")
-        if not (np.isfinite(w).all() and (w >= 0).all() and abs(w.sum() - 1) < 1e-9):
-            raise ValueError(f"the weights of a mixture must be at least 0 with sum 1; their sum is {w.sum()!r}")
-        if not (np.isfinite(s).all() and (s >= 0).all()):
-            raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
-        groups: dict[float, list[float]] = {}
-        for place, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
-            groups.setdefault(place, []).append(weight)
-        s = np.array(sorted(groups))
-        w = np.array([math.fsum(groups[place]) for place in sorted(groups)])
-        if (total := math.fsum(w)) != 1:
-            w = w / total
-        if not s.any():
-            return DominatingPair.identity()
-        if not standard_deviation:
-            return _noiseless(w, s, mirrored)
-        law = NormalMixtures(w, s / standard_deviation, mirrored=mirrored)
-        if w.size == 1:
-            return DominatingPair([((_gaussian(float(law.shifts[0]) * (2 if mirrored else 1)), 1),)])
-        label = f"mixture({w.tolist()!r}, {law.shifts.tolist()!r}, {mirrored})"
-        return DominatingPair.of(law, label=label, symmetric=mirrored)
+        component = components.gaussian_mixture(weights, sensitivities, standard_deviation, mirrored=mirrored)
+        return DominatingPair._of(component)
 
     @staticmethod
     def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> DominatingPair:
         """Two probability vectors over the same outcomes, each with sum 1 (to 1e-9; they are normalised)."""
-        sides = []
-        for name, side in (("p", p), ("q", q)):
-            vector = np.asarray(side, dtype=np.float64)
-            if vector.ndim != 1 or not vector.size or not (np.isfinite(vector).all() and (vector >= 0).all()):
-                raise ValueError(f"{name} must be a vector of numbers of at least 0")
-            if abs(vector.sum() - 1) > 1e-9:
-                raise ValueError(f"{name} must sum to 1, not {float(vector.sum())!r}")
-            sides.append(vector / math.fsum(vector))
-        if sides[0].shape != sides[1].shape:
-            raise ValueError(f"p and q must have the same length, not {sides[0].size} and {sides[1].size}")
-        law = Atoms(*sides, error=4 * 2.0**-53)
-        return DominatingPair.of(law, label=f"finite({sides[0].tolist()!r}, {sides[1].tolist()!r})")
+        return DominatingPair._of(components.finite(p, q))
 
     @staticmethod
     def cdfs(
@@ -316,13 +221,7 @@ class DominatingPair:
             low, high: the range of ε on which the curve is worth a lattice; beyond `high` it counts as constant.
             label: equal labels mean equal curves.
         """
-        validate.finite(low=low)
-        validate.finite(high=high)
-        if low >= high:
-            raise ValueError(f"low must be below high, not {low!r} and {high!r}")
-        law = Profile(remove, low, high)
-        other = law if add is None else Profile(add, low, high)
-        return DominatingPair([((Component(law, other, label or f"profile({id(law)})", None, False), 1),)])
+        return DominatingPair._of(components.profile(remove, add, low=low, high=high, label=label))
 
     @staticmethod
     def blend(pairs: Sequence[DominatingPair], weights: Sequence[float], *, slack: float = 0.0) -> DominatingPair:
@@ -346,7 +245,7 @@ class DominatingPair:
         tight = all(part.tight for part, _ in parts)
         alone = any(part.alone for part, _ in parts)
         component = Component(Blend(remove, chances, slack), Blend(add, chances, slack), label, None, tight, alone)
-        return DominatingPair([((component, 1),)])
+        return DominatingPair._of(component)
 
     # --- composition
 
@@ -354,7 +253,7 @@ class DominatingPair:
         """The product with other pairs: adaptive composition."""
         total: list[Composition] = list(self._alternatives)
         for other in others:
-            total = _distinct([_merged((*a, *b)) for a, b in itertools.product(total, other._alternatives)])
+            total = distinct([merged((*a, *b)) for a, b in itertools.product(total, other._alternatives)])
         return DominatingPair(total)
 
     def self_compose(self, count: int) -> DominatingPair:
@@ -374,17 +273,17 @@ class DominatingPair:
         if not pairs:
             raise ValueError("a parallel composition needs at least one part")
         if one or len(pairs) == 1:
-            return DominatingPair(_distinct([each for pair in pairs for each in pair._alternatives]))
+            return DominatingPair(distinct([each for pair in pairs for each in pair._alternatives]))
         twice: dict[object, list[DominatingPair]] = {}  # of equal parts no more than two matter
         for pair in pairs:
-            twice.setdefault(tuple(_key(each) for each in pair._alternatives), []).append(pair)
+            twice.setdefault(tuple(key_of(each) for each in pair._alternatives), []).append(pair)
         few = [pair for group in twice.values() for pair in group[:2]]
         moves: list[DominatingPair] = []
         for first, second in itertools.combinations(few, 2):
             moves.append(first.compose(second))
             if not (first._symmetric or second._symmetric):
                 moves += [first.compose(second.reversed()), first.reversed().compose(second)]
-        return DominatingPair(_distinct([each for move in moves for each in move._alternatives])).loosened()
+        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).loosened()
 
     @property
     def _symmetric(self) -> bool:
@@ -430,7 +329,7 @@ class DominatingPair:
         if count == 1:
             return part
         if part.mu is not None:
-            return _gaussian(part.mu * math.sqrt(count))
+            return components.gaussian(part.mu * math.sqrt(count))
         raise ValueError("only a single mechanism can be sampled or blended, not a composition")
 
     @property
@@ -445,7 +344,7 @@ class DominatingPair:
     @property
     def gaussian_mu(self) -> float | None:
         """μ where the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
-        return _mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
+        return mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
 
     def loosened(self) -> DominatingPair:
         """This pair, no longer said to be attained by neighbours."""
@@ -466,12 +365,12 @@ class DominatingPair:
         validate.open_probability(delta=delta)
 
         def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
-            if (mu := _mu_of(composition)) is not None:
+            if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.epsilon(mu, delta), True
-            known = _zcdp_epsilon(composition, delta)
+            known = zcdp_epsilon(composition, delta)
             if 600 < known < math.inf:  # beyond what a lattice reaches
                 return Interval(0.0, known), True
-            enclosure = _enclosure(composition, side)
+            enclosure = enclosure_of(composition, side)
             if enclosure.certain(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
@@ -485,12 +384,12 @@ class DominatingPair:
         validate.finite(epsilon=epsilon)
 
         def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
-            if (mu := _mu_of(composition)) is not None:
+            if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.delta(mu, epsilon), True
             if epsilon >= 0:
-                return _enclosure(composition, side).delta(epsilon, width)
+                return enclosure_of(composition, side).delta(epsilon, width)
             # δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)
-            other, met = _enclosure(composition, _other(side)).delta(-epsilon, width)
+            other, met = enclosure_of(composition, _other(side)).delta(-epsilon, width)
             low, high = (-math.expm1(epsilon) + math.exp(epsilon) * end for end in (other.lower, other.upper))
             return Interval(max(0.0, low * (1 - 2**-48)), min(1.0, high * (1 + 2**-48))), met
 
@@ -501,9 +400,9 @@ class DominatingPair:
         validate.probability(p=p)
 
         def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
-            if (mu := _mu_of(composition)) is not None:
+            if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.blowup(mu, p), True
-            enclosure = _enclosure(composition, side)
+            enclosure = enclosure_of(composition, side)
             if p in (0.0, 1.0):
                 return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
             return enclosure.blowup(p, width)
@@ -531,40 +430,37 @@ class DominatingPair:
         room = 2**-48 * (1 - math.log(min(prior, 1 - prior)))
         return Interval(max(0.0, low * (1 - room)), min(1.0, high * (1 + room)))
 
-    def mu(self, delta: float) -> Interval:
+    def mu(self, delta: float, *, width: float = WIDTH) -> Interval:
         """The least μ ≥ 0 of a Gaussian curve that lies above the profile wherever that exceeds δ: the least μ with
         δ(ε) ≤ max(δ_μ(ε), δ) for all ε ≥ 0, in both directions.
 
         Without a δ > 0 the answer would be set by outcomes of no weight: for a sampled Gaussian, √n/σ.
         """
         validate.open_probability(delta=delta)
+        validate.positive(width=width)
         ends = []
         for composition in self._alternatives:
-            if (mu := _mu_of(composition)) is not None:
+            if (mu := mu_of(composition)) is not None:
                 largest = gaussian_curve.delta(mu, 0.0)  # where δ(0) ≤ δ, μ = 0 will do
                 least = mu * (1 - 2**-49) if largest.lower > delta else 0.0
                 ends.append((least, mu * (1 + 2**-49) if largest.upper > delta else 0.0))
                 continue
             bound = DominatingPair([composition]).epsilon(delta)
-            top = bound.upper
-            if not math.isfinite(top):
+            if not math.isfinite(bound.upper):
                 return Interval(math.inf if math.isinf(bound.lower) else 0.0, math.inf)
-            epsilons = np.linspace(0.0, max(top, 1e-6), 401)
             for side in DIRECTIONS:
-                low, high = DominatingPair([composition]).privacy_profile(epsilons, side)
-                # δ falls with ε, so a curve above the profile's left end at every right end is above it in between.
-                upper = float(gaussian_curve.mus(epsilons[1:], high[:-1], 1).max())
-                known = low > delta
-                lower = gaussian_curve.mus(epsilons[known], low[known], -1).max() if known.any() else 0.0
-                ends.append((min(float(lower), upper), upper))
-        return Interval(max(low for low, _ in ends), max(high for _, high in ends))
+                profile = enclosure_of(composition, side).profile
+                ends.append(_envelope(profile, max(bound.upper, 1e-6), delta, width))
+        worst = Interval(max(low for low, _ in ends), max(high for _, high in ends))
+        self._warn(worst, width, 3)
+        return worst
 
     def privacy_profile(self, epsilons: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
         """Lower and upper bounds on δ(ε) at each ε (float64, one dimension, either sign), from a few lattices."""
         points = np.asarray(epsilons, dtype=np.float64)
 
         def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
-            if (mu := _mu_of(composition)) is not None:
+            if (mu := mu_of(composition)) is not None:
                 if mu == 0:
                     trivial = np.maximum(-np.expm1(points), 0.0)
                     return trivial * (1 - 2**-50), np.minimum(trivial * (1 + 2**-50), 1.0)
@@ -574,7 +470,7 @@ class DominatingPair:
                 chosen = points >= 0 if sign > 0 else points < 0
                 if not chosen.any():
                     continue
-                under, over = _enclosure(composition, which).profile(np.abs(points[chosen]))
+                under, over = enclosure_of(composition, which).profile(np.abs(points[chosen]))
                 if sign < 0:
                     scale = np.exp(points[chosen])
                     under, over = (1 - scale * (1 - each) for each in (under, over))
@@ -591,10 +487,10 @@ class DominatingPair:
             raise ValueError("every p must be strictly between 0 and 1")
 
         def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
-            if (mu := _mu_of(composition)) is not None:
+            if (mu := mu_of(composition)) is not None:
                 found = [gaussian_curve.blowup(mu, float(point)) for point in points]
                 return np.array([each.lower for each in found]), np.array([each.upper for each in found])
-            return _enclosure(composition, side).blowups(points)
+            return enclosure_of(composition, side).blowups(points)
 
         return self._worst_arrays(ask, direction)
 
@@ -615,17 +511,18 @@ class DominatingPair:
             else:
                 found.append(ask(each, side, width))
         worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
-        if (
-            not all(met for _, met in found)
-            and self.tight
-            and not worst.upper - worst.lower <= width * worst.upper < math.inf
-        ):
+        if not all(met for _, met in found):
+            self._warn(worst, width, 4)
+        return worst
+
+    def _warn(self, worst: Interval, width: float, depth: int) -> None:
+        """Says that a width was not met, where a narrower interval would say more of the mechanism."""
+        if self.tight and not worst.upper - worst.lower <= width * worst.upper < math.inf:
             warnings.warn(
                 f"a relative width of {width:g} was asked for; [{worst.lower!r}, {worst.upper!r}] is what was reached",
                 WidthNotMet,
-                stacklevel=3,
+                stacklevel=depth,
             )
-        return worst
 
     @staticmethod
     def _is_less(rough: Interval, found: Sequence[tuple[Interval, bool]]) -> bool:
@@ -639,117 +536,36 @@ class DominatingPair:
         return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
 
 
-def _gaussian(mu: float, squares: Fraction | None = None) -> Component:
-    law = NormalMixtures([1.0], [mu])
-    return Component(law, law, f"gaussian({mu!r})", mu, squares=squares)  # its own mirror image
+def _envelope(
+    profile: Callable[[Floats], tuple[Floats, Floats]], top: float, delta: float, width: float
+) -> tuple[float, float]:
+    """Bounds on the least μ whose curve lies above a profile on [0, top], wherever that exceeds δ.
 
-
-def _concentrated(rho: Fraction, xi: Fraction) -> Component:
-    law = concentrated_curve.law(rho, xi)
-    return Component(law, law, f"concentrated({rho}, {xi})", tight=False, concentrated=(rho, xi))
-
-
-def _noiseless(weights: Floats, sensitivities: Floats, mirrored: bool) -> DominatingPair:
-    """A mixture without noise: with probability w₀ nothing is told, otherwise all."""
-    still, moved = (math.fsum(weights[there]) for there in (sensitivities == 0, sensitivities > 0))
-    if mirrored:
-        return DominatingPair.finite(np.array([still, moved, 0.0]), np.array([still, 0.0, moved]))
-    return DominatingPair.finite(np.array([still, moved]), np.array([1.0, 0.0]))
-
-
-def _pure(epsilon: float, delta: float) -> DominatingPair:
-    """The profile of the worst (ε, δ)-DP pair, known from above only: for an ε whose e^−ε underflows."""
-
-    def curve(losses: Floats) -> Floats:
-        rest = np.maximum(-np.expm1(np.minimum(losses - epsilon, 0.0)), 0.0) / (1 + math.exp(-min(epsilon, 700.0)))
-        there = np.maximum(rest, -np.expm1(np.minimum(losses, 0.0)))
-        return np.asarray(np.minimum((delta + (1 - delta) * there) * (1 + 2.0**-48), 1.0))
-
-    return DominatingPair.profile(curve, low=-650.0, high=650.0, label=f"pure({epsilon!r}, {delta!r})")
-
-
-def _merged(parts: Sequence[tuple[Component, int]]) -> Composition:
-    """Equal components together, Gaussians as one: μ² adds up."""
-    counts: dict[str, tuple[Component, int]] = {}
-    for part, count in parts:
-        known, before = counts.get(part.label, (part, 0))
-        counts[part.label] = (part if known.tight else known, before + count)
-    gaussians = [(part, count) for part, count in counts.values() if part.mu is not None]
-    rest = [pair for pair in counts.values() if pair[0].mu is None]
-    if len(gaussians) == 1:
-        rest += [pair for pair in counts.values() if pair[0].mu is not None]
-    elif gaussians:
-        tight = all(part.tight for part, _ in gaussians)
-        rest.append((replace(_gaussian(*_joint_mu(gaussians)), tight=tight), 1))
-    return tuple(sorted(rest, key=lambda pair: pair[0].label))
-
-
-def _distinct(compositions: Sequence[Composition]) -> list[Composition]:
-    unique = {_key(each): each for each in compositions}
-    if len(unique) > _MOST:
-        raise ValueError(f"at most {_MOST} different compositions of disjoint parts can be compared, not {len(unique)}")
-    return list(unique.values())
-
-
-def _key(composition: Composition) -> tuple[tuple[str, int], ...]:
-    return tuple((part.label, count) for part, count in composition)
-
-
-def _mu_of(composition: Composition) -> float | None:
-    """μ of a composition of Gaussians only, 0 for an empty one, None for any other."""
-    if any(part.mu is None for part, _ in composition):
-        return None
-    return _joint_mu(composition)[0]
-
-
-def _joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[float, Fraction]:
-    """√(Σ n μ²) of Gaussians, and the exact sum, which stays short: its denominator is a power of 2."""
-    squares = sum((count * (part.squares or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
-    largest = max((part.mu or 0.0 for part, _ in parts), default=0.0)
-    if not largest:
-        return 0.0, Fraction(0)
-    # Relative to the largest μ no square under- or overflows.
-    return largest * math.sqrt(squares / Fraction(largest) ** 2), squares
-
-
-def _enclosure(composition: Composition, side: str) -> Enclosure | SingleLaw:
-    """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated."""
-    laws: list[tuple[Law, int]] = []
-    rho = xi = Fraction(0)
-    for part, count in composition:
-        if part.selection is not None and (followed := _selections(part.selection, count, side)):
-            laws += followed
-        elif part.concentrated is not None:
-            rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
-        elif part.mu is not None and count > 1:
-            laws.append((NormalMixtures([1.0], [part.mu * math.sqrt(count)]), 1))
-        else:
-            laws.append((getattr(part, side), count))
-    if rho or xi:
-        laws.append((concentrated_curve.law(rho, xi), 1))
-    laws = law_products.merged(laws)
-    if len(laws) == 1 and laws[0][1] == 1:
-        return SingleLaw(laws[0][0])
-    return Enclosure(laws)
-
-
-def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
-    """The laws of the adaptive worst case of selections of one range, none where zCDP is all that is known."""
-    from cupel.accounting.selection import bounded_range_pair
-
-    (parts,) = bounded_range_pair(eta, count)._alternatives
-    if any(part.concentrated is not None for part, _ in parts):
-        return []
-    return [(getattr(part, side), times) for part, times in parts]
-
-
-def _zcdp_epsilon(composition: Composition, delta: float) -> float:
-    """ε(δ) of a composition of which every part is concentrated, by its ρ and ξ alone; inf for any other."""
-    known = [(part.concentrated, count) for part, count in composition if part.concentrated is not None]
-    if len(known) < len(composition):
-        return math.inf
-    rho, xi = (sum((count * each[index] for each, count in known), start=Fraction(0)) for index in (0, 1))
-    return conversions.epsilon_from_zcdp(conversions.up(rho), delta, conversions.up(xi))
+    δ falls with ε, so a curve above the profile's left end at the right end of a cell is above it in between. Cells
+    that may hold the answer are split until they are narrow enough.
+    """
+    epsilons = np.linspace(0.0, top, 65)
+    low, high = profile(epsilons)
+    least, most = 0.0, math.inf
+    for _ in range(7):
+        known = low > delta
+        if known.any():
+            least = max(least, float(gaussian_curve.mus(epsilons[known], low[known], -1).max()))
+        above = gaussian_curve.mus(epsilons[1:], high[:-1], 1)
+        most = min(most, float(above.max()))
+        wide = np.flatnonzero(above > least * (1 + width / 4))
+        if most - least <= width * most or wide.size * 8 > 4000:
+            break
+        parts = [epsilons[wide] + (epsilons[wide + 1] - epsilons[wide]) * share / 8 for share in range(1, 8)]
+        new = np.setdiff1d(np.concatenate(parts), epsilons)
+        if not new.size:
+            break
+        found = profile(new)
+        order = np.argsort(np.concatenate([epsilons, new]))
+        epsilons, low, high = (
+            np.concatenate(each)[order] for each in ((epsilons, new), (low, found[0]), (high, found[1]))
+        )
+    return min(least, most), most
 
 
 def _other(side: str) -> str:

@@ -11,8 +11,9 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import conversions, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval
+from cupel.accounting.components import Component
 from cupel.accounting.composition import Accountant, Unsupported, noise, randomized_response_epsilon
-from cupel.accounting.dominating_pairs import WIDTH, Component, DominatingPair
+from cupel.accounting.dominating_pairs import WIDTH, DominatingPair
 from cupel.accounting.events import (
     BoundedRangeSelectionDpEvent,
     ExPostSelectionDpEvent,

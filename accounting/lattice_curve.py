@@ -96,7 +96,7 @@ class Curve:
         line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]
         value = np.where(shifted < self.losses[0], line, np.where(shifted > self.losses[-1], 0.0, value))
         known = np.where(shifted > self.losses[-1], self._known[-1], self._known[place + (shifted >= self.losses[0])])
-        return np.maximum(value, np.maximum(trivial * (1 - 8 * UNIT), known))
+        return np.asarray(np.maximum(value, np.maximum(trivial * (1 - 8 * UNIT), known)))
 
     def epsilon(self, delta: float) -> float:
         """The least ε whose upper bound is at most δ, or the largest ε whose lower bound is at least δ."""
