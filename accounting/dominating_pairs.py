@@ -29,6 +29,10 @@ from cupel.accounting.laws import Floats, Law
 WIDTH = 1e-3
 
 
+_beyond_float64 = np.errstate(all="ignore")
+"""Far from the question e^x may leave float64, and what is no number bounds nothing: no reason to warn."""
+
+
 class WidthNotMet(UserWarning):
     """An interval is certified, but wider than was asked for."""
 
@@ -499,6 +503,7 @@ class DominatingPair:
         low, high = self.blowups(alphas, direction)
         return np.maximum(1 - high - 2**-53, 0.0), np.minimum(1 - low + 2**-53, 1.0)
 
+    @_beyond_float64
     def _worst(
         self, ask: Callable[[Composition, str, float], tuple[Interval, bool]], direction: str | None, width: float
     ) -> Interval:
@@ -528,6 +533,7 @@ class DominatingPair:
     def _is_less(rough: Interval, found: Sequence[tuple[Interval, bool]]) -> bool:
         return rough.upper <= max(each.lower for each, _ in found)
 
+    @_beyond_float64
     def _worst_arrays(
         self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None
     ) -> tuple[Floats, Floats]:
@@ -536,6 +542,7 @@ class DominatingPair:
         return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
 
 
+@_beyond_float64
 def _envelope(
     profile: Callable[[Floats], tuple[Floats, Floats]], top: float, delta: float, width: float
 ) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from cupel.accounting.conversions import _NDTR_ERROR
 from cupel.accounting.laws import UNIT, Floats
 
 
+@np.errstate(all="ignore")  # what leaves float64 is looked after
 def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats]:
     """Lower and upper bounds on δ(ε), elementwise; μ > 0 and ε of either sign, float64 of shapes that broadcast."""
     mu, signed = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilons, dtype=np.float64))

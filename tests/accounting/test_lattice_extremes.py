@@ -340,8 +340,7 @@ def test_pure_losses_that_are_next_to_nothing(size: float) -> None:
         holds_everywhere(pair, exact, [-1e-3, 0.0, size / 2, 1e-3], [1e-9, size / 4])
 
 
-OVERFLOWS = pytest.mark.xfail(strict=True, reason="numpy warns of an overflow on which the answer does not depend")
-UNHEARD: dict[str, DominatingPair] = {
+QUIET: dict[str, DominatingPair] = {
     "a shift of 1e-160": DominatingPair.gaussian_mixture([0.5, 0.5], [0.0, 1e-160], 1.0),
     "shifts of 1e-160 and 1e-150": DominatingPair.gaussian_mixture([0.5, 0.3, 0.2], [0.0, 1e-160, 1e-150], 1.0),
     "a mirrored shift of 1e-160": DominatingPair.gaussian_mixture([0.5, 0.5], [0.0, 1e-160], 1.0, mirrored=True),
@@ -352,8 +351,6 @@ UNHEARD: dict[str, DominatingPair] = {
     "hardly any noise, twice": DominatingPair.gaussian(0.03).poisson_sampled(0.5).self_compose(2),
     "a rate of 1e-5, twice": DominatingPair.gaussian(1.0).poisson_sampled(1e-5).self_compose(2),
     "a pure loss of 300, twice": DominatingPair.approx_dp(300.0).self_compose(2),
-}
-HEARD: dict[str, DominatingPair] = {
     "a Gaussian of 1e-160": DominatingPair.gaussian(1e-160),
     "a Gaussian of 1e-20": DominatingPair.gaussian(1e-20),
     "a Gaussian of 1e160": DominatingPair.gaussian(1e160),
@@ -367,12 +364,9 @@ HEARD: dict[str, DominatingPair] = {
 }
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [pytest.param(pair, id=name) for name, pair in UNHEARD.items()]
-    + [pytest.param(pair, id=name, marks=OVERFLOWS) for name, pair in HEARD.items()],
-)
-def test_nothing_but_widths_is_warned_of(pair: DominatingPair) -> None:
+@pytest.mark.parametrize("name", QUIET)
+def test_nothing_but_widths_is_warned_of(name: str) -> None:
+    pair = QUIET[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", WidthNotMet)
@@ -381,6 +375,7 @@ def test_nothing_but_widths_is_warned_of(pair: DominatingPair) -> None:
         for delta in (0.1, 1e-12):
             pair.epsilon(delta)
         pair.blowup(0.01)
+        pair.mu(0.1)
 
 
 # --- μ
