@@ -87,17 +87,6 @@ def products(
     return [_product(side, tilt, window, size) for side, window in zip(tilted, windows, strict=True)]
 
 
-def chernoff(side: Sequence[Counted], tilt: float, loss: float) -> float:
-    """An upper bound on the curve of a product of measures from above at e^loss: e^{−λ·loss} E e^{λL}, and infinity."""
-    parts = _tilted(side, tilt)
-    exponent = math.fsum(part.count * (part.log_mass + math.log1p(part.excess)) for part in parts) - tilt * loss
-    size = math.fsum(part.count * abs(part.log_mass) for part in parts) + tilt * abs(loss)
-    certain = math.fsum(count * measure.certain / float(measure.masses.sum()) for measure, count in side)
-    whole = math.fsum(part.count * (math.log(part.measure.masses.sum()) + math.log1p(part.excess)) for part in parts)
-    beyond = math.expm1(min(certain * (1 + 1e-9), 1.0)) * math.exp(min(max(whole, 0.0), 700.0)) * (1 + 1e-9)
-    return math.exp(min(0.0, exponent + 8 * UNIT * size)) * (1 + 8 * UNIT) + beyond
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tilted:
     measure: Measure

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cupel.accounting.bounds import Interval
-from cupel.accounting.lattice_convolution import chernoff, products
+from cupel.accounting.chernoff import tail_bound
+from cupel.accounting.lattice_convolution import products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
 from cupel.accounting.lattice_measure import Measure, TooFine, pair_of, rounded_step
@@ -87,13 +88,18 @@ class Enclosure:
             return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
         plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
         if plan.log_delta < -230:  # δ is too small for a sum of weights: a bound from above is all there is to say
-            return Interval(0.0, self._tail_bound(plan, epsilon)), True
+            return Interval(0.0, tail_bound(self.laws, epsilon)), True
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
 
         found, met = self._refined(plan, ask, lambda low, high: high - low <= width * high)
-        return Interval(max(0.0, found.lower), min(1.0, found.upper)), met
+        low, high = max(0.0, found.lower), min(1.0, found.upper)
+        if not low or high > 100 * low:  # a lattice says little of losses that are rare and far from all others
+            high = min(high, tail_bound(self.laws, epsilon))
+            if not self.upper_only:  # a part of a composition is a post-processing of it
+                low = max(low, *(SingleLaw(law).delta(epsilon, 1.0)[0].lower for law, _ in self.laws))
+        return Interval(min(low, high), high), met
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
         """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
@@ -205,20 +211,6 @@ class Enclosure:
         chernoff_exponent = self._prepared(cut)[2].value(saddle.tilt) - saddle.tilt * epsilon
         log_delta = min(saddle.log_delta, chernoff_exponent)
         return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta), room, width)
-
-    def _tail_bound(self, plan: Plan, epsilon: float) -> float:
-        """An upper bound on a δ far below what sums of float64 reach: Chernoff's, at the best of some exponents."""
-        best, cut = 1.0, self._cut(1e-60, 1.0)
-        supports = tuple(self._prepared(cut)[1])
-        for share in (1.0, 0.3, 0.1, 0.03, 0.01):
-            tilt = share * plan.tilt / 0.6
-            step = min(plan.step, math.sqrt(8 / (self.count * tilt * (1 + tilt))))  # the lattice then costs a factor e
-            try:
-                measures = self._measures(dataclasses.replace(plan, step=step, cut=cut, supports=supports))[0]
-            except TooFine:
-                continue
-            best = min(best, chernoff(measures, tilt, epsilon))
-        return best
 
     def _plan(self, cut: float, saddle: Saddle, room: float, precision: float) -> Plan:
         """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
