@@ -368,13 +368,13 @@ class DominatingPair:
         """
         validate.open_probability(delta=delta)
 
-        def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.epsilon(mu, delta), True
             known = zcdp_epsilon(composition, delta)
             if 600 < known < math.inf:  # beyond what a lattice reaches
                 return Interval(0.0, known), True
-            enclosure = enclosure_of(composition, side)
+            enclosure = enclosure_of(composition, side, rough=rough)
             if enclosure.certain(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
@@ -387,11 +387,11 @@ class DominatingPair:
         """The least δ at which (ε, δ)-DP holds: sup_E P(E) − e^ε Q(E), for ε of either sign."""
         validate.finite(epsilon=epsilon)
 
-        def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.delta(mu, epsilon), True
             if epsilon >= 0:
-                return enclosure_of(composition, side).delta(epsilon, width)
+                return enclosure_of(composition, side, rough=rough).delta(epsilon, width)
             # δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)
             other, met = enclosure_of(composition, _other(side)).delta(-epsilon, width)
             low, high = (-math.expm1(epsilon) + math.exp(epsilon) * end for end in (other.lower, other.upper))
@@ -403,10 +403,10 @@ class DominatingPair:
         """B(p) = sup{P(E): Q(E) ≤ p} = min_ε [e^ε p + δ(ε)]."""
         validate.probability(p=p)
 
-        def ask(composition: Composition, side: str, width: float) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.blowup(mu, p), True
-            enclosure = enclosure_of(composition, side)
+            enclosure = enclosure_of(composition, side, rough=rough)
             if p in (0.0, 1.0):
                 return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
             return enclosure.blowup(p, width)
@@ -505,20 +505,26 @@ class DominatingPair:
 
     @_beyond_float64
     def _worst(
-        self, ask: Callable[[Composition, str, float], tuple[Interval, bool]], direction: str | None, width: float
+        self, ask: Callable[[Composition, str, float, bool], tuple[Interval, bool]], direction: str | None, width: float
     ) -> Interval:
         validate.positive(width=width)
-        sides = DIRECTIONS if direction is None else (validate.one_of(DIRECTIONS, direction=direction),)
         found: list[tuple[Interval, bool]] = []
-        for each, side in itertools.product(self._alternatives, sides):
-            if found and self._is_less(rough := ask(each, side, 30 * width)[0], found):
+        for each, side in itertools.product(self._alternatives, self._sides(direction)):
+            if found and self._is_less(rough := ask(each, side, 30 * width, True)[0], found):
                 found.append((rough, True))  # cannot be the worst, so how narrow it is does not matter
             else:
-                found.append(ask(each, side, width))
+                found.append(ask(each, side, width, False))
         worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
         if not all(met for _, met in found):
             self._warn(worst, width, 4)
         return worst
+
+    def _sides(self, direction: str | None) -> tuple[str, ...]:
+        """The directions to ask: one of them where both are the same."""
+        if direction is not None:
+            return (validate.one_of(DIRECTIONS, direction=direction),)
+        selections = any(part.selection is not None for each in self._alternatives for part, _ in each)
+        return DIRECTIONS[:1] if self._symmetric and not selections else DIRECTIONS
 
     def _warn(self, worst: Interval, width: float, depth: int) -> None:
         """Says that a width was not met, where a narrower interval would say more of the mechanism."""
@@ -537,8 +543,7 @@ class DominatingPair:
     def _worst_arrays(
         self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None
     ) -> tuple[Floats, Floats]:
-        sides = DIRECTIONS if direction is None else (validate.one_of(DIRECTIONS, direction=direction),)
-        found = [ask(each, side) for each in self._alternatives for side in sides]
+        found = [ask(each, side) for each in self._alternatives for side in self._sides(direction)]
         return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
 
 

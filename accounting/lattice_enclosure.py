@@ -49,25 +49,28 @@ class Plan:
 
 
 class Enclosure:
-    """The curve δ(ε) of a product of laws in one direction, enclosed around the losses that a question asks about."""
+    """The curve δ(ε) of a product of laws in one direction, enclosed around the losses that a question asks about.
 
-    def __init__(self, laws: Composed) -> None:
+    Args:
+        laws: with their counts.
+        rough: one lattice is enough, and only its bound from above is wanted.
+    """
+
+    def __init__(self, laws: Composed, *, rough: bool = False) -> None:
         self.laws = list(laws)
         self.count = sum(count for _, count in laws)
         self.highest = sum(count * law.highest for law, count in laws)
-        self.upper_only = any(law.upper_only for law, _ in laws)
+        self.upper_only = rough or any(law.upper_only for law, _ in laws)
+        self._rough = rough
         self._discrete = any(law.discrete for law, _ in laws)
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """ε(δ), which may be negative, and whether upper − lower ≤ width·upper."""
-        apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
-        if apart * (1 + 1e-12) <= delta:  # δ(0) is at most the sum of the parts' total variations
-            return Interval(0.0, 0.0), True
         cut = self._cut(delta, width)
         saddle = self._prepared(cut)[2].at_delta(delta)
         scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
-        if saddle.epsilon < 0.1 * saddle.spread and self.delta(0.0, max(width, 1e-2))[0].upper <= delta:
+        if saddle.epsilon < 0.1 * saddle.spread and self._at_zero(width) <= delta:
             return Interval(0.0, 0.0), True
         # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
         precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * width)
@@ -77,6 +80,11 @@ class Enclosure:
             return (0.0 if below is None else below.epsilon(delta)), above.epsilon(delta)
 
         return self._refined(plan, ask, lambda low, high: high <= 0 or high - max(low, 0.0) <= width * high)
+
+    def _at_zero(self, width: float) -> float:
+        """An upper bound on δ(0), which is also at most the sum of the parts' total variations."""
+        apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
+        return min(apart * (1 + 1e-12), self.delta(0.0, max(width, 1e-2))[0].upper)
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
@@ -264,7 +272,7 @@ class Enclosure:
                 plan = dataclasses.replace(plan, focus=-math.inf)
                 continue
             before, low, high = high, max(low, found[0]), min(high, found[1])
-            if narrow(low, high):
+            if self._rough or narrow(low, high):
                 return Interval(min(low, high), high), True
             if plan.step == math.inf:  # coarser than was asked for, because finer does not fit
                 break

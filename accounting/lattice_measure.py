@@ -130,7 +130,7 @@ def _anchor(law: Law, step: float) -> tuple[float, bool]:
 def _edge(law: Law, end: float, step: float, side: int) -> float | None:
     """a within a few steps of the end, with log P/Q of all that lies between the end and a + side·step/2 equal to a."""
     points = end + side * step * np.arange(9)
-    for _ in range(3):
+    for _ in range(2):
         tails = law.tails(np.sort(points + side * step / 2))
         p, q = (tails.p_below, tails.q_below) if side > 0 else (tails.p_above[::-1], tails.q_above[::-1])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -138,7 +138,7 @@ def _edge(law: Law, end: float, step: float, side: int) -> float | None:
         inside = np.flatnonzero(excess < 0)
         if not inside.size or inside[0] == 0:
             return None
-        points = np.linspace(points[inside[0] - 1], points[inside[0]], 17)
+        points = np.linspace(points[inside[0] - 1], points[inside[0]], 65)
     return float(points[-1])
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 Floats = NDArray[np.float64]
 
@@ -205,6 +205,25 @@ class NormalMixtures(Law):
         kept = np.setdiff1d(np.arange(self.weights.size), gone)
         left_out = float(self.weights[gone].sum()) * (1 + 2 * gone.size * UNIT) + self.slack
         return NormalMixtures(self.weights[kept], self.shifts[kept], slack=left_out)
+
+    def support(self, left: float, right: float) -> tuple[float, float]:
+        return self._losses_of(self.weights, self.shifts, left, right)
+
+    def support_under_q(self, left: float, right: float) -> tuple[float, float]:
+        """As `support`, but between losses that are rare under Q."""
+        if self.mirrored:
+            return self._losses_of(self.weights, -self.shifts, left, right)
+        return self._losses_of(np.ones(1), np.zeros(1), left, right)
+
+    def _losses_of(self, weights: Floats, shifts: Floats, left: float, right: float) -> tuple[float, float]:
+        """The losses at points beyond which Σ w_k N(s_k, 1) has a mass of about `left` and `right` or less."""
+        ends = []
+        for mass, side in ((left, -1), (right, 1)):
+            heavy = weights * weights.size > mass
+            share = np.minimum(mass / (weights.size * weights[heavy]), 0.5)
+            ends.append(side * float((side * shifts[heavy] - ndtri(share)).max(initial=0.0)))
+        low, high = (min(max(float(loss), -650.0, self.lowest), 650.0) for loss in self.loss(np.array(ends))[0])
+        return min(low, high), high
 
     def tails(self, thresholds: Floats) -> Tails:
         x, shift = self._inverse(thresholds)
@@ -459,6 +478,12 @@ class Swapped(Law):
 
     def swapped(self) -> Law:
         return self.law
+
+    def support(self, left: float, right: float) -> tuple[float, float]:
+        if not isinstance(self.law, NormalMixtures):
+            return super().support(left, right)
+        low, high = self.law.support_under_q(right, left)
+        return -high, -low
 
     def pruned(self, mass: float) -> Law:
         # A slack of P is one of Q here, which counts t-fold.
