@@ -182,7 +182,7 @@ class Enclosure:
         below: list[tuple[Measure, int]] = []
         laws, _, _ = self._prepared(plan.cut)
         for law, (_, count), support in zip(laws, self.laws, plan.supports, strict=True):
-            upper, lower = pair_of(law, step, upper_step, plan.cut, *support)
+            upper, lower = pair_of(law, step, upper_step, plan.cut, *support, math.exp(max(plan.log_delta, -600.0)))
             above.append((upper, count))
             if lower is not None:
                 below.append((lower, count))

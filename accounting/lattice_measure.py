@@ -74,7 +74,7 @@ def rounded_start(start: float, step: float, *, up: bool) -> float:
 
 
 def pair_of(
-    law: Law, step: float, upper_step: float, tail: float, low: float, high: float
+    law: Law, step: float, upper_step: float, tail: float, low: float, high: float, delta: float = 1.0
 ) -> tuple[Measure, Measure | None]:
     """The law on a lattice from above and from below (None for a law that is known from above only).
 
@@ -87,6 +87,7 @@ def pair_of(
         tail: mass that may go to infinity from above because of rounding.
         low, high: losses that the lattice should reach; mass below `low` is merged into the first point, finite mass
             above `high` goes to infinity from above and is merged into the last point from below.
+        delta: about how large the curve of the product is where it matters: what a relative error of 1 costs there.
     """
     high = max(high, low + step)
     anchor, up = _anchor(law, step)
@@ -100,7 +101,7 @@ def pair_of(
         return _above_of_curve(law, begin, step, count, tail), None
     lower_begin = begin - step / 2
     _, curve, tails = law.hockey_stick(points(lower_begin, step, count + 1))
-    below = _below(law, tails, begin, step, tail)
+    below = _below(law, tails, begin, step, tail, delta)
     if law.atom is None:
         return _above(law, tails, curve, lower_begin, step, tail), below
     # Atoms sit on the points of both lattices, so those from above need thresholds of their own.
@@ -229,7 +230,7 @@ def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
     return values, (2 * count + 32) * UNIT * (4 if count * step >= _WIDEST else 1)
 
 
-def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Measure:
+def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta: float) -> Measure:
     """Two tangents a cell: the curve at t_i = e^{a_i} is the smaller of the lines of the two ends of a_i's cell.
 
     With e_i = P_i − t_i Q_i, α = 1/(e^h − 1), β = 1/(1 − e^{−h}) its masses are
@@ -263,7 +264,7 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float) -> Me
         masses = _convex(masses, losses)
     else:
         masses = np.maximum(masses, 0.0)
-    return _checked_below(law, masses, tails[first : last + 2], losses, step, tail)
+    return _checked_below(law, masses, tails[first : last + 2], losses, step, tail, delta)
 
 
 def _convex(masses: Floats, losses: Floats) -> Floats:
@@ -279,7 +280,9 @@ def _convex(masses: Floats, losses: Floats) -> Floats:
     return np.where(changed | np.append(changed[1:], False), new, np.maximum(masses, 0.0))
 
 
-def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step: float, tail: float) -> Measure:
+def _checked_below(
+    law: Law, masses: Floats, lines: Tails, losses: Floats, step: float, tail: float, delta: float
+) -> Measure:
     """The masses with the excess that puts every piece of their curve under a line.
 
     Far on the right, where lines are as small as their rounding, masses are dropped instead.
@@ -316,8 +319,9 @@ def _checked_below(law: Law, masses: Floats, lines: Tails, losses: Floats, step:
             continue
         # Elsewhere masses are dropped from where on they are less than what keeping them costs all others.
         beyond = np.append(np.cumsum(masses[::-1])[::-1][1:], 0.0)
-        cost = np.maximum.accumulate(missing) + np.where(allowed >= certain, beyond, math.inf)
-        cut = int(np.argmin(np.where(beyond <= tail, np.maximum.accumulate(missing) + 1e-3 * beyond, cost)))
+        kept = delta * np.maximum.accumulate(missing)
+        cost = kept + np.where(allowed >= certain, beyond, math.inf)
+        cut = int(np.argmin(np.where(beyond <= tail, kept + 1e-3 * beyond, cost)))
         if not masses[cut + 1 :].any():
             break
         masses[cut + 1 :] = 0.0
