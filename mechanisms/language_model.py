@@ -19,6 +19,7 @@ BUILTIN = "builtin"
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _FILES = ["*.json", "*.safetensors", "tokenizer*", "*.model", "*.txt"]
 _ROWS, _LONGEST, _STEPS = 16, 64, 4  # of the spot check: rows, tokens of the longest one, tokens of a continuation
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
 
 
@@ -49,25 +50,37 @@ class LanguageModel:
     row_difference: float = 0.0
 
     @classmethod
-    def load(cls, source: str | Path = BUILTIN, device: str = "auto", *, allow_network: bool = False) -> LanguageModel:
+    def load(
+        cls,
+        source: str | Path = BUILTIN,
+        device: str = "auto",
+        *,
+        dtype: str = "auto",
+        allow_network: bool = False,
+    ) -> LanguageModel:
         """Loads a model: safetensors only, and never code that comes with it.
 
         Args:
             source: ``builtin``, a local folder, or a hub id such as ``google/gemma-2-2b``.
-            device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``. On a GPU the model runs in bfloat16.
+            device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+            dtype: that the model computes in: ``float32``, ``bfloat16`` or ``auto`` (bfloat16 on a GPU, else float32).
+                Logits leave the model as float32, and are clipped, aggregated and sampled as integers and float64.
             allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
 
         Raises:
             ValueError: one line, for anything that is not a causal language model that can be run here.
         """
         validate.one_of(("auto", "cpu", "cuda"), device=device)
+        validate.one_of(("auto", *_DTYPES), dtype=dtype)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device cuda was asked for, but no GPU is visible; choose cpu or auto")
         folder = _folder(str(source), allow_network)
         name = str(source) if not Path(source).exists() else Path(source).resolve().name
-        network, tokenizer = _load(folder, str(source), device)
+        if dtype == "auto":
+            dtype = "bfloat16" if device == "cuda" else "float32"
+        network, tokenizer = _load(folder, str(source), device, _DTYPES[dtype])
         model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
         model.check_rows()
         return model
@@ -101,6 +114,11 @@ class LanguageModel:
     @property
     def device(self) -> torch.device:
         return torch.device(self.network.device)
+
+    @property
+    def dtype(self) -> str:
+        """What the model computes in, for example ``float32``."""
+        return str(self.network.dtype).removeprefix("torch.")
 
     @property
     def bytes_per_position(self) -> int:
@@ -222,7 +240,7 @@ def _folder(source: str, allow_network: bool) -> Path:
         raise ValueError(f"model {source!r} is no local folder, and as a hub id it {hint}") from None
 
 
-def _load(folder: Path, source: str, device: str) -> tuple[Any, Any]:
+def _load(folder: Path, source: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
     """Network and tokenizer of a folder."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -242,7 +260,7 @@ def _load(folder: Path, source: str, device: str) -> tuple[Any, Any]:
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
-            dtype=torch.bfloat16 if device == "cuda" else torch.float32,
+            dtype=dtype,
             attn_implementation="eager" if eager else "sdpa",
         )
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

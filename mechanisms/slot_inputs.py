@@ -81,7 +81,7 @@ class SlotInputs:
 
     def digest(self) -> str:
         """SHA-256 of everything that decides what a resumed run computes. Private."""
-        digest = hashlib.sha256(repr((self.mechanism, self.model.fingerprint, self._key)).encode())
+        digest = hashlib.sha256(repr((self.mechanism, self.model.fingerprint, self.model.dtype, self._key)).encode())
         for record in self.records:
             fields = repr((record.slotting_id, record.id, record.label, record.user, record.text))
             digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())

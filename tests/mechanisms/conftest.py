@@ -77,6 +77,7 @@ class TableModel:
 
     name = "table"
     fingerprint = "table"
+    dtype = "float32"
     end_of_text_ids = (0,)
     beginning_ids = ()
     is_builtin = True

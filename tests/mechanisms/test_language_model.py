@@ -101,6 +101,18 @@ def test_loading(tiny: LanguageModel, tiny_folder: Path) -> None:
     assert tiny.decode(tiny.encode("My 5-digit key is 04821 ")) == "My 5-digit key is 04821 "
 
 
+def test_a_model_may_compute_in_bfloat16_but_its_logits_are_float32(tiny: LanguageModel, tiny_folder: Path) -> None:
+    """bfloat16 keeps 8 bits; the bound is 4 roundings of the largest logit, far below what another model would give."""
+    half = LanguageModel.load(tiny_folder, device="cpu", dtype="bfloat16")
+    assert (tiny.dtype, half.dtype) == ("float32", "bfloat16")
+    assert half.bytes_per_position == tiny.bytes_per_position // 2
+    logits = half.session(CONTEXTS).logits()
+    assert logits.dtype == torch.float32
+    assert TOLERANCE < relative(logits, tiny.session(CONTEXTS).logits()) < 4 * 2.0**-8
+    with pytest.raises(ValueError, match="dtype must be one of"):
+        LanguageModel.load(tiny_folder, device="cpu", dtype="float16")
+
+
 def test_the_fingerprint_depends_on_every_file(tiny_folder: Path, tmp_path: Path) -> None:
     for file in tiny_folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
