@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,19 +90,8 @@ def read_records(
     Raises:
         ValueError: one line that names the file and, where it helps, the line number, never a record's content.
     """
-    path = Path(path)
-    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: records are read from {', '.join(readers)} files; its name ends in {path.suffix!r}")
-    if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
     columns = {"text": text, "label": label, "id": id, "user": user}
-    try:
-        rows = [_row(values, columns, f"{path}, {where}") for where, values in readers[path.suffix.lower()](path)]
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: is not UTF-8 text") from None
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+    rows = list(_rows(Path(path), columns))
     if id is None:
         return with_content_ids((row["text"] or "", row["label"], row["user"]) for row in rows)
     records = [Record(row["id"] or "", row["text"] or "", row["label"], row["user"]) for row in rows]
@@ -111,6 +100,24 @@ def read_records(
     except ValueError as error:
         raise ValueError(f"{path}: column {id!r}: {error}") from None
     return records
+
+
+def read_texts(
+    path: Path | str, *, text: str = "text", label: str | None = None, empty: bool = False
+) -> Iterator[tuple[str, str | None]]:
+    """The texts and labels of a file, row by row, so that a file need not fit into memory.
+
+    Args:
+        path: as for `read_records`.
+        text: column of the text.
+        label: column of the label, or None for no labels.
+        empty: whether a text may be empty, as one that a generator wrote may be.
+
+    Raises:
+        ValueError: as `read_records`, when the faulty row is reached.
+    """
+    for row in _rows(Path(path), {"text": text, "label": label}, empty=("text",) if empty else ()):
+        yield row["text"] or "", row["label"]
 
 
 def builtin_records(name: str, count: int, seed: int) -> list[Record]:
@@ -132,8 +139,28 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
     return with_content_ids((text, label, None) for text, label in corpora.notes(count, seed))
 
 
-def _row(values: Mapping[str, Any], columns: Mapping[str, str | None], where: str) -> dict[str, str | None]:
-    """The wanted columns of one row, as strings."""
+def _rows(
+    path: Path, columns: Mapping[str, str | None], empty: Collection[str] = ()
+) -> Iterator[dict[str, str | None]]:
+    """The wanted columns of every row of a file, as strings."""
+    readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path}: records are read from {', '.join(readers)} files; its name ends in {path.suffix!r}")
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    try:
+        for where, values in readers[path.suffix.lower()](path):
+            yield _row(values, columns, f"{path}, {where}", empty)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: is not UTF-8 text") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _row(
+    values: Mapping[str, Any], columns: Mapping[str, str | None], where: str, empty: Collection[str]
+) -> dict[str, str | None]:
+    """The wanted columns of one row, as strings; those named in `empty` may be empty strings."""
     out: dict[str, str | None] = {}
     for name, column in columns.items():
         if column is None:
@@ -142,7 +169,7 @@ def _row(values: Mapping[str, Any], columns: Mapping[str, str | None], where: st
         if column not in values:
             raise ValueError(f"{where}: there is no column {column!r}; give the name of the {name} column")
         value = values[column]
-        missing = value is None or value == "" or value != value
+        missing = value is None or (value == "" and name not in empty) or value != value
         if missing or isinstance(value, bool | list | dict):
             raise ValueError(f"{where}: column {column!r} must hold a string or a number that is not empty")
         if name == "text" and not isinstance(value, str):
@@ -181,9 +208,12 @@ def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     import pyarrow
     import pyarrow.parquet
 
+    number = 0
     try:
-        rows = pyarrow.parquet.read_table(path).to_pylist()
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=4096):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", values
     except pyarrow.ArrowException:
         raise ValueError(f"{path}: is not a Parquet file") from None
-    for number, values in enumerate(rows, 1):
-        yield f"row {number}", values

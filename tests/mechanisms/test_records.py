@@ -10,7 +10,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from cupel.mechanisms.records import Record, builtin_records, check_ids, content_id, read_records, with_content_ids
+from cupel.mechanisms.records import (
+    Record,
+    builtin_records,
+    check_ids,
+    content_id,
+    read_records,
+    read_texts,
+    with_content_ids,
+)
 
 ROWS = [
     {"text": "first, with a comma", "topic": "a", "key": "1", "who": "ann"},
@@ -108,3 +116,21 @@ def test_builtin_records_have_public_labels() -> None:
     assert builtin_records("keys", 20, 1) == keys
     with pytest.raises(ValueError, match="name must be one of"):
         builtin_records("diaries", 1, 0)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_texts_are_read_row_by_row_and_may_be_empty_only_where_asked(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"texts.{ending}"
+    rows = [("one", "a"), ("", "b"), ("three", "a")]
+    if ending == "jsonl":
+        path.write_text("".join(json.dumps({"text": text, "kind": kind}) + "\n" for text, kind in rows))
+    elif ending == "csv":
+        path.write_text("text,kind\n" + "".join(f"{text},{kind}\n" for text, kind in rows))
+    else:
+        table = {"text": [text for text, _ in rows], "kind": [kind for _, kind in rows]}
+        pyarrow.parquet.write_table(pyarrow.table(table), path)
+    assert list(read_texts(path, label="kind", empty=True)) == rows
+    reading = read_texts(path, label="kind")
+    assert next(reading) == ("one", "a")
+    with pytest.raises(ValueError, match="column 'text' must hold a string"):
+        next(reading)
