@@ -23,7 +23,7 @@ from cupel.accounting.medians import Cost
 from cupel.mechanisms import aggregation, noise
 from cupel.mechanisms.aggregation import Aggregate
 from cupel.mechanisms.randomness import Source
-from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows, groups_of
+from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
 
 INPUTS, COUNTS, IDLE, TOKENS = "inputs", "counts", "idle", "tokens"
@@ -92,13 +92,13 @@ class Loop:
         counts = self._released_counts()
         running = np.ones(total, dtype=bool) if counts is None else counts >= (mechanism.slot_threshold or 0)
         self._charge_idle([slot for slot in range(total) if not running[slot]])
-        items = [self.inputs.slot(slot) for slot in range(total) if running[slot]]
-        groups = groups_of(items, limit or self.inputs.rows_that_fit(items))
+        groups = self.inputs.groups([slot for slot in range(total) if running[slot]], limit)
         writers: dict[int, _Writer] = {}
         with _mapper(self.source) as spread:
             for number, group in enumerate(groups):
                 done = _Progress(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
-                writers |= {w.item.slot: w for w in self._write(number, group, spread, done)}
+                items = [self.inputs.slot(slot) for slot in group]
+                writers |= {w.item.slot: w for w in self._write(number, items, spread, done)}
         return self._generation(writers, running, counts)
 
     def _check_run(self) -> None:
@@ -211,6 +211,8 @@ class Loop:
                     laws = self._laws(writers, rows, outcome, spread)
             self._finish_step(step, writers, outcome, laws, rows)
             progress.step(step + 1)
+        for writer in writers:  # what the slots were shown is not kept beyond their group
+            writer.item = SlotInput(writer.item.slot, (), (), None)
         return writers
 
     def _begin_documents(self, writers: list[_Writer]) -> None:

@@ -87,11 +87,40 @@ class SlotInputs:
             digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
         return digest.hexdigest()
 
-    def rows_that_fit(self, inputs: Sequence[SlotInput]) -> int:
-        """How many rows fit into memory with their keys, values and logits."""
-        longest = max((len(row) for item in inputs for row in item.rows), default=1)
-        rule = self.mechanism.end_rule(self.model)
-        positions = longest + min(rule.longest, self.mechanism.tokens)
+    def groups(self, slots: Sequence[int], rows_at_once: int | None) -> list[list[int]]:
+        """Consecutive slots with at most so many rows together, or a single slot with more.
+
+        Slots become tokens group by group: what is held of the others is the number of their rows.
+
+        Args:
+            slots: that run.
+            rows_at_once: None is as many as fit into memory with their keys, values and logits.
+        """
+        counts = {slot: self._rows(slot) for slot in slots}
+        limit = rows_at_once or self._rows_that_fit(slots, sum(counts.values()))
+        groups: list[list[int]] = []
+        held = 0
+        for slot, count in counts.items():
+            if not groups or held + count > limit:
+                groups.append([])
+                held = 0
+            groups[-1].append(slot)
+            held += count
+        return groups
+
+    def _rows(self, slot: int) -> int:
+        size = len(self.batches.contexts[slot])
+        return size + self._needs_fallback(size)
+
+    def _rows_that_fit(self, slots: Sequence[int], wanted: int) -> int:
+        """How many rows fit into memory: by the public largest length if that is enough, else by the longest row."""
+        public = self._rows_of(max(prompt.longest_context for prompt in self._prompts.values()))
+        if wanted <= public:
+            return public
+        return self._rows_of(max((len(row) for slot in slots for row in self.slot(slot).rows), default=1))
+
+    def _rows_of(self, longest: int) -> int:
+        positions = longest + min(self.mechanism.end_rule(self.model).longest, self.mechanism.tokens)
         return max(1, _MEMORY // (positions * self.model.bytes_per_position + 8 * self.model.vocabulary_size))
 
     def aggregate(self, item: SlotInput, logits: NDArray[np.floating], row: int | None = None) -> Aggregate:
@@ -114,20 +143,6 @@ class SlotInputs:
         chosen = fallback if row is None else own[row]
         assert chosen is not None
         return aggregation.single(own, chosen, temperature=temperature)
-
-
-def groups_of(inputs: Sequence[SlotInput], rows: int) -> list[list[SlotInput]]:
-    """Consecutive slots with at most `rows` rows together, or a single slot with more."""
-    groups: list[list[SlotInput]] = []
-    held = 0
-    for item in inputs:
-        count = len(item.rows)
-        if not groups or held + count > rows:
-            groups.append([])
-            held = 0
-        groups[-1].append(item)
-        held += count
-    return groups
 
 
 class SlotRows:
