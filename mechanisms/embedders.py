@@ -1,0 +1,187 @@
+"""Sentence embeddings: texts become vectors of unit length.
+
+An embedder is public: nothing in it was fitted on private text. Each vector is a function of its own text alone, so
+that one record more or less moves no other record's vector. The default, `HashedNgrams`, needs no model: hashed counts
+of character n-grams under a fixed public projection, or under one that was fitted on public text (latent semantic
+analysis). `sentence_embedder` has the models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Vectors = NDArray[np.float32]
+
+FIT_TEXTS = 20_000
+"""How many public texts a projection is fitted on at most."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors; public, and each vector a function of its own text alone."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs between embedders that give different vectors."""
+
+    @property
+    def dimension(self) -> int:
+        """d, the length of a vector."""
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Shape (N, d), rows of length 1, or 0 for a text in which nothing is recognised."""
+
+
+def embedded(embedder: Embedder, texts: Sequence[str], rows: int = 4096) -> Iterator[Vectors]:
+    """The vectors of many texts, `rows` at a time, so that no more than that are held beside what the caller keeps."""
+    for start in range(0, len(texts), validate.integer(minimum=1, rows=rows)):
+        yield embedder.embed(texts[start : start + rows])
+
+
+def all_embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """The vectors of many texts in one array, shape (N, d).
+
+    Raises:
+        ValueError: for an embedder that does not do what `Embedder` says.
+    """
+    pieces = [np.empty((0, embedder.dimension), dtype=np.float32), *embedded(embedder, texts)]
+    vectors = np.concatenate(pieces)
+    lengths = np.square(vectors, dtype=np.float64).sum(axis=1)
+    if vectors.shape != (len(texts), embedder.dimension) or not (lengths < 1.0001).all():
+        raise ValueError(f"embedder {embedder.name!r} must give one row of length 1 or 0 for each text")
+    return vectors
+
+
+def unit_rows(vectors: NDArray[np.floating]) -> Vectors:
+    """Rows scaled to length 1, each by itself. Rows of zeros stay as they are; what is not finite becomes 0."""
+    rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
+    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0), dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class HashedNgrams:
+    """Counts of hashed character n-grams, log-damped, under a public projection; the default embedder.
+
+    Without `projection` it is a matrix of random signs from the public seed (Achlioptas 2003), the same on every
+    machine. `fitted` makes one from public text.
+
+    Attributes:
+        dimension: d.
+        buckets: how many values the hash (MurmurHash3) has.
+        shortest, longest: lengths of the n-grams, in characters, within words.
+        seed: public, of the random signs.
+        projection: shape (buckets, d), or None for the random signs.
+    """
+
+    dimension: int = 128
+    buckets: int = 2**14
+    shortest: int = 3
+    longest: int = 5
+    seed: int = 0
+    projection: Vectors | None = field(default=None, repr=False)
+    _matrix: Vectors = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("dimension", "buckets", "shortest", "longest"):
+            validate.integer(minimum=1, **{name: getattr(self, name)})
+        validate.integer(seed=self.seed)
+        if self.longest < self.shortest:
+            raise ValueError(f"longest must be at least shortest ({self.shortest}), not {self.longest}")
+        matrix = self._signs() if self.projection is None else np.asarray(self.projection, dtype=np.float32)
+        if matrix.shape != (self.buckets, self.dimension) or not np.isfinite(matrix).all():
+            raise ValueError(f"projection must be finite and of shape {(self.buckets, self.dimension)}")
+        object.__setattr__(self, "_matrix", matrix)
+
+    @classmethod
+    def fitted(cls, public_texts: Sequence[str], *, dimension: int = 128, seed: int = 0) -> HashedNgrams:
+        """With a projection from public text: inverse document frequencies and the leading singular vectors.
+
+        Args:
+            public_texts: never private ones; a seeded choice of at most `FIT_TEXTS` of them is used.
+            dimension: the largest d; it is lower where the texts span less.
+            seed: of the choice and of the randomised decomposition.
+
+        Raises:
+            ValueError: for fewer than two texts.
+
+        Source: Deerwester et al., "Indexing by latent semantic analysis" (1990).
+        """
+        from sklearn.decomposition import TruncatedSVD
+
+        if len(public_texts) < 2:
+            raise ValueError(f"a projection is fitted on at least 2 public texts, not {len(public_texts)}")
+        generator = np.random.default_rng(seed)
+        chosen = generator.choice(len(public_texts), size=min(len(public_texts), FIT_TEXTS), replace=False)
+        base = cls(dimension=1, seed=seed)
+        counts = base._counts([public_texts[index] for index in np.sort(chosen)])
+        frequency = np.bincount(counts.indices, minlength=base.buckets)
+        inverse = np.log((1 + counts.shape[0]) / (1 + frequency)) + 1
+        width = min(dimension, counts.shape[0] - 1)
+        weighted = counts.multiply(inverse).tocsr()
+        lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+        weighted = weighted.multiply(1 / np.maximum(lengths, 1e-300)[:, None]).tocsr()
+        leading = TruncatedSVD(width, random_state=seed).fit(weighted).components_
+        projection = np.asarray(inverse[:, None] * leading.T, dtype=np.float32)
+        return cls(dimension=width, seed=seed, projection=projection)
+
+    @property
+    def name(self) -> str:
+        return "hashed-ngrams"
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """The numbers that, with the projection, make this embedder anew."""
+        return {name: getattr(self, name) for name in ("dimension", "buckets", "shortest", "longest", "seed")}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over settings and projection."""
+        digest = hashlib.sha256(repr((self.name, sorted(self.settings.items()))).encode())
+        digest.update(np.ascontiguousarray(self._matrix, dtype="<f4").tobytes())
+        return digest.hexdigest()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Sums run over each row's own n-grams in an order of their own, so that no row depends on another."""
+        if not len(texts):
+            return np.empty((0, self.dimension), dtype=np.float32)
+        return unit_rows(self._counts(texts) @ self._matrix)
+
+    def _counts(self, texts: Sequence[str]) -> csr_matrix:
+        """1 + log(count) of each n-gram's bucket, shape (N, buckets)."""
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        hashing = HashingVectorizer(
+            analyzer="char_wb",
+            ngram_range=(self.shortest, self.longest),
+            n_features=self.buckets,
+            alternate_sign=False,
+            norm=None,
+        )
+        # Lone surrogates have no UTF-8, and the error that they raise would show the text.
+        counts: csr_matrix = hashing.transform([text.encode("utf-8", "replace").decode("utf-8") for text in texts])
+        counts.sort_indices()
+        counts.data = (1 + np.log(counts.data)).astype(np.float32)
+        return counts
+
+    def _signs(self) -> Vectors:
+        """±1/√d from SHAKE-256 of the seed."""
+        size = self.buckets * self.dimension
+        stream = hashlib.shake_256(f"cupel.hashed-ngrams {self.seed}".encode()).digest(-(-size // 8))
+        bits = np.unpackbits(np.frombuffer(stream, dtype=np.uint8), count=size)
+        signs = (2.0 * bits - 1.0) / np.sqrt(self.dimension)
+        return np.asarray(signs.reshape(self.buckets, self.dimension), dtype=np.float32)
