@@ -1,10 +1,11 @@
 """Which records are aggregated together: keyed hashing into a public number of slots.
 
-Sound: a record's slot is a keyed hash of its own id, modulo a public number of slots, within its own label. So one
-record added or removed changes one slot and no other, and slots compose in parallel. No exact size is read: a slot
-holds as many records as hash into it. The key is drawn once, independently of the data, and is published.
+Sound: a record's slot is a keyed hash of its own id, modulo a public number of slots, within its own cell: its label,
+or its cluster among those of its label. So one record added or removed changes one slot and no other, and slots compose
+in parallel. No exact size is read: a slot holds as many records as hash into it. The key is drawn once, independently
+of the data, and is published.
 
-As published (`as_published`): the records of a label are put in an order and cut into pieces of a fixed size. One
+As published (`as_published`): the records of a cell are put in an order and cut into pieces of a fixed size. One
 record added near the front shifts every later piece, so that all of them change and none composes in parallel.
 """
 
@@ -62,6 +63,30 @@ class Batches:
         return np.array([sum(map(len, slot)) for slot in self.contexts], dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Groups of records that share no slot: labels, or the clusters of labels.
+
+    Attributes:
+        of_record: shape (records,), the cell of each record; a function of the record by itself and of what is public
+            or was released. Private.
+        slots: how many slots each cell has; a cell's slots follow those of the cells before it.
+    """
+
+    of_record: NDArray[np.int64]
+    slots: tuple[int, ...]
+
+    @property
+    def starts(self) -> list[int]:
+        """The first slot of each cell."""
+        return [sum(self.slots[:cell]) for cell in range(len(self.slots))]
+
+
+def label_cells(records: Sequence[Record], labels: Sequence[str], slots: int) -> Cells:
+    """Every label is a cell with `slots` slots; without labels there is one cell."""
+    return Cells(label_indices(records, labels), (slots,) * max(1, len(labels)))
+
+
 def label_indices(records: Sequence[Record], labels: Sequence[str]) -> NDArray[np.int64]:
     """The place of each record's label in the public list; 0 for all if the list is empty.
 
@@ -96,12 +121,21 @@ def one_per_user(records: Sequence[Record], key: bytes) -> list[int]:
     return sorted(index for _, _, index in best.values())
 
 
+def unit_records(records: Sequence[Record], key: bytes, *, per_user: bool) -> list[int]:
+    """The indices of the records that stand for a unit: all of them, or one of each user.
+
+    Raises:
+        ValueError: for a repeated id or, per user, a record without a user.
+    """
+    check_ids(records)
+    return one_per_user(records, key) if per_user else list(range(len(records)))
+
+
 def hashed_slots(
     records: Sequence[Record],
+    cells: Cells,
     *,
     key: bytes,
-    labels: Sequence[str],
-    slots: int,
     contexts: int,
     records_per_context: int,
     per_user: bool = False,
@@ -110,69 +144,62 @@ def hashed_slots(
 
     Args:
         records: private, in any order; ids must be unique.
+        cells: the groups that share no slot, with their public numbers of slots.
         key: 16 to 64 bytes, drawn independently of the data.
-        labels: the public list of labels; empty puts all records together.
-        slots: public number of slots of each label.
         contexts: public number of contexts of a slot, used only for records_per_context ≥ 2: a second keyed hash
             puts each record of the slot into one of them, so that the number of records in a context is a mean.
         records_per_context: k; for 1, each record is a context of its own.
         per_user: whether the unit is a user: one record of each is used, and the user's name is hashed.
 
     Raises:
-        ValueError: for a repeated id, an unknown label or a record without a user.
+        ValueError: for a repeated id or a record without a user.
     """
-    check_ids(records)
-    group = label_indices(records, labels)
-    used = one_per_user(records, key) if per_user else list(range(len(records)))
     assignment = np.full(len(records), -1, dtype=np.int64)
-    cells: list[dict[int, list[tuple[int, str, int]]]] = [{} for _ in range(slots * max(1, len(labels)))]
-    for index in used:
-        record = records[index]
+    members: list[dict[int, list[tuple[int, str, int]]]] = [{} for _ in range(sum(cells.slots))]
+    starts = cells.starts
+    for index in unit_records(records, key, per_user=per_user):
+        record, cell = records[index], int(cells.of_record[index])
         hashed = (record.user or "") if per_user else record.slotting_id
-        slot = int(group[index]) * slots + keyed_hash(key, "slot", hashed) % slots
+        slot = starts[cell] + keyed_hash(key, "slot", hashed) % cells.slots[cell]
         order = keyed_hash(key, "context", hashed)
-        cell = order % contexts if records_per_context > 1 else index
+        context = order % contexts if records_per_context > 1 else index
         assignment[index] = slot
-        cells[slot].setdefault(cell, []).append((order, record.id, index))
-    return Batches(tuple(_in_order(cell) for cell in cells), assignment)
+        members[slot].setdefault(context, []).append((order, record.id, index))
+    return Batches(tuple(_in_order(slot) for slot in members), assignment)
 
 
-def _in_order(cells: dict[int, list[tuple[int, str, int]]]) -> tuple[tuple[int, ...], ...]:
+def _in_order(slot: dict[int, list[tuple[int, str, int]]]) -> tuple[tuple[int, ...], ...]:
     """The contexts of a slot by hash, and the records of each by hash, so that nothing tells the input's order."""
-    contexts = sorted(sorted(members) for members in cells.values())
+    contexts = sorted(sorted(members) for members in slot.values())
     return tuple(tuple(index for _, _, index in members) for members in contexts)
 
 
 def cut_slots(
     records: Sequence[Record],
+    cells: Cells,
     *,
     key: bytes,
-    labels: Sequence[str],
-    slots: int,
     batch_size: int,
     records_per_context: int,
     per_user: bool = False,
 ) -> Batches:
-    """The published batching: the records of each label, shuffled by keyed hash, are cut into pieces of a fixed size.
+    """The published batching: the records of each cell, shuffled by keyed hash, are cut into pieces of a fixed size.
 
-    Each piece makes `batch_size` contexts of `records_per_context` records. The first `slots` pieces of each label are
-    used, the rest is left out; where records are too few, the last piece is short.
+    Each piece makes `batch_size` contexts of `records_per_context` records. As many pieces of a cell as it has slots
+    are used, the rest is left out; where records are too few, the last piece is short.
 
     Source: "Clustering and Median Aggregation Improve Differentially Private Inference", section 6.1: "we subdivide
     each cluster into fixed-sized batches". Arguments and errors as for `hashed_slots`.
     """
-    check_ids(records)
-    group = label_indices(records, labels)
-    used = one_per_user(records, key) if per_user else list(range(len(records)))
-    order: list[list[tuple[int, str, int]]] = [[] for _ in range(max(1, len(labels)))]
-    for index in used:
+    order: list[list[tuple[int, str, int]]] = [[] for _ in cells.slots]
+    for index in unit_records(records, key, per_user=per_user):
         record = records[index]
         hashed = (record.user or "") if per_user else record.slotting_id
-        order[int(group[index])].append((keyed_hash(key, "shuffle", hashed), record.id, index))
+        order[int(cells.of_record[index])].append((keyed_hash(key, "shuffle", hashed), record.id, index))
     assignment = np.full(len(records), -1, dtype=np.int64)
     pieces: list[tuple[tuple[int, ...], ...]] = []
     width = batch_size * records_per_context
-    for members in order:
+    for members, slots in zip(order, cells.slots, strict=True):
         indices = [index for _, _, index in sorted(members)]
         for start in range(0, slots * width, width):
             piece = indices[start : start + width]

@@ -26,7 +26,7 @@ from cupel.mechanisms.randomness import Source
 from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
 
-INPUTS, COUNTS, IDLE, TOKENS = "inputs", "counts", "idle", "tokens"
+INPUTS, CLUSTERS, COUNTS, IDLE, TOKENS = "inputs", "clusters", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""
 
 
@@ -89,6 +89,7 @@ class Loop:
         mechanism, total = self.mechanism, self.mechanism.total_slots
         self._check_run()
         limit = self._same_inputs(rows_at_once)
+        clusters = self._released_cluster_counts()
         counts = self._released_counts()
         running = np.ones(total, dtype=bool) if counts is None else counts >= (mechanism.slot_threshold or 0)
         self._charge_idle([slot for slot in range(total) if not running[slot]])
@@ -99,7 +100,7 @@ class Loop:
                 done = _Progress(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
                 items = [self.inputs.slot(slot) for slot in group]
                 writers |= {w.item.slot: w for w in self._write(number, items, spread, done)}
-        return self._generation(writers, running, counts)
+        return self._generation(writers, running, counts, clusters)
 
     def _check_run(self) -> None:
         if self.run.plan != self.mechanism.plan():
@@ -124,18 +125,30 @@ class Loop:
         rows: int | None = known.value["rows_at_once"]
         return rows
 
+    def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
+        """The noisy number of units of each label and centre, which decides what slots the records go to."""
+        mechanism = self.mechanism
+        if mechanism.centres is None:
+            return None
+        counts = self._noisy(CLUSTERS, mechanism.cluster_count_epsilon, self.inputs.cluster_units)
+        released = tuple(map(tuple, counts.reshape(max(1, len(mechanism.labels)), -1).tolist()))
+        self.inputs.arrange(released)
+        return released
+
     def _released_counts(self) -> NDArray[np.int64] | None:
-        """The noisy number of records (or users) of each slot, charged and committed before it is used."""
+        """The noisy number of records (or users) of each slot."""
         mechanism = self.mechanism
         if mechanism.slot_threshold is None:
             return None
-        epsilon, adjacency = mechanism.slot_count_epsilon, mechanism.adjacency
-        known = self.run.outcome(COUNTS)
+        return self._noisy(COUNTS, mechanism.slot_count_epsilon, lambda: self.inputs.batches.units)
+
+    def _noisy(self, key: str, epsilon: float, units: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Counts of disjoint cells with noise, one after the other, charged and committed before they are used."""
+        adjacency, known = self.mechanism.adjacency, self.run.outcome(key)
         if known is None:
-            charge = Charge(key=COUNTS, stage=COUNTS, event=noise.count_event(epsilon, adjacency))
+            charge = Charge(key=key, stage=key, event=noise.count_event(epsilon, adjacency))
             self.run.step(charge=charge)
-            units = self.inputs.batches.units
-            drawn = noise.noisy_counts(units, epsilon=epsilon, adjacency=adjacency, source=self.source)
+            drawn = noise.noisy_counts(units().ravel(), epsilon=epsilon, adjacency=adjacency, source=self.source)
             known = self._commit(charge, drawn.tolist())
         return np.array(known.value, dtype=np.int64)
 
@@ -301,7 +314,11 @@ class Loop:
             )
 
     def _generation(
-        self, writers: dict[int, _Writer], running: NDArray[np.bool_], counts: NDArray[np.int64] | None
+        self,
+        writers: dict[int, _Writer],
+        running: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
+        clusters: tuple[tuple[int, ...], ...] | None,
     ) -> Generation:
         slots = range(self.mechanism.total_slots)
         positions = np.full((len(slots), self.mechanism.tokens), -1, dtype=np.int64)
@@ -312,6 +329,7 @@ class Loop:
             transcript=Transcript(
                 tuple(tuple(writers[slot].tokens) if slot in writers else () for slot in slots),
                 tuple(bool(runs) for runs in running),
+                clusters,
             ),
             assignment=self.inputs.batches.assignment,
             slot_sizes=self.inputs.batches.sizes,

@@ -10,6 +10,9 @@ Each slot spends exactly its token budget, document after document. What a token
 - ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and kept in the ledger.
 - ``none``: the unprotected control. Each document is written from one record.
 
+With public centres, a record's slot is one of its cluster's: noisy counts of clusters are released first, and given
+them a record's cluster is a function of its own text (`clusters`).
+
 Slots are disjoint, and hashing a record's own id keeps its slot whatever the others are: they compose in parallel. The
 published variant cuts shuffled records into pieces instead, and one record moves all pieces behind it: they compose.
 
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dp_accounting import DpEvent, dp_event
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 
     from cupel.accounting.ledger import Run
     from cupel.mechanisms.batching import Batches
+    from cupel.mechanisms.clusters import Clusters
     from cupel.mechanisms.language_model import LanguageModel
 
 __all__ = ["Document", "Generation", "Observer", "PrivateInference", "Transcript"]
@@ -69,6 +74,11 @@ class PrivateInference:
         unit: record or user.
         slot_count_epsilon: ε of the noisy slot counts, used where slot_threshold is set.
         slot_threshold: slots whose noisy count of units is at least this run; None runs all and releases no counts.
+        centres: a file of public centres (`clustering.Centres`) that records are clustered by; None does not cluster.
+        kept_centres: k′, how many of the centres each label keeps, by noisy counts; at most `slots`.
+        cluster_count_epsilon: ε of the noisy counts of clusters.
+        embedder: that the centres were made with: ``builtin`` for the one in their file, else the folder or the hub id
+            of a `sentence-transformers` model that is on this machine.
     """
 
     aggregate: Literal["median", "mean", "none"]
@@ -89,6 +99,10 @@ class PrivateInference:
     unit: Unit = field(default_factory=Unit)
     slot_count_epsilon: float = 0.1
     slot_threshold: float | None = None
+    centres: Path | str | None = field(default=None, repr=False)  # runs are told apart by its content, not its place
+    kept_centres: int | None = None
+    cluster_count_epsilon: float = 0.1
+    embedder: str = field(default="builtin", repr=False)
 
     def __post_init__(self) -> None:
         validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
@@ -134,6 +148,23 @@ class PrivateInference:
             validate.finite(slot_threshold=self.slot_threshold)
             if self.aggregate == "none":
                 raise ValueError("slot_threshold has no use without protection; leave it out")
+        self._check_clusters()
+
+    def _check_clusters(self) -> None:
+        validate.positive(cluster_count_epsilon=self.cluster_count_epsilon)
+        if self.centres is None:
+            if self.kept_centres is not None or self.embedder != "builtin":
+                raise ValueError(
+                    "kept_centres and embedder belong to centres; give a file of centres or leave them out"
+                )
+            return
+        if self.kept_centres is None:
+            raise ValueError("centres need kept_centres, the number of centres that each label keeps")
+        if validate.integer(minimum=1, kept_centres=self.kept_centres) > self.slots:
+            raise ValueError(
+                f"kept_centres must be at most {self.slots}, the number of slots of each label, not "
+                f"{self.kept_centres}; lower it or batch_size"
+            )
 
     @property
     def slots(self) -> int:
@@ -210,9 +241,12 @@ class PrivateInference:
             generated = ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots)
         else:
             generated = ParallelDpEvent([events.compose([(event, self.tokens * self.slots)])] * labels)
-        if self.slot_threshold is None:
-            return events.compose([(generated, 1)])
-        return events.compose([(noise.count_event(self.slot_count_epsilon, self.adjacency), 1), (generated, 1)])
+        return events.compose([*self._counted(), (generated, 1)])
+
+    def _counted(self) -> list[tuple[DpEvent, int]]:
+        """The events of the noisy counts: of clusters, then, given those, of slots."""
+        wanted = [(self.centres, self.cluster_count_epsilon), (self.slot_threshold, self.slot_count_epsilon)]
+        return [(noise.count_event(epsilon, self.adjacency), 1) for use, epsilon in wanted if use is not None]
 
     def published_plan(self) -> DpEvent:
         """The event as the papers account it: slots in parallel, and one row added or removed (η = 2c/(sτ))."""
@@ -224,26 +258,49 @@ class PrivateInference:
             event = ExPostSelectionDpEvent(4 * self.clip / self.temperature)
         return events.compose([(ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots), 1)])
 
-    def batches(self, records: Sequence[Record], key: bytes) -> Batches:
-        """The records in slots and contexts; private."""
-        from cupel.mechanisms.batching import cut_slots, hashed_slots
+    def clusters(self) -> Clusters:
+        """The public centres and their embedder, read from their files."""
+        from cupel.mechanisms.clusters import Clusters
+
+        assert self.centres is not None
+        return Clusters.load(self.centres, self.embedder)
+
+    def cluster_units(self, records: Sequence[Record], key: bytes) -> NDArray[np.int64]:
+        """How many units of each label are nearest to each centre, shape (labels, K); private."""
+        return self.clusters().units(records, self.labels, key, per_user=self.unit.kind == "user")
+
+    def batches(
+        self, records: Sequence[Record], key: bytes, cluster_counts: Sequence[Sequence[int]] | None = None
+    ) -> Batches:
+        """The records in slots and contexts; private.
+
+        Args:
+            records: private.
+            key: of the batching.
+            cluster_counts: shape (labels, K), released; needed with centres (`Transcript.cluster_counts`).
+        """
+        from cupel.mechanisms.batching import cut_slots, hashed_slots, label_cells
 
         per_user = self.unit.kind == "user"
+        if self.kept_centres is None:
+            cells = label_cells(records, self.labels, self.slots)
+        else:
+            cells = self.clusters().cells(
+                records, self.labels, cluster_counts, kept=self.kept_centres, slots=self.slots
+            )
         if self.variant == "sound":
             return hashed_slots(
                 records,
+                cells,
                 key=key,
-                labels=self.labels,
-                slots=self.slots,
                 contexts=self.contexts_per_slot,
                 records_per_context=self.records_per_context,
                 per_user=per_user,
             )
         return cut_slots(
             records,
+            cells,
             key=key,
-            labels=self.labels,
-            slots=self.slots,
             batch_size=self.batch_size,
             records_per_context=self.records_per_context,
             per_user=per_user,
@@ -265,7 +322,7 @@ class PrivateInference:
         Raises:
             ValueError: one line that tells nothing of any record.
         """
-        self.batches(records, bytes(32))
+        self.batches(records, bytes(32), None if self.centres is None else self.clusters().no_counts(self.labels))
         for label in self.labels or (None,):
             _ = self.prompt(model, label).record_tokens
 
@@ -329,4 +386,5 @@ class PrivateInference:
         from cupel.mechanisms.slot_inputs import SlotInputs
 
         chosen = list(range(self.total_slots)) if slots is None else list(slots)
-        return inference_score.score(SlotInputs(self, records, model, key), transcript, chosen)
+        inputs = SlotInputs(self, records, model, key, transcript.cluster_counts)
+        return inference_score.score(inputs, transcript, chosen)

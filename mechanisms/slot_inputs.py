@@ -50,16 +50,38 @@ class SlotInputs:
     """All slots of a run."""
 
     def __init__(
-        self, mechanism: PrivateInference, records: Sequence[Record], model: LanguageModel, key: bytes
+        self,
+        mechanism: PrivateInference,
+        records: Sequence[Record],
+        model: LanguageModel,
+        key: bytes,
+        cluster_counts: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.mechanism = mechanism
         self.model = model
         self.records = records
-        self.batches: Batches = mechanism.batches(records, key)
         self._key = key
+        self._batches: Batches | None = None
+        if mechanism.centres is None or cluster_counts is not None:
+            self.arrange(cluster_counts)
         labels: tuple[str | None, ...] = mechanism.labels or (None,)
         self._prompts = {label: mechanism.prompt(model, label) for label in labels}
         self._record_tokens = {label: prompt.record_tokens for label, prompt in self._prompts.items()}
+
+    @property
+    def batches(self) -> Batches:
+        """The records in slots; with centres, once the counts of clusters are released."""
+        if self._batches is None:
+            raise ValueError("a run with centres is batched by the cluster counts that it released; they are missing")
+        return self._batches
+
+    def arrange(self, cluster_counts: Sequence[Sequence[int]] | None) -> None:
+        """Puts the records into slots, with centres by the released counts of clusters, shape (labels, K)."""
+        self._batches = self.mechanism.batches(self.records, self._key, cluster_counts)
+
+    def cluster_units(self) -> NDArray[np.int64]:
+        """How many units of each label are nearest to each centre, shape (labels, K); private."""
+        return self.mechanism.cluster_units(self.records, self._key)
 
     def slot(self, slot: int) -> SlotInput:
         """The contexts of one slot, in tokens."""
@@ -81,7 +103,9 @@ class SlotInputs:
 
     def digest(self) -> str:
         """SHA-256 of everything that decides what a resumed run computes. Private."""
-        digest = hashlib.sha256(repr((self.mechanism, self.model.fingerprint, self.model.dtype, self._key)).encode())
+        public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key)
+        clusters = None if self.mechanism.centres is None else self.mechanism.clusters().fingerprint
+        digest = hashlib.sha256(repr((*public, clusters)).encode())
         for record in self.records:
             fields = repr((record.slotting_id, record.id, record.label, record.user, record.text))
             digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())

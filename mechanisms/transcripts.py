@@ -37,15 +37,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All sampled tokens, which are all that was released apart from noisy counts.
+    """All sampled tokens and what decides which records they come from; all that was released apart from slot counts.
 
     Attributes:
         tokens: for each slot, its sampled tokens in order; empty where the slot did not run.
         running: for each slot, whether it ran.
+        cluster_counts: shape (labels, K), the noisy counts that were paid for, where records were clustered.
     """
 
     tokens: tuple[tuple[int, ...], ...]
     running: tuple[bool, ...]
+    cluster_counts: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

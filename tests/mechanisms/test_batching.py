@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cupel.mechanisms.batching import Batches, cut_slots, hashed_slots, keyed_hash
+from cupel.mechanisms.batching import Batches, cut_slots, hashed_slots, keyed_hash, label_cells
 from cupel.mechanisms.records import Record, with_content_ids
 
 KEY = bytes(range(32))
@@ -19,13 +20,14 @@ LABELS = ("a", "b")
 
 
 def hashed(records: list[Record], **changes: object) -> Batches:
-    options = {"key": KEY, "labels": LABELS, "slots": 3, "contexts": 4, "records_per_context": 1} | changes
-    return hashed_slots(records, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"key": KEY, "contexts": 4, "records_per_context": 1} | changes
+    cells = label_cells(records, options.pop("labels", LABELS), options.pop("slots", 3))
+    return hashed_slots(records, cells, **options)
 
 
 def cut(records: list[Record], **changes: object) -> Batches:
-    options = {"key": KEY, "labels": LABELS, "slots": 3, "batch_size": 2, "records_per_context": 1} | changes
-    return cut_slots(records, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"key": KEY, "batch_size": 2, "records_per_context": 1} | changes
+    return cut_slots(records, label_cells(records, LABELS, 3), **options)
 
 
 def named(records: list[Record], batches: Batches) -> list[list[list[str]]]:

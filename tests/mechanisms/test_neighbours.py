@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import DpEvent, dp_event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from neighbouring import (
+    FLOAT,
+    KEY,
+    NEIGHBOURS,
+    added_or_removed,
+    data_set,
+    log_ratio,
+    pure_epsilon,
+    realised_epsilons,
+    replaced,
+)
 
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.ledger import Run
 from cupel.mechanisms import aggregation, noise
 from cupel.mechanisms.batching import keyed_hash
 from cupel.mechanisms.private_inference import PrivateInference
@@ -29,10 +36,7 @@ from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.transcripts import Transcript
 
-KEY = bytes(range(16))
 CLIP, TEMPERATURE = 4.0, 1.3
-FLOAT = 1e-9
-"""Sums of at most 12 log-probabilities below 20, and of costs whose own float error is added to them."""
 
 
 def mechanism(**changes: Any) -> PrivateInference:
@@ -45,69 +49,6 @@ def mechanism(**changes: Any) -> PrivateInference:
         "records": 6,
     }
     return PrivateInference(**(base | changes))
-
-
-def data_set(seed: int, size: int, *, users: bool = False) -> list[Record]:
-    generator = random.Random(seed)
-    texts = ["".join(generator.choice("12") for _ in range(3)) for _ in range(size)]
-    return [Record(f"{seed}-{i}", text, None, f"u{i // 2}" if users else None) for i, text in enumerate(texts)]
-
-
-def candidates(seed: int) -> list[Record]:
-    """Records that a neighbour may have in addition."""
-    return [Record(f"new-{seed}-{i}", text, None, "new") for i, text in enumerate(("1", "22", "212"))]
-
-
-def added_or_removed(records: list[Record], seed: int) -> Iterator[list[Record]]:
-    yield from (records[:i] + records[i + 1 :] for i in range(len(records)))
-    yield from ([*records, extra] for extra in candidates(seed))
-
-
-def replaced(records: list[Record], seed: int) -> Iterator[list[Record]]:
-    for i, extra in itertools.product(range(len(records)), candidates(seed)):
-        yield [*records[:i], extra, *records[i + 1 :]]
-
-
-def users_added_or_removed(records: list[Record], seed: int) -> Iterator[list[Record]]:
-    for user in {record.user for record in records}:
-        yield [record for record in records if record.user != user]
-    yield [*records, *candidates(seed)]
-
-
-NEIGHBOURS = {"add_remove": added_or_removed, "replace_one": replaced, "user": users_added_or_removed}
-
-
-def log_ratio(
-    chosen: PrivateInference, model: Any, records: Sequence[Record], other: Sequence[Record], transcript: Transcript
-) -> float:
-    """log P_D(x)/P_D′(x) of all tokens."""
-    scores = [chosen.score(data, model, transcript, key=KEY) for data in (records, other)]
-    return float((scores[0] - scores[1]).sum())
-
-
-def realised_epsilons(chosen: PrivateInference, run: Run) -> tuple[float, float]:
-    """The realised ex-post bounds on log P_D/P_D′ and log P_D′/P_D: the worst part, or under replace_one the two worst
-    with their signs matched."""
-    costs = list(run.realised().values())
-    minus, plus = sorted((c.u_minus for c in costs), reverse=True), sorted((c.u_plus for c in costs), reverse=True)
-    parts = 2 if chosen.adjacency is Adjacency.REPLACE_ONE else 1
-    return sum(minus[:parts]), sum(plus[:parts])
-
-
-def pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
-    """Basic composition of bounded-range selections, by hand: each is range-DP; parallel parts as in `events`."""
-    match event:
-        case dp_event.SelfComposedDpEvent():
-            return event.count * pure_epsilon(event.event, adjacency)
-        case dp_event.ComposedDpEvent():
-            return sum(pure_epsilon(part, adjacency) for part in event.events)
-        case dp_event.DiscreteLaplaceDpEvent():
-            return event.noise_parameter * event.sensitivity * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
-        case ParallelDpEvent():
-            worst = sorted((pure_epsilon(part, adjacency) for part in event.events), reverse=True)
-            return sum(worst[: 2 if adjacency is Adjacency.REPLACE_ONE else 1])
-        case _:
-            return float(event.range)  # type: ignore[attr-defined]
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
