@@ -277,7 +277,8 @@ def rerun(
     gone = records[index]
     by_user = mechanism.unit.kind == "user"
     rest = [record for record in records if (record.user != gone.user if by_user else record.id != gone.id)]
-    full, less = mechanism.batches(records, key), mechanism.batches(rest, key)
+    clusters = generation.transcript.cluster_counts
+    full, less = mechanism.batches(records, key, clusters), mechanism.batches(rest, key, clusters)
     changed = [
         slot
         for slot, (old, new) in enumerate(zip(full.contexts, less.contexts, strict=True))
@@ -287,22 +288,28 @@ def rerun(
     value = float((scores[0] - scores[1]).sum())
     magnitude = float(sum(np.abs(score).sum() for score in scores)) + len(changed)
     tokens = sum(len(generation.transcript.tokens[slot]) for slot in changed)
-    if generation.released_counts is not None:
-        before, without = (_count_law(mechanism, generation, batches) for batches in (full, less))
+    counted = (_count_laws(mechanism, generation, *data, key) for data in ((records, full), (rest, less)))
+    for before, without in zip(*counted, strict=True):
         value += before - without
         magnitude += abs(before) + abs(without)
     return Loss(value, tokens * _scoring_error(mechanism, model, generation) + 2.0**-40 * magnitude)
 
 
-def _count_law(mechanism: PrivateInference, generation: Generation, batches: Batches) -> float:
-    """Log-probability of the released counts, had the slots held these batches: counts of units, not of contexts."""
-    assert generation.released_counts is not None
-    return noise.log_probability(
-        generation.released_counts,
-        batches.units,
-        epsilon=mechanism.slot_count_epsilon,
-        adjacency=mechanism.adjacency,
-    )
+def _count_laws(
+    mechanism: PrivateInference, generation: Generation, records: Sequence[Record], batches: Batches, key: bytes
+) -> list[float]:
+    """Log-probability of the released counts of clusters and of slots, had these been the records, where any were.
+
+    They count units, not contexts.
+    """
+    laws, clusters, relation = [], generation.transcript.cluster_counts, mechanism.adjacency
+    if clusters is not None:
+        exact, epsilon = mechanism.cluster_units(records, key), mechanism.cluster_count_epsilon
+        laws.append(noise.log_probability(np.ravel(clusters), exact.ravel(), epsilon=epsilon, adjacency=relation))
+    if generation.released_counts is not None:
+        released, epsilon = generation.released_counts, mechanism.slot_count_epsilon
+        laws.append(noise.log_probability(released, batches.units, epsilon=epsilon, adjacency=relation))
+    return laws
 
 
 def _scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:

@@ -237,6 +237,8 @@ def spending(done: GeneratorRun, guarantee: Guarantee) -> dict[str, float]:
     """Where the budget went: stage → ε, in the currency of the claim."""
     mechanism = done.mechanism
     stages: dict[str, float] = {}
+    if mechanism.centres is not None:
+        stages["noisy counts of clusters"] = mechanism.cluster_count_epsilon
     if mechanism.slot_threshold is not None:
         stages["noisy slot counts"] = mechanism.slot_count_epsilon
     costs = slot_costs(done)

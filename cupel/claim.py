@@ -209,6 +209,9 @@ class Claim(_Strict):
             body["data"]["path"] = self.data.path.name
         if Path(self.model).is_absolute() or Path(self.model).is_dir():
             body["model"] = Path(self.model).resolve().name
+        for name in ("centres", "embedder"):
+            if (value := body["parameters"].get(name)) and (Path(value).is_absolute() or Path(value).exists()):
+                body["parameters"][name] = Path(value).resolve().name
         return body
 
 
@@ -264,6 +267,10 @@ def _with_absolute_paths(claim: Claim, folder: Path) -> Claim:
         changes["data"] = claim.data.model_copy(update={"path": folder / claim.data.path})
     if claim.model != "builtin" and (folder / claim.model).is_dir():
         changes["model"] = str(folder / claim.model)
+    parameters = {"centres": claim.parameters.centres and str(folder / claim.parameters.centres)}
+    if (folder / claim.parameters.embedder).is_dir():
+        parameters["embedder"] = str(folder / claim.parameters.embedder)
+    changes["parameters"] = claim.parameters.model_copy(update=parameters)
     return claim.model_copy(update=changes)
 
 

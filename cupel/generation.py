@@ -118,7 +118,9 @@ def generate(
         mechanism.check(records, model)
     private, release = make_folders(output)
     ledger = private / "ledger.sqlite"
+    # Paths tell of a machine; what the files hold is in the digest that the run begins with.
     about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
+    about["claim"]["parameters"] = claim.parameters.model_dump(mode="json", exclude={"centres", "embedder"})
     generation, key = charge_and_generate(
         mechanism,
         records,
@@ -137,6 +139,8 @@ def generate(
     write_documents(path, generation)
     if releasable:
         write_atomically(folder / "batching-key.txt", key.hex() + "\n")
+        if (counts := generation.transcript.cluster_counts) is not None:
+            write_atomically(folder / "cluster-counts.json", json.dumps(counts) + "\n")
     return GeneratorRun(claim, mechanism, model, records, key, generation, path, ledger)
 
 

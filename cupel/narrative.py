@@ -87,6 +87,8 @@ def implementation(done: GeneratorRun, device: str) -> dict[str, str]:
         "source of noise": "operating system entropy",
         "batching key": done.key.hex(),
     }
+    if done.mechanism.centres is not None:
+        facts["fingerprint of centres and embedder (SHA-256)"] = done.mechanism.clusters().fingerprint
     if isinstance(done.claim.data, BuiltinData):
         facts["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
     return facts

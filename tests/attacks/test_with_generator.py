@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from cupel.attacks.leave_one_out import ROW_MARGIN, LeaveOneOut, Loss, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, reconstruct
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.verdict import decide
+from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.corpora import notes
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, PrivateInference
@@ -119,6 +121,20 @@ def test_noisy_counts_are_part_of_what_was_released(play: Any, model: LanguageMo
     played = play(slot_threshold=-100.0, slot_count_epsilon=2.0)
     difference = played.rerun(0, model).value - played.attack.losses[0]
     assert abs(difference) == pytest.approx(2.0, abs=0.05)
+
+
+def test_noisy_counts_of_clusters_are_part_of_what_was_released(
+    play: Any, model: LanguageModel, tmp_path: Path
+) -> None:
+    """With clusters at ε₀ = 2, one record's loss differs by ±2 from its loss in the tokens, given the counts."""
+    path = tmp_path / "centres.safetensors"
+    Centres.fit([f"{PREFIX}{i:05d}" for i in range(0, 100_000, 999)], 4).save(path)
+    played = play(centres=path, kept_centres=2, cluster_count_epsilon=2.0)
+    for index in (0, 1):
+        other = played.rerun(index, model)
+        difference = other.value - played.attack.losses[index]
+        # Rounding of the noise's rate and of a few log-probabilities beside the stated error of both losses.
+        assert abs(difference) == pytest.approx(2.0, abs=other.error + played.attack.errors[index] + 1e-9)
 
 
 def test_counts_are_those_of_units_where_contexts_hold_several(
