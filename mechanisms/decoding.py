@@ -1,6 +1,7 @@
 """The decode loop's model side: many contexts at once, each row at its own position, one forward a token.
 
-Every row holds a context, written to the key-value cache once. Tokens are appended row by row, and a row can be taken
+Every row holds a context, written to the key-value cache once; the beginning that all contexts share (an instruction, a
+template) is computed for one row and copied. Tokens are appended row by row, and a row can be taken
 back to its context while others go on. Position p of a row is entry p of its cache, so positions, sliding windows and
 masks are those of the row alone; what lies behind a row's position, from another document or as padding, is masked.
 Model files are those of `transformers`; only the cache is ours.
@@ -16,6 +17,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 _GROWTH = 32
 _TOKENS_PER_FORWARD = 8192
+_LEAST_SHARED = 4  # tokens; a shorter common beginning is computed row by row
 
 
 class _Window:
@@ -24,13 +26,13 @@ class _Window:
     def __init__(self, total_rows: int) -> None:
         self.total_rows = total_rows
         self.length = 0  # entries 0, …, length − 1 are visible to this forward
-        self.view: slice | None = None  # the rows of a forward that reads the cache; None while it is filled
+        self.view: slice | torch.Tensor | None = None  # the rows whose cache a forward reads; None if only its own keys
         self._rows = torch.empty(0, dtype=torch.long)
         self._positions = torch.empty(0, 0, dtype=torch.long)
         self.entries: torch.Tensor | None = None
         self.heads_and_capacity = (0, 0)
 
-    def move(self, rows: torch.Tensor, view: slice | None, positions: torch.Tensor, length: int) -> None:
+    def move(self, rows: torch.Tensor, view: slice | torch.Tensor | None, positions: torch.Tensor, length: int) -> None:
         """Sets the rows, shape (rows,), and the positions, shape (rows, n), of the next forward."""
         self._rows, self._positions, self.view, self.length = rows, positions, view, length
         self.entries = None
@@ -85,6 +87,11 @@ class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
         store.view(-1, store.shape[3]).index_copy_(0, window.entries, new.reshape(-1, store.shape[3]))
         return new if window.view is None else store[window.view, :, : window.length]
 
+    def copy_first(self, length: int) -> None:
+        """Gives the first entries of row 0 to every row."""
+        for store in (self.keys, self.values):
+            store[1:, :, :length] = store[:1, :, :length]
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.window.length, 0
 
@@ -109,6 +116,16 @@ def layer_kinds(config: Any) -> tuple[set[str], bool]:
     if unknown:
         raise ValueError(f"model has layers of kind {', '.join(sorted(unknown))}; only causal attention is supported")
     return set(kinds), True
+
+
+def common_beginning(contexts: Sequence[Sequence[int]]) -> int:
+    """How many first tokens all contexts share."""
+    shared = 0
+    for column in zip(*contexts, strict=False):
+        if any(token != column[0] for token in column):
+            break
+        shared += 1
+    return shared
 
 
 class DecodeSession:
@@ -170,27 +187,41 @@ class DecodeSession:
         self._token = tokens[:, -1].clone()
         return out
 
+    @torch.inference_mode()
     def _prefill(self, contexts: Sequence[Sequence[int]], lengths: torch.Tensor) -> None:
-        """Writes all tokens of the contexts but the last, rows of similar length together."""
+        """Writes all tokens of the contexts but the last, rows of similar length together.
+
+        A causal model's keys and values at a position are a function of the tokens up to it. So those of the beginning
+        that all rows share are computed once, and copied; each row then computes its own tokens, which see them.
+        """
+        shared = min(common_beginning(contexts), int(lengths.min()) - 1) if len(contexts) > 1 else 0
+        if shared < _LEAST_SHARED:
+            shared = 0
+        else:
+            self._prefill_rows([contexts[0][: shared + 1]], torch.zeros(1, dtype=torch.long), 0)
+            for layer in self._cache.layers:
+                layer.copy_first(shared)
         order = torch.argsort(lengths, stable=True)
         start = 0
         while start < len(order):
             stop = min(start + self._rows_per_forward, len(order))
-            while stop > start + 1 and (stop - start) * int(lengths[order[stop - 1]]) > _TOKENS_PER_FORWARD:
+            while stop > start + 1 and (stop - start) * (int(lengths[order[stop - 1]]) - shared) > _TOKENS_PER_FORWARD:
                 stop = start + (stop - start + 1) // 2
-            self._prefill_rows(contexts, order[start:stop])
+            self._prefill_rows([contexts[row] for row in order[start:stop]], order[start:stop], shared)
             start = stop
 
-    def _prefill_rows(self, contexts: Sequence[Sequence[int]], rows: torch.Tensor) -> None:
-        width = max(len(contexts[row]) for row in rows) - 1
+    def _prefill_rows(self, contexts: Sequence[Sequence[int]], rows: torch.Tensor, first: int) -> None:
+        """Writes the tokens of some rows' contexts from position `first` on; what is before it is in the cache."""
+        width = max(len(context) for context in contexts) - 1 - first
         if width == 0:
             return
         tokens = torch.zeros(len(rows), width, dtype=torch.long)
-        for index, row in enumerate(rows):
-            body = list(contexts[row][:-1])
+        for index, context in enumerate(contexts):
+            body = list(context[first:-1])
             tokens[index, : len(body)] = torch.tensor(body, dtype=torch.long)
         # Padding follows a row's own tokens, where the causal mask hides it and later tokens overwrite it.
-        self._forward(rows, None, tokens, torch.arange(width).expand(len(rows), -1))
+        positions = torch.arange(first, first + width).expand(len(rows), -1)
+        self._forward(rows, rows.to(self._device) if first else None, tokens, positions)
 
     def _continue(self, tokens: torch.Tensor) -> torch.Tensor:
         """Forward of tokens of shape (rows, n) from each row's position, in pieces of rows."""
@@ -209,7 +240,12 @@ class DecodeSession:
 
     @torch.inference_mode()
     def _forward(
-        self, rows: torch.Tensor, view: slice | None, tokens: torch.Tensor, positions: torch.Tensor, keep: int = 1
+        self,
+        rows: torch.Tensor,
+        view: slice | torch.Tensor | None,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        keep: int = 1,
     ) -> torch.Tensor:
         """One call of the model; the logits of its last `keep` positions, shape (rows, keep, V)."""
         length = int(positions.max()) + 1
