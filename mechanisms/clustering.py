@@ -84,8 +84,11 @@ class Centres:
         different = len(np.unique(vectors, axis=0))
         if different < count:
             raise ValueError(f"{count} centres need at least as many different public texts, not {different}")
-        kind = MiniBatchKMeans if len(vectors) > MINI_BATCH_ABOVE else KMeans
-        found = kind(n_clusters=count, n_init=1, random_state=seed).fit(vectors).cluster_centers_
+        if len(vectors) > MINI_BATCH_ABOVE:
+            search = MiniBatchKMeans(n_clusters=count, n_init=5, random_state=seed)
+        else:
+            search = KMeans(n_clusters=count, n_init=1, random_state=seed)
+        found = search.fit(vectors).cluster_centers_
         kept = embedder if isinstance(embedder, HashedNgrams) else None
         return cls(found.astype(np.float32), embedder.name, embedder.fingerprint, kept)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Vectors = NDArray[np.float32]
 
+_LARGEST = 2**28
 FIT_TEXTS = 20_000
 """How many public texts a projection is fitted on at most."""
 
@@ -100,6 +101,8 @@ class HashedNgrams:
         for name in ("dimension", "buckets", "shortest", "longest"):
             validate.integer(minimum=1, **{name: getattr(self, name)})
         validate.integer(seed=self.seed)
+        if self.buckets * self.dimension > _LARGEST:
+            raise ValueError(f"buckets · dimension must be at most {_LARGEST} numbers; lower one of them")
         if self.longest < self.shortest:
             raise ValueError(f"longest must be at least shortest ({self.shortest}), not {self.longest}")
         matrix = self._signs() if self.projection is None else np.asarray(self.projection, dtype=np.float32)
