@@ -28,9 +28,12 @@ class Source(Protocol):
     def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
         """Independent noise with P(k) ∝ exp(−|k|/scale), shape (size,)."""
 
+    def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
+        """Independent noise with P(k) ∝ exp(−k²/(2·scale²)), shape (size,)."""
+
 
 class OsEntropy:
-    """Uniform integers from `secrets`, discrete Laplace noise from OpenDP."""
+    """Uniform integers from `secrets`, discrete Laplace and Gaussian noise from OpenDP."""
 
     name = "os"
 
@@ -47,6 +50,15 @@ class OsEntropy:
         dp.enable_features("contrib")
         domain = dp.vector_domain(dp.atom_domain(T="i64"))
         measurement = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+        return np.array(measurement([0] * size), dtype=np.int64)
+
+    def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
+        """As above, Algorithm 3 of the same source."""
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        domain = dp.vector_domain(dp.atom_domain(T="i64"))
+        measurement = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
         return np.array(measurement([0] * size), dtype=np.int64)
 
 
@@ -66,6 +78,11 @@ class Recorded:
         generator = np.random.default_rng(self._random.getrandbits(64))
         p = -np.expm1(-1 / scale)
         return np.asarray(generator.geometric(p, size) - generator.geometric(p, size), dtype=np.int64)
+
+    def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
+        """A rounded normal variable, in floating point."""
+        generator = np.random.default_rng(self._random.getrandbits(64))
+        return np.asarray(np.rint(generator.normal(scale=scale, size=size)), dtype=np.int64)
 
 
 OS_ENTROPY = OsEntropy()
