@@ -12,6 +12,7 @@ import typer
 
 from cupel import __version__
 from cupel.cli_calibrate import app as _calibrate
+from cupel.cli_centres import centres as _centres
 from cupel.cli_compare import app as _compare
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def account(
 
 app.add_typer(_compare, name="compare")
 app.add_typer(_calibrate, name="calibrate")
+app.command("centres", epilog="Example: cupel centres public.jsonl -o centres.safetensors --count 1000")(_centres)
 
 
 @app.command(epilog="Example: cupel accountants --adjacency replace_one")
