@@ -1,0 +1,183 @@
+"""Words, diversity, lengths and overlap against counting by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from cupel.mechanisms.text_metrics import compare_lengths, diversity, expected_distinct, repeats
+from cupel.mechanisms.text_overlap import overlap
+from cupel.mechanisms.word_runs import Words
+
+Text = tuple[str, ...]
+
+
+def grams(text: Text, n: int) -> list[Text]:
+    return [text[i : i + n] for i in range(len(text) - n + 1)]
+
+
+def random_texts(count: int, words: str, longest: int, seed: int) -> list[Text]:
+    draw = random.Random(seed)
+    return [tuple(draw.choices(words, k=draw.randrange(longest + 1))) for _ in range(count)]
+
+
+def joined(texts: Sequence[Text]) -> list[str]:
+    return [" ".join(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [
+        ("Red, green.", "red ,  GREEN .", True),
+        ("red green", "redgreen", False),
+        ("don't", "don ' t", True),
+        ("猫が好き", "猫 が 好 き", True),
+        ("Größe 3", "größe 3", True),
+        ("a_b", "a b", False),
+        ("\ud800 x", "x", False),
+    ],
+)
+def test_what_a_word_is(text: str, other: str, same: bool) -> None:
+    one, two = (Words.of([of]).whole()[0] for of in (text, other))
+    assert (one == two) == same
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
+def test_runs_stay_within_a_text(n: int) -> None:
+    """Each hash stands for one run, in order, and no run crosses from one text to the next."""
+    texts = random_texts(40, "abc", 7, seed=n)
+    expected = [gram for text in texts for gram in grams(text, n)]
+    found = Words.of(joined(texts)).runs(n).tolist()
+    assert len(found) == len(expected)
+    assert len(set(zip(found, expected, strict=True))) == len(set(found)) == len(set(expected))
+
+
+def test_a_text_of_n_words_has_the_hash_of_its_run() -> None:
+    words = Words.of(["one two three"])
+    assert words.whole().tolist() == words.runs(3).tolist()
+
+
+def test_runs_do_not_depend_on_blocks_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cupel.mechanisms import word_runs
+
+    texts = joined(random_texts(50, "abcd", 9, seed=3))
+    whole = Words.of(texts)
+    expected = whole.runs(3).tolist()
+    monkeypatch.setattr(word_runs, "_BLOCK", 7)
+    assert Words.of(texts).runs(3).tolist() == expected
+    pieces = list(whole.pieces(6))
+    assert [len(piece) for piece in pieces] == [6] * 8 + [2]
+    assert [run for piece in pieces for run in piece.runs(3).tolist()] == expected
+
+
+@pytest.mark.parametrize("counts", [(1,), (3, 1, 2), (5,), (1, 1, 1, 1), (2, 2, 4)])
+def test_expected_distinct_by_enumeration(counts: tuple[int, ...]) -> None:
+    things = [kind for kind, count in enumerate(counts) for _ in range(count)]
+    for draws in range(len(things) + 1):
+        subsets = list(itertools.combinations(things, draws))
+        expected = sum(len(set(subset)) for subset in subsets) / len(subsets)
+        assert expected_distinct(counts, draws) == pytest.approx(expected, rel=1e-13, abs=1e-14)
+
+
+def test_expected_distinct_of_many() -> None:
+    """20 million things: as many kinds as draws if all differ, and the plain number of kinds if all are drawn.
+
+    Differences of ln Γ near 3e8 are off by some 1e-7.
+    """
+    counts = np.ones(20_000_000, dtype=np.int64)
+    assert expected_distinct(counts, 1_000_000) == pytest.approx(1_000_000, rel=1e-5)
+    assert expected_distinct([10**7, 10**7], 2 * 10**7) == 2
+    with pytest.raises(ValueError, match="draws must be at most"):
+        expected_distinct([1, 2], 4)
+
+
+def test_distinct_n_by_sets() -> None:
+    synthetic, real = random_texts(30, "abc", 12, seed=1), random_texts(80, "abcdefgh", 12, seed=2)
+    rows = diversity(Words.of(joined(synthetic)), Words.of(joined(real)))
+    assert [row["n"] for row in rows] == [1, 2, 3, 4]
+    for row in rows:
+        all_grams = {
+            side: [gram for text in of for gram in grams(text, row["n"])]
+            for side, of in (("synthetic", synthetic), ("real", real))
+        }
+        common = min(map(len, all_grams.values()))
+        assert row["same_size"] == common
+        for side, of in all_grams.items():
+            assert row["runs"][side] == len(of)
+            assert row["distinct"][side] == pytest.approx(len(set(of)) / len(of), rel=1e-15)
+            expected = expected_distinct(list(Counter(of).values()), common) / common
+            assert row["distinct_at_same_size"][side] == pytest.approx(expected, rel=1e-12)
+        assert row["distinct_at_same_size"]["synthetic"] == pytest.approx(row["distinct"]["synthetic"], rel=1e-12)
+
+
+def test_texts_without_a_run_have_no_diversity() -> None:
+    rows = diversity(Words.of(["one", ""]), Words.of(["one two three four five"]))
+    assert rows[0]["distinct"] == {"synthetic": 1.0, "real": 1.0}
+    assert rows[1]["distinct"] == {"synthetic": None, "real": 1.0}
+    assert rows[1]["distinct_at_same_size"] == {"synthetic": None, "real": None}
+
+
+def test_repeats_are_counted() -> None:
+    assert sorted(repeats(np.array([5, 3, 5, 5, 9, 3], dtype=np.uint64)).tolist()) == [1, 2, 3]
+    assert repeats(np.empty(0, dtype=np.uint64)).tolist() == []
+
+
+def test_lengths_by_hand() -> None:
+    """W₁ of equally many is the mean difference in order; KS is the largest gap of the two staircases."""
+    draw = np.random.default_rng(0)
+    one, two = draw.integers(0, 30, size=50), draw.integers(5, 50, size=50)
+    found = compare_lengths(one.tolist(), two.tolist())
+    assert found["wasserstein_1"] == pytest.approx(np.abs(np.sort(one) - np.sort(two)).mean(), rel=1e-12)
+    gaps = [abs((one <= x).mean() - (two <= x).mean()) for x in range(60)]
+    assert found["kolmogorov_smirnov"] == pytest.approx(max(gaps), rel=1e-12)
+    assert found["synthetic"]["mean"] == pytest.approx(one.mean())
+    assert found["real"]["quantiles"]["0.5"] == np.median(two)
+    assert found["real"]["quantiles"]["1"] == two.max()
+    same = compare_lengths([3, 4], [4, 3])
+    assert (same["wasserstein_1"], same["kolmogorov_smirnov"]) == (0, 0)
+    with pytest.raises(ValueError, match="there is no real one"):
+        compare_lengths([1], [])
+
+
+def longest_common(text: Text, other: Text) -> int:
+    return max(
+        (n for n in range(1, len(text) + 1) if set(grams(text, n)) & set(grams(other, n))),
+        default=0,
+    )
+
+
+@pytest.mark.parametrize(("run_words", "seed"), [(1, 1), (2, 2), (3, 3), (4, 4)])
+def test_overlap_by_sets(run_words: int, seed: int) -> None:
+    synthetic, real = random_texts(60, "abcdef", 9, seed), random_texts(40, "abcdef", 9, seed + 100)
+    synthetic += real[:5]
+    synthetic += [()]
+    pieces = [Words.of(joined(real[:7])), Words.of(joined(real[7:]))]
+    found = overlap(Words.of(joined(synthetic)), pieces, run_words)
+    for i, text in enumerate(synthetic):
+        n = min(run_words, len(text))
+        known = {gram for other in real for gram in grams(other, n)} if n else set()
+        own = [gram in known for gram in grams(text, n)] if n else [False]
+        assert found.share[i] == pytest.approx(sum(own) / len(own), abs=1e-15)
+        streak = max((len(list(group)) for hit, group in itertools.groupby(own) if hit), default=0)
+        assert found.longest[i] == (streak + n - 1 if streak else 0)
+        assert found.exact[i] == (bool(text) and text in real)
+        common = max(longest_common(text, other) for other in real)
+        assert found.longest[i] >= common or common < n
+    summary = found.summary()
+    assert summary["exact_share"] == pytest.approx(found.exact.mean())
+    assert summary["near_share"] == pytest.approx((found.share >= 0.5).mean())
+    assert summary["longest_stretch_words"]["1"] == found.longest.max()
+
+
+def test_overlap_with_nothing() -> None:
+    found = overlap(Words.of(["some words of a text", "", "two words"]), [Words.of(["unlike"])])
+    assert found.share.tolist() == [0, 0, 0]
+    assert not found.exact.any()
+    assert found.longest.tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="there is none"):
+        overlap(Words.of([]), [])
