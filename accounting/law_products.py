@@ -67,7 +67,9 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
             return None
         p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()
         for side, mass in enumerate((one_p[one_q == 0].sum(), one_q[one_p == 0].sum())):
-            untold[side] += count * math.log1p(-min(float(mass), 1.0))
+            if mass >= 1:  # up to rounding it tells all
+                return None
+            untold[side] += count * math.log1p(-float(mass))
         error += count * its_error + (8 * kinds.shape[1] + 2 * count) * UNIT + 2 * _EXP * one_p.size
         slack += count * its_slack
     if min(p.min(), q.min()) < _LEAST:

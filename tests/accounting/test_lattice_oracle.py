@@ -42,7 +42,8 @@ def contains_epsilon(found: Interval, exact: oracle.Exact, delta: float, side: D
 
 
 def contains_blowup(found: Interval, exact: oracle.Exact, p: float, side: Direction | None) -> bool:
-    return bool(found.lower <= exact.blowup(p, side) <= found.upper)
+    truth = exact.blowup(p, side)
+    return bool(found.lower * (1 - oracle.ROOM) <= truth <= found.upper * (1 + oracle.ROOM))
 
 
 @contextmanager

@@ -51,12 +51,8 @@ def meet(first: Interval, second: Interval, slack: float = 0.0) -> bool:
 # --- lower ≤ truth ≤ upper
 
 
-ROOM = oracle.real("1e-50")
-"""Relative: truths are known to 50 digits."""
-
-
 def inside(found: Interval, truth: oracle.Real) -> bool:
-    return bool(found.lower * (1 - ROOM) <= truth <= found.upper * (1 + ROOM))
+    return bool(found.lower * (1 - oracle.ROOM) <= truth <= found.upper * (1 + oracle.ROOM))
 
 
 def composed(family: str, chance: random.Random) -> Case:
@@ -77,7 +73,7 @@ def holds(family: str, chance: random.Random, side: Direction | None, question: 
     if question == "epsilon":
         delta = log_uniform(chance, 1e-14, 0.2)
         found = pair.epsilon(delta, direction=side)
-        most, least = delta * (1 + ROOM), delta * (1 - ROOM)
+        most, least = delta * (1 + oracle.ROOM), delta * (1 - oracle.ROOM)
         assert found.upper == math.inf or exact.delta(found.upper, side) <= most, (case.label, delta, found)
         if found.lower == math.inf:
             assert exact.epsilon(delta, side) == oracle.INFINITY, (case.label, delta, found)

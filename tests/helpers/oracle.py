@@ -27,6 +27,8 @@ DIGITS = 60
 mp = mpmath.mp.clone()
 mp.dps = DIGITS
 INFINITY = mp.inf
+ROOM = mp.mpf("1e-50")
+"""Relative: truths are known to 50 digits, where an interval may end at the truth itself."""
 
 
 def real(value: Any) -> Real:
