@@ -14,6 +14,7 @@ from cupel import __version__
 from cupel.cli_calibrate import app as _calibrate
 from cupel.cli_centres import centres as _centres
 from cupel.cli_compare import app as _compare
+from cupel.cli_utility import utility as _utility
 
 if TYPE_CHECKING:
     from cupel.progress import Progress
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-_GENERATE = ("torch", "transformers", "tokenizers", "safetensors", "pyarrow", "huggingface_hub")
+_GENERATE = ("torch", "transformers", "tokenizers", "safetensors", "pyarrow", "huggingface_hub", "sklearn")
 
 # The base of typer's own input errors, which it does not export by name.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
@@ -154,6 +155,7 @@ def account(
 app.add_typer(_compare, name="compare")
 app.add_typer(_calibrate, name="calibrate")
 app.command("centres", epilog="Example: cupel centres public.jsonl -o centres.safetensors --count 1000")(_centres)
+app.command("utility", epilog="Example: cupel utility report --real notes.jsonl --label topic")(_utility)
 
 
 @app.command(epilog="Example: cupel accountants --adjacency replace_one")

@@ -78,6 +78,9 @@ def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str
     known_texts, asked_texts = (
         hashing.transform(text.encode("utf-8", "replace").decode() for text in of) for of in (texts, asked)
     )
+    used = np.flatnonzero(np.bincount(known_texts.indices, minlength=FEATURES))
+    if len(used) < FEATURES:  # as with a vocabulary, what no training text has is left out
+        known_texts, asked_texts = known_texts[:, used], asked_texts[:, used]
     weights.fit(known_texts)
     model = LogisticRegression(max_iter=_ITERATIONS)
     with warnings.catch_warnings():
