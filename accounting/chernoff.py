@@ -36,7 +36,7 @@ def tail_bound(laws: Sequence[tuple[Law, int]], epsilon: float) -> float:
         bounds = np.exp(np.minimum(exponents + 32 * UNIT * (sizes + 1), 0.0)) + beyond
         best = int(np.argmin(bounds.min(axis=1)))
         tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 17)
-    return min(1.0, float(bounds.min()) * (1 + 16 * UNIT) + 1e-305)
+    return min(1.0, float(bounds.min()) * (1 + (16 + 4 * len(laws)) * UNIT) + 1e-305)
 
 
 def _tail(law: Law) -> tuple[Floats, Floats]:
@@ -50,7 +50,7 @@ def _tail(law: Law) -> tuple[Floats, Floats]:
     losses = losses[(losses >= max(-_HIGHEST, low)) & (losses <= high)]
     if law.upper_only:  # H at b − g is at least 1 − e^{−g} of the mass above b
         above = np.min([law.above(losses - gap) / -math.expm1(-gap) for gap in (0.02, 0.1, 0.5, 2.0)], axis=0)
-        above = above * (1 + 64 * UNIT)
+        above = above * (1 + 1e-11)  # a loss of 650 less a gap of .02 is rounded
     else:
         known = law.tails(losses)
         losses = losses + known.shift

@@ -39,7 +39,7 @@ class Curve:
             self._alias = np.zeros(1)
         else:
             values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
-            self.values = np.clip(values, 0.0, 1.0)
+            self.values = np.clip(values, 0.0, 1 - 2 * UNIT)
             self._whole = min(1.0, (whole + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
             # What wrapped around counts at most e^{log_total − λε} a unit of tilted mass.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -73,6 +73,9 @@ class Curve:
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
         error += 2 * product.tilt * product.blur  # the losses themselves are off by no more than the blur
         sign = 1 if self.above else -1
+        if scale < -690:  # a factor that underflows would say nothing from above and may be rounded up from below
+            values = values * math.exp(-690.0) if self.above else np.zeros(values.size)
+            scale = 0.0
         if scale > 690:  # beyond float64, which only a window far from the question can be
             return np.where(values > 0, math.inf, 0.0) if self.above else values
         values = values * math.exp(scale) * (1 + sign * error)
@@ -180,6 +183,7 @@ def _convex_minorant(t: Floats, heights: Floats) -> tuple[Floats, Floats]:
     """
     from scipy.optimize import isotonic_regression
 
+    heights = np.minimum.accumulate(heights)
     widths = np.maximum(np.diff(t), 1e-290)
     slopes = np.minimum(isotonic_regression(np.diff(heights) / widths, weights=widths).x, 0.0)
     falls = np.cumsum((-slopes * widths)[::-1])[::-1]

@@ -161,7 +161,11 @@ class Enclosure:
         """P(loss = ∞) of the product, rounded to a side."""
         if any(law.certain >= 1 for law, _ in self.laws):
             return 1.0
-        exact = -math.expm1(math.fsum(count * math.log1p(-law.certain) for law, count in self.laws))
+        chances = [SingleLaw(law).certain(side) if law.upper_only else law.certain for law, _ in self.laws]
+        if max(chances, default=0.0) >= 1:
+            return 1.0
+        untold = (count * math.log1p(-chance) for chance, (_, count) in zip(chances, self.laws, strict=True))
+        exact = -math.expm1(math.fsum(untold))
         return min(1.0, max(0.0, exact * (1 + side * 1e-13)))
 
     def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:

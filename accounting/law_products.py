@@ -61,6 +61,8 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
     untold = [0.0, 0.0]  # log of the probability that nothing tells all, under P and under Q
     for one_p, one_q, its_error, its_slack, count in finite:
         both = (one_p > 0) & (one_q > 0)
+        if min(one_p[both].min(), one_q[both].min()) ** count < _LEAST:
+            return None
         kinds = _kinds(int(both.sum()), count)
         first, second = _masses(one_p[both], kinds), _masses(one_q[both], kinds)
         if min(first.min(), second.min()) < _LEAST:

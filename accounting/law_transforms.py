@@ -24,6 +24,7 @@ class Sampled(Law):
     def __init__(self, law: Law, rate: float) -> None:
         self.law, self.rate = law, rate
         self.certain = rate * law.certain
+        self.certain_error, self.end_error = law.certain_error + 4 * UNIT, law.end_error
         self.discrete = law.discrete
         self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
         self.highest = self._grown(law.highest)
@@ -102,7 +103,9 @@ class Blend(Law):
         self.discrete = all(law.discrete for law in laws)
         self.atom = next((law.atom for law in laws if law.atom is not None), None)
         self.lowest = min(law.lowest for law in laws)
-        self.highest = max(law.highest for law in laws)
+        self.highest = max(law.highest for law in laws) if not slack else math.inf
+        self.end_error = max(law.end_error for law in laws)
+        self.certain_error = max(law.certain_error for law in laws)
         self.upper_only = slack > 0 or any(law.upper_only for law in laws)
 
     def pruned(self, mass: float) -> Law:

@@ -157,7 +157,7 @@ def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     middle[turn:], size[turn:] = p - q, p + q
     room = (tails.error + 4 * _EXP) * size + 1e-305
     under = np.where(log_t > 700, math.inf, room + 1e-305 * scale)
-    over = np.where(np.arange(scale.size) < turn, room + 1e-305 * scale, room)
+    over = np.where(np.arange(scale.size) < turn, room + 1e-305 * scale, room + 1e-320 * scale)  # Q among subnormals
     if not (tails.p_slack or tails.q_slack):
         return middle, under, over
     slack_p, slack_q = np.full(scale.shape, tails.p_slack), tails.q_slack * scale
@@ -288,13 +288,14 @@ class NormalMixtures(Law):
         if self.slack:  # 1 − w₀ is not the weight that is known
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            y = np.log(odds / self.weights[1])
+            y = np.log(odds) - math.log(float(self.weights[1]))  # their quotient may leave float64
             x = y / place + place / 2
             share = odds * np.exp(-b)
             shift = 2 * rounding + share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
         none = odds <= 0
         edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
-        return np.where(none, -math.inf, x), np.where(none | ~np.isfinite(shift), edge, shift)
+        shift = np.where(none, edge, np.where(np.isfinite(shift), shift, math.inf))
+        return np.where(none, -math.inf, x), shift
 
     def _inverse_by_newton(self, b: Floats) -> tuple[Floats, Floats]:
         """By a table of the inverse, then Newton steps that stay inside their bracket; the residual is what is left.
@@ -406,6 +407,8 @@ class Atoms(Law):
         self.outcomes, self._slack = (p, q, error, slack), slack
         self.certain, self.impossible = float(p[q == 0].sum()), float(q[p == 0].sum())
         both = (p > 0) & (q > 0)
+        if not both.any() and not slack:  # whatever their sums are rounded to
+            self.certain = self.impossible = 1.0
         if losses is None:
             losses = np.log(p[both]) - np.log(q[both])
         order = np.argsort(losses, kind="stable")

@@ -22,6 +22,8 @@ class SingleLaw:
 
     def certain(self, side: int) -> float:
         """P(loss = ∞), rounded to a side."""
+        if side > 0 and self.law.upper_only:
+            return float(self.law.above(np.array([650.0]))[0])
         return min(1.0, self.law.certain * (1 + side * self.law.certain_error))
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:

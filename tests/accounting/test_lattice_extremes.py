@@ -18,7 +18,7 @@ import oracle
 import pytest
 from dp_accounting import DpEvent, dp_event
 from oracle import DIRECTIONS, Atoms, Direction, Exact, Real, mp
-from oracle_cases import FAMILIES, normalised
+from oracle_cases import FAMILIES, gaussian_by_cdfs, normalised
 
 from cupel.accounting.bounds import Interval
 from cupel.accounting.composition import Unsupported
@@ -591,3 +591,65 @@ def laws_of(pair: DominatingPair, side: Direction, count: int) -> list[tuple[Law
     """One direction of `count` runs of a single mechanism, none of one that says nothing."""
     (composition,) = pair._alternatives
     return [(getattr(component, side), count) for component, _ in composition]
+
+
+# --- where a quotient, a factor or a sum leaves float64
+
+
+@pytest.mark.parametrize(("mu", "rate", "epsilon"), [(40, 1e-40, 640.0), (60, 1e-27, 650.0), (60, 1e-30, 500.0)])
+def test_odds_beyond_float64_hide_no_loss(mu: int, rate: float, epsilon: float) -> None:
+    """e^ε/q is infinite in float64, the loss is not."""
+    pair = DominatingPair.gaussian(1 / mu).poisson_sampled(rate)
+    truth = oracle.sampled_gaussian(1 / mu, rate).delta(epsilon, "remove")
+    assert truth <= pair.delta(epsilon, direction="remove").upper
+    assert truth <= pair.self_compose(2).delta(epsilon, direction="remove").upper  # a run is a part of two
+    assert pair.epsilon(float(truth), direction="remove").upper >= epsilon
+
+
+@pytest.mark.parametrize(("mu", "top"), [(1.2926973921751477, 1238.1618419943914), (0.0687054, 50.1775)])
+def test_profiles_far_from_their_lattice_are_bounds(mu: float, top: float) -> None:
+    """A curve is e^{a number far below −745} times another that is as large."""
+    pair, exact = gaussian_by_cdfs(mu).self_compose(100), oracle.gaussian(1 / (10 * oracle.real(mu)))
+    epsilons = np.linspace(0, top, 60)
+    low, high = pair.privacy_profile(epsilons, "remove")
+    assert (low <= high).all()
+    for epsilon, least, most in zip(epsilons, low, high, strict=True):
+        assert least <= exact.delta(float(epsilon), "remove") <= most
+
+
+def test_what_a_curve_known_from_above_does_not_exclude_is_possible() -> None:
+    told = DominatingPair.approx_dp(800, 0.01)
+    assert told.blowup(0.0).upper >= 0.01
+    assert told.self_compose(2).blowup(0.0).upper >= 0.0199
+    assert told.beta(0.0).lower <= 0.99
+    assert DominatingPair.blend([told, DominatingPair.laplace(1.0)], [0.5, 0.5]).blowup(0.0).upper >= 0.005
+
+
+@pytest.mark.parametrize("epsilon", [580.2847703057573, 578.1514])
+def test_a_product_with_a_subnormal_mass_is_charged(epsilon: float) -> None:
+    weight = 2.0**-46
+    pair = DominatingPair.gaussian_mixture([weight, 1 - weight], [0, 20.0], 1.0, mirrored=True)
+    truth = oracle.gaussian_mixture([weight, 1 - weight], [0, 20], 1, [weight, 1 - weight], [0, -20]).delta(
+        epsilon, "remove"
+    )
+    assert truth <= pair.delta(epsilon, direction="remove").upper
+
+
+def test_the_largest_loss_of_a_rare_outcome_is_known_no_better_than_its_masses() -> None:
+    p, q = [9.825210493791973e-150, 0.4, 0.6], [6.241695758092576e-150, 0.41, 0.59]
+    pair = DominatingPair.finite(p, q)
+    for rate in (0.9, 1e-3):
+        sampled = pair.poisson_sampled(rate)
+        mixed = [(1 - oracle.real(rate)) * b + oracle.real(rate) * a for a, b in zip(p, q, strict=True)]
+        exact = oracle.finite(mixed, q)
+        highest = float(oracle.mp.log(mixed[0] / q[0]))
+        for units in (-200, -50, -4, 0, 4):
+            epsilon = highest * (1 + units * 2.0**-53)
+            assert exact.delta(epsilon, "remove") <= sampled.delta(epsilon, direction="remove").upper
+
+
+def test_masses_that_sum_to_one_only_when_rounded() -> None:
+    """Told for certain but for less than a rounding; and a law all of whose outcomes tell all."""
+    assert DominatingPair.finite([1.0, 1e-17], [0.0, 1.0]).self_compose(2).delta(0.5).upper == 1.0
+    sixths = DominatingPair.finite([1 / 6] * 6 + [0], [0] * 6 + [1])
+    assert sixths.compose(DominatingPair.discrete_gaussian(1.0)).delta(1.0) == Interval(1.0, 1.0)
