@@ -8,18 +8,22 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 MOST_LABELS = 100
 FEATURES = 2**16
 HELD_OUT_SHARE = 0.3
 RESAMPLES = 1000
 _ITERATIONS = 300
+_ROWS = 4096  # texts hashed at once
 
 Labels = NDArray[np.str_]
 
@@ -53,7 +57,7 @@ def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str
         ValueError: for an empty training set or more than `MOST_LABELS` labels.
     """
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.linear_model import LogisticRegression
 
     known = np.unique(np.asarray(labels, dtype=np.str_))
@@ -63,8 +67,25 @@ def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str
         raise ValueError(
             f"there are {len(known)} labels, at most {MOST_LABELS} are compared; name another label column"
         )
-    if len(known) == 1:
+    if len(known) == 1 or not len(asked):
         return np.full(len(asked), known[0])
+    known_texts, asked_texts = _hashed(texts), _hashed(asked)
+    used = np.flatnonzero(np.bincount(known_texts.indices, minlength=FEATURES))
+    if len(used) < FEATURES:  # as with a vocabulary, what no training text has is left out
+        known_texts, asked_texts = known_texts[:, used], asked_texts[:, used]
+    weights = TfidfTransformer(sublinear_tf=True).fit(known_texts)
+    model = LogisticRegression(max_iter=_ITERATIONS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(weights.transform(known_texts, copy=False), np.asarray(labels, dtype=np.str_))
+    return np.asarray(model.predict(weights.transform(asked_texts, copy=False)), dtype=np.str_)
+
+
+def _hashed(texts: Sequence[str]) -> csr_matrix:
+    """Counts of hashed words and pairs of words, shape (N, `FEATURES`)."""
+    from scipy.sparse import vstack
+    from sklearn.feature_extraction.text import HashingVectorizer
+
     hashing = HashingVectorizer(
         token_pattern=r"(?u)\w+|[^\w\s]",
         ngram_range=(1, 2),
@@ -73,20 +94,9 @@ def predictions(texts: Sequence[str], labels: Sequence[str], asked: Sequence[str
         norm=None,
         dtype=np.float32,
     )
-    weights = TfidfTransformer(sublinear_tf=True)
+    pieces = [texts[begin : begin + _ROWS] for begin in range(0, len(texts), _ROWS)]
     # Lone surrogates have no UTF-8.
-    known_texts, asked_texts = (
-        hashing.transform(text.encode("utf-8", "replace").decode() for text in of) for of in (texts, asked)
-    )
-    used = np.flatnonzero(np.bincount(known_texts.indices, minlength=FEATURES))
-    if len(used) < FEATURES:  # as with a vocabulary, what no training text has is left out
-        known_texts, asked_texts = known_texts[:, used], asked_texts[:, used]
-    weights.fit(known_texts)
-    model = LogisticRegression(max_iter=_ITERATIONS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(weights.transform(known_texts, copy=False), np.asarray(labels, dtype=np.str_))
-    return np.asarray(model.predict(weights.transform(asked_texts, copy=False)), dtype=np.str_)
+    return vstack([hashing.transform([text.encode("utf-8", "replace").decode() for text in of]) for of in pieces])
 
 
 def largest_class(labels: Sequence[str], count: int) -> Labels:

@@ -10,27 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 from scipy.stats import ks_2samp, wasserstein_distance
 
 from cupel.accounting import validate
-from cupel.mechanisms.word_runs import Hashes, Words
+from cupel.mechanisms.word_runs import Words, occurrences
 
 LARGEST_N = 4
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
-def repeats(runs: Hashes) -> NDArray[np.int64]:
-    """How often each different run occurs, shape (D,), in no order that means anything. Sorts `runs` in place."""
-    if not len(runs):
-        return np.empty(0, dtype=np.int64)
-    runs.sort()
-    first = np.flatnonzero(np.concatenate([[True], runs[1:] != runs[:-1]]))
-    return np.diff(first, append=len(runs))
-
-
-def expected_distinct(counts: ArrayLike, draws: int) -> float:
+def expected_distinct(occurrences: ArrayLike, draws: int) -> float:
     """How many different kinds are expected among `draws` things drawn without replacement.
 
     E = Σ_i 1 − C(N − c_i, m) / C(N, m) for m draws from N = Σ c_i things of which c_i are of kind i. With m = N it is
@@ -38,23 +29,23 @@ def expected_distinct(counts: ArrayLike, draws: int) -> float:
     compared at the same m.
 
     Args:
-        counts: shape (D,), how many things there are of each kind, at least 1.
+        occurrences: how many kinds have c things, for c = 0, 1, 2, ….
         draws: m, from 0 to N.
 
     Raises:
         ValueError: for m out of range.
     """
-    kinds = np.asarray(counts, dtype=np.int64)
-    total = int(kinds.sum())
+    kinds = np.asarray(occurrences, dtype=np.int64)
+    c = np.flatnonzero(kinds)
+    total = int(c @ kinds[c])
     if validate.integer(draws=draws) > total:
         raise ValueError(f"draws must be at most the number of things ({total}), not {draws}")
-    c, multiplicity = np.unique(kinds, return_counts=True)
     left = total - c
     possible = left >= draws  # else some of the kind must be among the draws
     rest = np.where(possible, left, draws)
     log_none = gammaln(rest + 1) - gammaln(rest - draws + 1) - gammaln(total + 1) + gammaln(total - draws + 1)
     seen = np.where(possible, -np.expm1(np.minimum(log_none, 0)), 1.0)
-    return float(multiplicity @ seen)
+    return float(kinds[c] @ seen)
 
 
 def diversity(synthetic: Words, real: Words) -> list[dict[str, Any]]:
@@ -65,13 +56,13 @@ def diversity(synthetic: Words, real: Words) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for n in range(1, LARGEST_N + 1):
-        counts = {"synthetic": repeats(synthetic.runs(n)), "real": repeats(real.runs(n))}
-        totals = {side: int(of.sum()) for side, of in counts.items()}
+        kinds = {side: occurrences(of.runs(n)) for side, of in (("synthetic", synthetic), ("real", real))}
+        totals = {side: int(np.arange(len(of)) @ of) for side, of in kinds.items()}
         common = min(totals.values())
         row: dict[str, Any] = {"n": n, "runs": totals, "same_size": common}
-        row["distinct"] = {side: len(of) / totals[side] if totals[side] else None for side, of in counts.items()}
+        row["distinct"] = {side: int(of.sum()) / totals[side] if totals[side] else None for side, of in kinds.items()}
         row["distinct_at_same_size"] = {
-            side: expected_distinct(of, common) / common if common else None for side, of in counts.items()
+            side: expected_distinct(of, common) / common if common else None for side, of in kinds.items()
         }
         rows.append(row)
     return rows

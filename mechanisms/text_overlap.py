@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
-from cupel.mechanisms.word_runs import Hashes, Words
+from cupel.mechanisms.word_runs import Hashes, Words, distinct
 
 RUN_WORDS = 8
 NEAR = 0.5
@@ -70,13 +70,13 @@ def overlap(synthetic: Words, real: Iterable[Words], run_words: int = RUN_WORDS)
     if not len(synthetic):
         raise ValueError("overlap is that of at least one synthetic text; there is none")
     whole, lengths = synthetic.whole(), synthetic.lengths
-    wanted = {_WHOLE: np.unique(whole), run_words: np.unique(synthetic.runs(run_words))}
+    wanted = {_WHOLE: distinct(whole.copy()), run_words: distinct(synthetic.runs(run_words))}
     for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
-        wanted[n] = np.unique(whole[lengths == n])
+        wanted[n] = distinct(whole[lengths == n])
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     for piece in real:
         for n, hashes in wanted.items():
-            there = np.unique(piece.whole() if n == _WHOLE else piece.runs(n))
+            there = distinct(piece.whole() if n == _WHOLE else piece.runs(n))
             place = np.searchsorted(hashes, there)
             inside = place < len(hashes)
             place, there = place[inside], there[inside]

@@ -103,6 +103,33 @@ class Words:
         return out
 
 
+def distinct(hashes: Hashes) -> Hashes:
+    """Each value once, in order. Sorts `hashes` in place: sets of them would take several times the memory."""
+    hashes.sort()
+    return hashes[_firsts(hashes)]
+
+
+def occurrences(hashes: Hashes) -> NDArray[np.int64]:
+    """How many values occur c times, for c = 0, 1, 2, …. Sorts `hashes` in place."""
+    hashes.sort()
+    begins = np.flatnonzero(_firsts(hashes))
+    if not len(begins):
+        return np.zeros(1, dtype=np.int64)
+    last = len(hashes) - int(begins[-1])
+    counts = begins[:-1]
+    np.subtract(begins[1:], counts, out=counts)
+    found = np.bincount(counts, minlength=last + 1)
+    found[last] += 1
+    return found
+
+
+def _firsts(ordered: Hashes) -> NDArray[np.bool_]:
+    """Which entries differ from the one before."""
+    out = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=out[1:])
+    return out
+
+
 def _constants(n: int) -> Hashes:
     """The first n of a fixed sequence of 64-bit numbers (SplitMix64; Steele, Lea and Flood 2014)."""
     x = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
