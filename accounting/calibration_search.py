@@ -21,7 +21,7 @@ FINEST = 1e-6
 _STRIDE = math.log(16)
 _PATIENCE = 16
 _SHARE = 0.37
-"""Of an enclosure's width, what its lower end is off: chords above a curve miss it by more than tangents below it."""
+"""About the share of an enclosure's width that its lower end is off; it only decides where to look next."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -166,7 +166,8 @@ class Enclosure:
             return 1.0
         untold = (count * math.log1p(-chance) for chance, (_, count) in zip(chances, self.laws, strict=True))
         exact = -math.expm1(math.fsum(untold))
-        return min(1.0, max(0.0, exact * (1 + side * 1e-13)))
+        error = 2 * max((law.certain_error for law, _ in self.laws), default=0.0)
+        return min(1.0, max(0.0, exact * (1 + side * error)))
 
     def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:
         """The product on the plan's lattice, from above and from below (None if nothing is known from below)."""

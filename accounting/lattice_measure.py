@@ -297,7 +297,7 @@ def _checked_below(
         else:  # right of the last point nothing is left
             middle[-1], room[-1] = math.inf, 0.0
         allowed = np.minimum(allowed, middle - room)
-    certain = law.certain * (1 - 64 * UNIT)
+    certain = law.certain * (1 - law.certain_error)
     masses = np.where(masses < LEAST, 0.0, masses)
     excess = 1.0
     for _ in range(5):

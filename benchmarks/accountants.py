@@ -25,7 +25,7 @@ import one_thread  # noqa: F401
 import floor_of_query
 import numpy as np
 import other_accountants as other
-from paired_times import Goal, Section, Times, load, machine, paired, times_faster, write
+from paired_times import Goal, Section, Times, add_options, paired, run_sections, times_faster
 from scipy.stats import binom
 
 from cupel.accounting.bounds import Interval
@@ -321,35 +321,14 @@ SECTIONS: dict[str, tuple[Callable[[int], Section], int, int]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds; missed goals do not fail")
-    parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(SECTIONS)}")
-    parser.add_argument("--json", type=Path, help="where to write everything that was measured")
+    add_options(parser, SECTIONS)
     parser.add_argument("--measure-memory", choices=("compositions", "secrets"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.measure_memory:
         _measure_memory(options.measure_memory)
         return 0
-    chosen = options.only.split(",") if options.only else list(SECTIONS)
-    if unknown := sorted(set(chosen) - set(SECTIONS)):
-        parser.error(f"--only takes {', '.join(SECTIONS)}, not {', '.join(unknown)}")
     warnings.simplefilter("ignore", WidthNotMet)  # the widths reached are printed
-    about = machine() | {"load before": load()}
-    print("one thread;", "; ".join(f"{key}: {value}" for key, value in about.items()))
-    sections: list[Section] = []
-    for name in chosen:
-        make, rounds, few = SECTIONS[name]
-        section = make(few if options.quick else rounds)
-        section.print()
-        sections.append(section)
-    about["load after"] = load()
-    print(f"load after: {about['load after']}")
-    missed = [goal for section in sections for goal in section.goals if not goal.met]
-    print(f"{sum(len(section.goals) for section in sections)} goals, {len(missed)} MISSED")
-    for goal in missed:
-        print(goal)
-    if options.json:
-        write(options.json, about | {section.name: section.to_json() for section in sections})
-    return 1 if missed and not options.quick else 0
+    return run_sections(SECTIONS, parser, options)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -26,7 +25,7 @@ import one_thread  # noqa: F401
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from paired_times import Goal, Section, load, machine, write
+from paired_times import Goal, Section, add_options, run_sections
 from random_models import random_model, random_records
 from whole_runs import KEY, audit, beginning, begun, measure_memory, memory
 
@@ -211,32 +210,14 @@ SECTIONS: dict[str, tuple[Callable[[int], Section], int, int]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds; missed goals do not fail")
-    parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(SECTIONS)}")
-    parser.add_argument("--json", type=Path, help="where to write everything that was measured")
+    add_options(parser, SECTIONS)
     parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if options.measure_memory:
         print(json.dumps(measure_memory(options.measure_memory)))
         return 0
-    chosen = options.only.split(",") if options.only else list(SECTIONS)
-    if unknown := sorted(set(chosen) - set(SECTIONS)):
-        parser.error(f"--only takes {', '.join(SECTIONS)}, not {', '.join(unknown)}")
-    about = machine() | {"torch": torch.__version__, "load before": load()}
-    print("one thread;", "; ".join(f"{key}: {value}" for key, value in about.items()))
-    sections: list[Section] = []
-    for name in chosen:
-        make, rounds, few = SECTIONS[name]
-        section = make(few if options.quick else rounds)
-        section.print()
-        sections.append(section)
-    print(f"load after: {load()}")
-    missed = [goal for section in sections for goal in section.goals if not goal.met]
-    print(f"{sum(len(section.goals) for section in sections)} goals, {len(missed)} MISSED")
-    if options.json:
-        write(options.json, about | {section.name: section.to_json() for section in sections})
-    return 1 if missed and not options.quick else 0
+    return run_sections(SECTIONS, parser, options, torch=torch.__version__)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import math
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 _LEAST = 0.05
 """Seconds that one timing takes at least: short work is repeated within it."""
@@ -153,3 +154,40 @@ def load() -> str:
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+Sections: TypeAlias = Mapping[str, tuple[Callable[[int], Section], int, int]]
+"""Name to what makes the section, its rounds, and its rounds with --quick."""
+
+
+def add_options(parser: argparse.ArgumentParser, sections: Sections) -> None:
+    """What every benchmark of sections takes on its command line."""
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; missed goals do not fail")
+    parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(sections)}")
+    parser.add_argument("--json", type=Path, help="where to write everything that was measured")
+
+
+def run_sections(
+    sections: Sections, parser: argparse.ArgumentParser, options: argparse.Namespace, **versions: str
+) -> int:
+    """Measures and prints the sections that were asked for; the exit code, 1 where a goal is missed."""
+    chosen = options.only.split(",") if options.only else list(sections)
+    if unknown := sorted(set(chosen) - set(sections)):
+        parser.error(f"--only takes {', '.join(sections)}, not {', '.join(unknown)}")
+    about = machine() | versions | {"load before": load()}
+    print("one thread;", "; ".join(f"{key}: {value}" for key, value in about.items()))
+    done: list[Section] = []
+    for name in chosen:
+        make, rounds, few = sections[name]
+        section = make(few if options.quick else rounds)
+        section.print()
+        done.append(section)
+    about["load after"] = load()
+    print(f"load after: {about['load after']}")
+    missed = [goal for section in done for goal in section.goals if not goal.met]
+    print(f"{sum(len(section.goals) for section in done)} goals, {len(missed)} MISSED")
+    for goal in missed:
+        print(goal)
+    if options.json:
+        write(options.json, about | {section.name: section.to_json() for section in done})
+    return 1 if missed and not options.quick else 0

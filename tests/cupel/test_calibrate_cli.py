@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
-from dataclasses import dataclass
 from typing import Any
 
+import command
 import pytest
 from dp_accounting import dp_event
 
@@ -19,21 +17,8 @@ SECRET = ["secret", "--p", 1e-4, "--occurrences", 80, "--sampling-probability", 
 MEAN = ["selection", "--temperature", 1.5, "--batch-size", 64]
 
 
-@dataclass
-class Result:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def cupel(*arguments: object) -> Result:
-    """The command, in this process: a new one takes seconds to load the libraries."""
-    from cupel.cli import _run
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = _run([str(argument) for argument in ("calibrate", *arguments)])
-    return Result(code, out.getvalue(), err.getvalue())
+def cupel(*arguments: object) -> command.Result:
+    return command.run("calibrate", *arguments)
 
 
 def found(*arguments: object) -> dict[str, Any]:

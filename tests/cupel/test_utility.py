@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import command
 import pytest
 
 from cupel.mechanisms.corpora import notes
@@ -22,21 +20,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 COLUMNS = ["--text", "note", "--label", "health"]
 
 
-@dataclass
-class Result:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def cupel(*arguments: object) -> Result:
-    """The command, in this process: a new one takes seconds to load the libraries."""
-    from cupel.cli import _run
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = _run([str(argument) for argument in ("utility", *arguments)])
-    return Result(code, out.getvalue(), err.getvalue())
+def cupel(*arguments: object) -> command.Result:
+    return command.run("utility", *arguments)
 
 
 def write(path: Path, rows: Iterable[tuple[str, str | None]], text: str = "note", label: str = "health") -> Path:
@@ -248,8 +233,8 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write(tmp_path / "report" / "release" / "synthetic.jsonl", rows[:100], "text", "label")
     write(tmp_path / "notes.jsonl", rows[100:200], "text", "topic")
     write(tmp_path / "unseen.jsonl", rows[200:], "text", "topic")
-    for command in commands:
-        result = cupel(*command.replace("\\\n", " ").split(), "-q")
+    for line in commands:
+        result = cupel(*line.replace("\\\n", " ").split(), "-q")
         assert result.returncode == 0, result.stderr
     names: dict[str, Any] = {}
     for block in blocks:

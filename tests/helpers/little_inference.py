@@ -39,3 +39,18 @@ class Watcher:
 
 def write(mechanism: PrivateInference, model: Any, run: Run, seed: int = 1, **options: Any) -> Generation:
     return mechanism.generate(RECORDS, model, run, key=KEY, source=Recorded(seed), rows_at_once=5, **options)
+
+
+def killed_at(stop_at: int) -> Any:
+    """A `Run.step` that is interrupted at its n-th call: before it where n is odd, after it where n is even."""
+    steps, original = {"count": 0}, Run.step
+
+    def dies(self: Run, **parts: Any) -> None:
+        steps["count"] += 1
+        if steps["count"] == stop_at and stop_at % 2:
+            raise KeyboardInterrupt
+        original(self, **parts)
+        if steps["count"] == stop_at:
+            raise KeyboardInterrupt
+
+    return dies

@@ -14,6 +14,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from little_inference import killed_at
 from neighbouring import FLOAT, KEY, NEIGHBOURS, candidates, data_set, log_ratio, pure_epsilon, realised_epsilons
 
 from cupel.accounting import account, events
@@ -258,21 +259,13 @@ def test_an_interrupted_run_keeps_the_counts_that_it_released(
     """Killed before or after its n-th write: committed counts and tokens stand, and the run charges its plan."""
     chosen, model = mechanism(centres, **changes), table_model()
     records = records_of("labels" if chosen.labels else "", 3, 6)
-    steps, original = {"count": 0}, Run.step
-
-    def dies(self: Run, **parts: Any) -> None:
-        steps["count"] += 1
-        if steps["count"] == stop_at and stop_at % 2:
-            raise KeyboardInterrupt
-        original(self, **parts)
-        if steps["count"] == stop_at:
-            raise KeyboardInterrupt
+    original = Run.step
 
     def write(seed: int) -> Any:
         run = runs.begin(chosen, noise="recorded", name="one")
         return run, chosen.generate(records, model, run, key=KEY, source=Recorded(seed), rows_at_once=4)
 
-    monkeypatch.setattr(Run, "step", dies)
+    monkeypatch.setattr(Run, "step", killed_at(stop_at))
     with pytest.raises(KeyboardInterrupt):
         write(1)
     monkeypatch.setattr(Run, "step", original)

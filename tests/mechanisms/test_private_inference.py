@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from little_inference import KEY, RECORDS, Watcher, mechanism, write
+from little_inference import KEY, RECORDS, Watcher, killed_at, mechanism, write
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import Commit, Ledger, Run
@@ -56,18 +56,9 @@ def test_an_interrupted_run_goes_on_where_it_was(
     """Killed before or after its n-th write: committed tokens stand, and the whole run charges exactly its plan."""
     chosen, model = mechanism(**changes), table_model()
     first = runs.begin(chosen, noise="recorded", name="one")
-    steps = {"count": 0}
     original = Run.step
 
-    def dies(self: Run, **parts: Any) -> None:
-        steps["count"] += 1
-        if steps["count"] == stop_at and stop_at % 2:
-            raise KeyboardInterrupt
-        original(self, **parts)
-        if steps["count"] == stop_at:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Run, "step", dies)
+    monkeypatch.setattr(Run, "step", killed_at(stop_at))
     try:
         write(chosen, model, first, seed=1)
     except KeyboardInterrupt:

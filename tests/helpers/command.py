@@ -1,0 +1,26 @@
+"""The command, in this process: a new one takes seconds to load the libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass
+
+
+@dataclass
+class Result:
+    """What a command printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments: object) -> Result:
+    """`cupel` with these arguments."""
+    from cupel.cli import _run
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = _run([str(argument) for argument in arguments])
+    return Result(code, out.getvalue(), err.getvalue())
