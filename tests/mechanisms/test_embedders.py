@@ -33,7 +33,9 @@ def test_a_vector_depends_on_its_own_text_alone(texts: list[str], at: int) -> No
         alone = np.concatenate([embedder.embed([text]) for text in texts])
         assert together.tobytes() == alone.tobytes()
         place = at % len(texts)
-        assert np.delete(together, place, axis=0).tobytes() == embedder.embed(texts[:place] + texts[place + 1 :]).tobytes()
+        assert (
+            np.delete(together, place, axis=0).tobytes() == embedder.embed(texts[:place] + texts[place + 1 :]).tobytes()
+        )
         lengths = np.sqrt(np.square(together, dtype=np.float64).sum(axis=1))
         assert all(length == 0 or abs(length - 1) < 1e-6 for length in lengths)
 
