@@ -26,7 +26,7 @@ from cupel.mechanisms.randomness import Source
 from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
 
-INPUTS, CLUSTERS, COUNTS, IDLE, TOKENS = "inputs", "clusters", "counts", "idle", "tokens"
+INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""
 
 
@@ -133,7 +133,23 @@ class Loop:
         counts = self._noisy(CLUSTERS, mechanism.cluster_count_epsilon, self.inputs.cluster_units)
         released = tuple(map(tuple, counts.reshape(max(1, len(mechanism.labels)), -1).tolist()))
         self.inputs.arrange(released)
+        self._same_assignment()
         return released
+
+    def _same_assignment(self) -> None:
+        """Notes what slots the records went to: distances to centres are computed anew when a run goes on.
+
+        Another build of the libraries below can round a vector differently, and the record next to a border moves.
+        """
+        value, known = self.inputs.assignment_digest(), self.run.outcome(ASSIGNMENT)
+        if known is None:
+            known = self._commit(Charge(key=ASSIGNMENT, stage=ASSIGNMENT, event=dp_event.NoOpDpEvent()), value)
+        if known.value != value:
+            raise OtherRunError(
+                "records fall into other clusters than in the interrupted run, although they are the same: this "
+                "machine or its libraries compute other vectors; go on where the run began, or start a new one in a "
+                "new folder"
+            )
 
     def _released_counts(self) -> NDArray[np.int64] | None:
         """The noisy number of records (or users) of each slot."""

@@ -111,6 +111,10 @@ class SlotInputs:
             digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
         return digest.hexdigest()
 
+    def assignment_digest(self) -> str:
+        """SHA-256 of which records share a slot and a context. Private."""
+        return hashlib.sha256(repr(self.batches.contexts).encode()).hexdigest()
+
     def groups(self, slots: Sequence[int], rows_at_once: int | None) -> list[list[int]]:
         """Consecutive slots with at most so many rows together, or a single slot with more.
 

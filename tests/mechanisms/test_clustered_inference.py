@@ -16,13 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from little_inference import killed_at
 from neighbouring import FLOAT, KEY, NEIGHBOURS, candidates, data_set, log_ratio, pure_epsilon, realised_epsilons
+from numpy.typing import NDArray
 
 from cupel.accounting import account, events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import Run
 from cupel.mechanisms import noise
-from cupel.mechanisms.clustering import Centres
+from cupel.mechanisms.clustering import Centres, nearest
 from cupel.mechanisms.embedders import HashedNgrams
+from cupel.mechanisms.inference_loop import OtherRunError
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record
@@ -252,7 +254,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
-@pytest.mark.parametrize("stop_at", range(2, 10))
+@pytest.mark.parametrize("stop_at", range(2, 12))
 def test_an_interrupted_run_keeps_the_counts_that_it_released(
     changes: dict[str, Any], stop_at: int, table_model: Any, runs: Any, centres: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +281,49 @@ def test_an_interrupted_run_keeps_the_counts_that_it_released(
     again = write(3)[1]
     assert again.transcript == generation.transcript
     assert again.documents == generation.documents
+
+
+def as_on_another_machine(vectors: Any, centres: Any) -> NDArray[np.int64]:
+    """Every record is nearest to another centre."""
+    return (nearest(vectors, centres) + 1) % len(centres)
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.parametrize("stop_at", range(5, 12))
+def test_a_run_goes_on_with_the_same_assignment_only(
+    changes: dict[str, Any], stop_at: int, table_model: Any, runs: Any, centres: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What decides the records' slots is committed before any token, and compared whenever the run goes on."""
+    chosen, model = mechanism(centres, **changes), table_model()
+    records = records_of("labels" if chosen.labels else "", 3, 6)
+
+    def write(seed: int) -> Any:
+        run = runs.begin(chosen, noise="recorded", name="one")
+        return chosen.generate(records, model, run, key=KEY, source=Recorded(seed), rows_at_once=4)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "step", killed_at(stop_at))
+        with pytest.raises(KeyboardInterrupt):
+            write(1)
+    run = runs.begin(chosen, noise="recorded", name="one")
+    noted, started = run.outcome("assignment") is not None, run.charged("tokens/0") or run.charged("idle")
+    assert noted == (stop_at >= 8)  # two writes for the inputs, three for the counts, then its charge and its commit
+    assert noted or not started
+    with monkeypatch.context() as patched:
+        patched.setattr("cupel.mechanisms.clusters.nearest", as_on_another_machine)
+        if not noted:
+            write(2)
+            return
+        for _ in range(2):
+            with pytest.raises(OtherRunError, match="records fall into other clusters") as error:
+                write(2)
+            assert "\n" not in str(error.value)
+    finished = write(3)
+    with monkeypatch.context() as patched:
+        patched.setattr("cupel.mechanisms.clusters.nearest", as_on_another_machine)
+        with pytest.raises(OtherRunError, match="records fall into other clusters"):
+            write(4)
+    assert write(5).transcript == finished.transcript
 
 
 def test_a_run_goes_on_with_the_same_centres_only(table_model: Any, runs: Any, centres: Path, tmp_path: Path) -> None:
