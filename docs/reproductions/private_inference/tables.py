@@ -1,0 +1,108 @@
+"""Fills the tables of the page from the JSON results, so that nobody types a number.
+
+    python docs/reproductions/private_inference/tables.py [--check]
+
+Between ``<!-- table NAME -->`` and ``<!-- end -->`` stands the table NAME of one of the JSON files. With --check
+nothing is written, and the exit code is 1 where a table of the page differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "private-inference.md"
+_BLOCK = re.compile(r"(<!-- table ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def read_tables(folder: Path = HERE / "results") -> dict[str, Any]:
+    """All tables of the JSON files, by name.
+
+    Raises:
+        ValueError: where two have one name.
+    """
+    tables: dict[str, Any] = {}
+    for path in sorted(folder.glob("*.json")):
+        for name, table in json.loads(path.read_text(encoding="utf-8"))["tables"].items():
+            if name in tables:
+                raise ValueError(f"{path}: table {name!r} is in another file too; rename one")
+            tables[name] = table
+    return tables
+
+
+def number(value: float, digits: int) -> str:
+    """With so many digits after the point, and a true minus."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def cell(value: Any, digits: int) -> str:
+    """A text as it is, a whole number whole, another with `digits`; a list of them as mean ± standard deviation.
+
+    The deviation is the sample's, over seeds; {value, interval} shows both ends. What is missing is a dash.
+    """
+    match value:
+        case None | []:
+            return "–"
+        case bool() | str():
+            return str(value)
+        case int():
+            return str(value).replace("-", "−")
+        case float():
+            return number(value, digits)
+        case {"value": middle, "interval": [low, high]}:
+            return f"{number(middle, digits)} ({number(low, digits)} to {number(high, digits)})"
+        case list():
+            if any(one is None for one in value):
+                return "–"
+            if len(value) == 1 or len(set(value)) == 1:
+                return cell(value[0], digits)
+            return f"{number(statistics.fmean(value), digits)} ± {number(statistics.stdev(value), digits)}"
+    raise ValueError(f"a table cell is a text, a number, a list of numbers or an interval, not {value!r}")
+
+
+def render(table: Mapping[str, Any]) -> str:
+    """A table in Markdown. A column without ``digits`` has 3 of them."""
+    columns = table["columns"]
+    lines = [[column["title"] for column in columns], ["---"] * len(columns)]
+    lines += [[cell(row.get(of["key"]), of.get("digits", 3)) for of in columns] for row in table["rows"]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def filled(page: str, tables: Mapping[str, Any]) -> str:
+    """The page with all of its tables.
+
+    Raises:
+        ValueError: for a table that no JSON file has.
+    """
+
+    def block(found: re.Match[str]) -> str:
+        if found[2] not in tables:
+            raise ValueError(f"the page wants table {found[2]!r}, which no JSON file has; there are {sorted(tables)}")
+        return f"{found[1]}{render(tables[found[2]])}{found[4]}"
+
+    return _BLOCK.sub(block, page)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Fills the tables of the page from the JSON results.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a table differs")
+    check = parser.parse_args().check
+    before = PAGE.read_text(encoding="utf-8")
+    after = filled(before, read_tables())
+    if not check:
+        PAGE.write_text(after, encoding="utf-8")
+    elif before != after:
+        print(f"{PAGE.name}: tables differ from the results; run {Path(__file__).name}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
