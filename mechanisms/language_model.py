@@ -13,11 +13,12 @@ import numpy as np
 import torch
 
 from cupel.accounting import validate
+from cupel.mechanisms import chat_templates
 from cupel.mechanisms.decoding import DecodeSession, layer_kinds
 
 BUILTIN = "builtin"
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.model", "*.txt"]
+_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.model", "*.txt", "*.jinja"]
 _ROWS, _LONGEST, _STEPS = 16, 64, 4  # of the spot check: rows, tokens of the longest one, tokens of a continuation
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
@@ -31,7 +32,8 @@ class LanguageModel:
         name: ``builtin``, the hub id or the folder's name.
         fingerprint: SHA-256 over the files of weights, configuration and tokenizer.
         vocabulary_size: V, the number of tokens that can be drawn: those that the tokenizer knows.
-        end_of_text_ids: tokens that end a document.
+        end_of_text_ids: tokens that end a document: the tokenizer's end of text, those that the model's configuration
+            names for generation, and the end of turn of the chat template.
         context_length: the largest number of positions.
         row_difference: the largest difference of a logit in a public spot check when the model was loaded
             (`check_rows`): token by token in a batch, at once in a smaller one, and alone. What was seen, not a bound.
@@ -91,6 +93,7 @@ class LanguageModel:
         ends = [] if ends is None else list(ends) if isinstance(ends, list | tuple) else [ends]
         if tokenizer.eos_token_id is not None:
             ends.insert(0, tokenizer.eos_token_id)
+        ends += chat_templates.end_of_turn_ids(tokenizer)
         vocabulary = min(len(tokenizer), network.get_output_embeddings().weight.shape[0])
         start = tokenizer.bos_token_id
         length = getattr(network.config, "max_position_embeddings", None) or tokenizer.model_max_length
@@ -127,6 +130,10 @@ class LanguageModel:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return int(2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize)
+
+    def chat(self, text: str) -> str:
+        """A user's turn with this text and the beginning of an answer, by the tokenizer's chat template."""
+        return chat_templates.chat(self.tokenizer, text)
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without special tokens."""

@@ -33,7 +33,7 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.mechanisms import noise, selection
-from cupel.mechanisms.prompts import DEFAULT_TEMPLATE, FENCE, Prompt, check_template
+from cupel.mechanisms.prompts import FENCE, PRETRAINED, Prompt, check_template
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
@@ -66,9 +66,9 @@ class PrivateInference:
         denominator: s of the mean; batch_size by default.
         anchor: whether a mean always adds the clipped logits of the prompt without an example (s then counts it).
         prefix: a public text that every document begins with; never sampled, never charged.
-        template: of the prompt, in Jinja or `str.format`, with ``examples`` and ``label``; None is the embedded model's
-            own form for that model and the published template for others.
-        stop: a string that ends a document besides end-of-text; by default the fence of the published template.
+        template: of the prompt: ``pretrained`` or ``instruction`` (`prompts`), or a text in Jinja or `str.format` with
+            ``examples`` and ``label``; None is the embedded model's own form for that model, ``pretrained`` for others.
+        stop: a string that ends a document besides end-of-text; by default the fence of ``pretrained``.
         variant: ``sound``, or ``as_published`` with pieces of a fixed size.
         adjacency: add_remove or replace_one.
         unit: record or user.
@@ -308,12 +308,15 @@ class PrivateInference:
 
     def prompt(self, model: LanguageModel, label: str | None) -> Prompt:
         """The prompt of the slots of a label. A context takes at most half of the model's positions."""
-        template = self.template or (None if model.is_builtin else DEFAULT_TEMPLATE)
+        template = self._template(model)
         return Prompt(model, template, label, self.prefix, self.records_per_context, model.context_length // 2)
+
+    def _template(self, model: LanguageModel) -> str | None:
+        return self.template or (None if model.is_builtin else PRETRAINED)
 
     def end_rule(self, model: LanguageModel) -> EndRule:
         """When a document ends. It takes at most the half of the model's positions that contexts leave."""
-        stop = FENCE if self.stop is None and self.template is None and not model.is_builtin else self.stop
+        stop = FENCE if self.stop is None and self._template(model) == PRETRAINED else self.stop
         return EndRule(model, stop, model.context_length - model.context_length // 2)
 
     def check(self, records: Sequence[Record], model: LanguageModel) -> None:

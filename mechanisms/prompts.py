@@ -1,14 +1,18 @@
 """What the language model is shown: records in a prompt, cut to a public length, with a public start of the answer.
 
-Two forms. The embedded model continues a series: ``<end> record <end>`` and then the document. Any other model gets a
-template; the default is the published one for pre-trained models, in which each example stands between fences and the
-document ends at the next fence.
+The embedded model continues a series: ``<end> record <end>`` and then the document. Any other model gets a template,
+a text of the user's or one of two by name:
+
+- ``pretrained``, the default: each example stands between fences, and the document ends at the next fence.
+- ``instruction``, for instruction-tuned models: the examples are a user's turn in the tokenizer's own chat template,
+  and the document is the answer, up to the model's end-of-turn token.
 
 Truncation is a rule for each record by itself: a record keeps its first `Prompt.record_tokens` tokens, a number that
 depends on the model, the template, the label and the forced prefix only.
 
-Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix E.4.1 (the fences around
-each example are our reading of the printed template).
+Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix E.4.1 for ``pretrained``
+(the fences around each example are our reading of the printed template), Appendix D.6 for the request of
+``instruction`` (its other words, and where the label stands, are ours).
 """
 
 from __future__ import annotations
@@ -21,10 +25,14 @@ import jinja2
 import jinja2.sandbox
 
 FENCE = "```"
-DEFAULT_TEMPLATE = (
-    "{% for text in examples %}" + FENCE + "\n{% if label %}{{ label }}\n{% endif %}{{ text }}\n" + FENCE + "\n\n"
-    "{% endfor %}" + FENCE + "\n{% if label %}{{ label }}\n{% endif %}"
-)
+PRETRAINED, INSTRUCTION = "pretrained", "instruction"
+TEMPLATES = {
+    PRETRAINED: "{% for text in examples %}```\n{% if label %}{{ label }}\n{% endif %}{{ text }}\n```\n\n{% endfor %}"
+    "```\n{% if label %}{{ label }}\n{% endif %}",
+    INSTRUCTION: "Generate an example like this{% if label %}, with the label {{ label }}{% endif %}:"
+    "{% for text in examples %}\n\n{{ text }}{% endfor %}",
+}
+"""The templates that have a name."""
 _LEAST_RECORD_TOKENS = 4
 
 
@@ -36,20 +44,25 @@ class Tokens(Protocol):
     beginning_ids: tuple[int, ...]
     is_builtin: bool
 
+    def chat(self, text: str) -> str: ...
+
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
 
 def check_template(template: str) -> None:
-    """That a template renders and shows the examples.
+    """That a template is one of those with a name, or renders and shows the examples.
 
     Raises:
         ValueError: where it does not.
     """
+    if template in TEMPLATES:
+        return
     if "examples" not in template:
         raise ValueError(
-            "template must use examples, for example '{% for text in examples %}{{ text }}\\n{% endfor %}'"
+            "template must use examples, for example '{% for text in examples %}{{ text }}\\n{% endfor %}', or be "
+            + " or ".join(TEMPLATES)
         )
     try:
         shown = _render(template, ["probe"], "label")
@@ -73,7 +86,7 @@ class Prompt:
 
     Attributes:
         model: encodes and decodes.
-        template: None for the form of the embedded model.
+        template: a name or a text; None for the form of the embedded model.
         label: the public label of the slot, or None.
         prefix: the public start of every document, part of the context and never sampled.
         records_per_context: k, which each record's share of the context is for.
@@ -117,8 +130,8 @@ class Prompt:
         )
         ids = self._assemble([self._cut(text, share) for text in texts])
         if len(ids) > self.longest_context:  # tokens merge differently once a text is inside a template
-            tail = self.model.encode(self.prefix)
-            ids = ids[: self.longest_context - len(tail)] + tail
+            kept = min(_common_tail(ids, self._assemble([])), self.longest_context)  # what follows the last record
+            ids = ids[: self.longest_context - kept] + ids[len(ids) - kept :]
         return ids or list(self.model.end_of_text_ids[:1]) or [0]
 
     def _cut(self, text: str, tokens: int) -> str:
@@ -131,4 +144,13 @@ class Prompt:
             end = list(self.model.end_of_text_ids[:1])
             shown = [token for text in texts for token in (*self.model.encode(text), *end)]
             return [*end, *shown, *prefix]
-        return [*self.model.beginning_ids, *self.model.encode(_render(self.template, texts, self.label)), *prefix]
+        text = _render(TEMPLATES.get(self.template, self.template), texts, self.label)
+        if self.template == INSTRUCTION:  # a chat template brings its own special tokens
+            return [*self.model.encode(self.model.chat(text)), *prefix]
+        return [*self.model.beginning_ids, *self.model.encode(text), *prefix]
+
+
+def _common_tail(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens at the end two sequences share."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

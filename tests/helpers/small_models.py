@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 TEXTS = [
     "My 5-digit key is 04821",
@@ -75,12 +75,38 @@ def config(architecture: str, vocabulary: int) -> Any:
     raise ValueError(architecture)
 
 
+CHATS = {
+    "gemma": (
+        ("<bos>", "<start_of_turn>", "<end_of_turn>"),
+        "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}"
+        "{% endif %}{% for message in messages %}{% if message['role'] == 'assistant' %}{% set role = 'model' %}"
+        "{% else %}{% set role = message['role'] %}{% endif %}"
+        "{{ '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}",
+    ),
+    "llama3": (
+        ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        "{{- bos_token }}{%- if not date_string is defined %}{%- set date_string = strftime_now('%d %b %Y') %}"
+        "{%- endif %}{{- '<|start_header_id|>system<|end_header_id|>\\n\\nToday Date: ' + date_string + '<|eot_id|>' }}"
+        "{%- for message in messages %}{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' "
+        "+ message['content'] | trim + '<|eot_id|>' }}{%- endfor %}"
+        "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}",
+    ),
+}
+"""Chat templates in the shapes of Gemma's and Llama 3's: their special tokens, the beginning of a text first."""
+
 ARCHITECTURES = ("gpt2", "llama", "gemma2", "gemma3", "qwen2", "qwen3", "mistral")
 
 
-def save_model(folder: Path, architecture: str = "gpt2", *, scale: float = 8.0, **special: str) -> Path:
+def save_model(
+    folder: Path, architecture: str = "gpt2", *, scale: float = 8.0, chat: str | None = None, **special: str
+) -> Path:
     """Writes a model with random weights; `scale` sharpens its predictions, which are near uniform at first."""
     tokenizer = byte_tokenizer(**special)
+    if chat is not None:
+        tokens, tokenizer.chat_template = CHATS[chat]
+        tokenizer.add_tokens([AddedToken(token, special=True) for token in tokens])
+        tokenizer.bos_token = tokens[0]
     torch.manual_seed(0)
     network = transformers.AutoModelForCausalLM.from_config(config(architecture, len(tokenizer)))
     with torch.no_grad():
