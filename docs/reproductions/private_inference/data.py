@@ -29,6 +29,8 @@ OTHER_TOPICS = ("weather", "travel", "cooking", "music")
 
 _PARTS = {"private": 1, "held out": 2, "public": 3}
 Part = Literal["private", "held out", "public"]
+PublicKind = Literal["same", "other"]
+PUBLIC_KINDS: tuple[PublicKind, ...] = ("same", "other")
 
 
 def topical(count: int, seed: int, part: Part = "private", shares: Sequence[float] = SHARES) -> list[tuple[str, str]]:
@@ -63,7 +65,7 @@ def records(rows: Sequence[tuple[str, str]]) -> list[Record]:
     return with_content_ids((text, label, None) for text, label in rows)
 
 
-def public_texts(kind: Literal["same", "other"], count: int, seed: int) -> list[str]:
+def public_texts(kind: PublicKind, count: int, seed: int) -> list[str]:
     """Public texts for centres.
 
     Args:

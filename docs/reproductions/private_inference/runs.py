@@ -14,14 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cupel.accounting import ApproxDP, calibrate, ex_post, upper_bounds
 from cupel.accounting.ledger import Ledger
 from cupel.accounting.ledger_entries import PartCost
-from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Document, Generation, Observer, PrivateInference
 from cupel.mechanisms.records import Record
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.language_model import LanguageModel
 
 RESULTS = Path(__file__).parent / "results"
 CLIP, TEMPERATURE = 10.0, 1.2
@@ -141,7 +143,8 @@ class Results:
         return not found
 
     def add(self, setting: str, seed: int, **found: Any) -> None:
-        """Keeps a finished run."""
+        """Keeps a finished run, in the place of one of the same setting and seed."""
+        self.runs = [run for run in self.runs if (run["setting"], run["seed"]) != (setting, seed)]
         self.runs.append({"setting": setting, "seed": seed, **found})
         self.save()
 
