@@ -13,8 +13,9 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import ParallelDpEvent
 from cupel.accounting.ledger import Run
 from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record
-from cupel.mechanisms.transcripts import Transcript
+from cupel.mechanisms.transcripts import Generation, Transcript
 
 KEY = bytes(range(16))
 FLOAT = 1e-9
@@ -25,6 +26,20 @@ def data_set(seed: int, size: int, *, users: bool = False) -> list[Record]:
     generator = random.Random(seed)
     texts = ["".join(generator.choice("12") for _ in range(3)) for _ in range(size)]
     return [Record(f"{seed}-{i}", text, None, f"u{i // 2}" if users else None) for i, text in enumerate(texts)]
+
+
+def random_records(seed: int, *, labels: Sequence[str] = (), users: bool = False) -> list[Record]:
+    """None to seven records."""
+    draw = random.Random(seed)
+    return [
+        Record(
+            f"{seed}-{i}",
+            "".join(draw.choice("12") for _ in range(draw.randint(1, 3))),
+            draw.choice(labels) if labels else None,
+            f"u{draw.randrange(4)}" if users else None,
+        )
+        for i in range(draw.randrange(8))
+    ]
 
 
 def candidates(seed: int) -> list[Record]:
@@ -66,6 +81,16 @@ def realised_epsilons(chosen: PrivateInference, run: Run) -> tuple[float, float]
     minus, plus = sorted((c.u_minus for c in costs), reverse=True), sorted((c.u_plus for c in costs), reverse=True)
     parts = 2 if chosen.adjacency is Adjacency.REPLACE_ONE else 1
     return sum(minus[:parts]), sum(plus[:parts])
+
+
+def written(
+    chosen: PrivateInference, model: Any, records: Sequence[Record], runs: Any, seed: int
+) -> tuple[Generation, float, float]:
+    """A run, with its realised bounds on log P_D/P_D′ and log P_D′/P_D."""
+    run = runs.begin(chosen, noise="recorded")
+    generation = chosen.generate(records, model, run, key=KEY, source=Recorded(seed))
+    run.finish()
+    return generation, *realised_epsilons(chosen, run)
 
 
 def pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
