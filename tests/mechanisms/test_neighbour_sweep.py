@@ -83,7 +83,7 @@ def largest(pairs: Sequence[Pair]) -> Pair:
 def slot_loss(
     pipeline: Pipeline, records: list[Record], slot: int, tokens: Sequence[int], without: int | None, corners: list[Row]
 ) -> Pair:
-    """Of one slot's tokens when a context leaves it and one joins that shows the worst of some corners at each token."""
+    """Of a slot's tokens when a context leaves it and one joins that shows the worst of some corners at each token."""
     sums = [0.0, 0.0]
     contexts = pipeline.rows(records, slot)
     for token, tail in zip(tokens, pipeline.tails(tokens), strict=True):
