@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from runs import Results, Written
 
 from cupel.attacks.leave_one_out import LeaveOneOut
+from cupel.mechanisms.embedded_model.corpus import in_grammar
+from cupel.mechanisms.private_inference import Generation
 
 QUARTERS = 4
 """Into which a document is divided."""
@@ -44,7 +47,7 @@ def quarters(written: Written) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
     Token t of a document of length L is in quarter ⌊4t/L⌋; documents of fewer than 4 tokens are left out.
     """
-    exact = exact_costs(written)
+    exact = exact_costs(written.generation)
     sums = np.zeros((len(exact), QUARTERS))
     counts = np.zeros((len(exact), QUARTERS), dtype=np.int64)
     start, slot = 0, -1
@@ -63,7 +66,7 @@ def quarters(written: Written) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def positions_of(written: Written) -> dict[str, list[Any]]:
     """Place in the document → number of tokens there and their mean γ* and γ."""
     sampled = written.generation.positions >= 0
-    exact, at = exact_costs(written)[sampled], written.generation.positions[sampled]
+    exact, at = exact_costs(written.generation)[sampled], written.generation.positions[sampled]
     assert written.generation.token_costs is not None
     published = written.generation.token_costs[sampled, 2]
     counts = np.bincount(at)
@@ -74,11 +77,37 @@ def positions_of(written: Written) -> dict[str, list[Any]]:
     }
 
 
-def exact_costs(written: Written) -> NDArray[np.float64]:
+def exact_costs(generation: Generation) -> NDArray[np.float64]:
     """Shape (batches, tokens): γ* = max(u⁻, u⁺) of every token."""
-    costs = written.generation.token_costs
-    assert costs is not None
-    return np.asarray(costs[..., :2].max(axis=-1))
+    assert generation.token_costs is not None
+    return np.asarray(generation.token_costs[..., :2].max(axis=-1))
+
+
+def outside_grammar(generation: Generation) -> dict[str, float]:
+    """How much of Σγ* goes to documents that no topic's grammar derives.
+
+    Returns:
+        The share of complete documents that are ``outside`` the grammar, their share of the cost of complete documents
+        (``cost_outside``), and the share of its costliest document in the cost of the costliest batch (``costliest``).
+    """
+    exact = exact_costs(generation)
+    inside, costs, batches = [], [], []
+    for slot, documents in itertools.groupby(generation.documents, key=lambda document: document.slot):
+        start = 0
+        for document in documents:
+            end = start + len(document.tokens)
+            if document.complete:
+                inside.append(in_grammar(document.text))
+                costs.append(exact[slot, start:end].sum())
+                batches.append(slot)
+            start = end
+    spent, out = np.array(costs), ~np.array(inside)
+    worst = np.nansum(exact, axis=1).argmax()
+    return {
+        "outside": float(out.mean()),
+        "cost_outside": float(spent[out].sum() / spent.sum()),
+        "costliest": float(spent[np.array(batches) == worst].max(initial=0.0) / exact[worst].sum()),
+    }
 
 
 def pooled(results: Results, setting: str, name: str) -> NDArray[Any]:

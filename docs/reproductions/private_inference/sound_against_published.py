@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import data
 import measures
+from batch_costs import outside_grammar
 from counterexamples import counterexamples
 from runs import CLIP, TEMPERATURE, Results, Written, arguments, delta_of, planned_epsilon, write
 
@@ -79,6 +80,17 @@ def run_table(results: Results) -> dict[str, Any]:
     return {"columns": columns, "rows": rows}
 
 
+def grammar_table(results: Results) -> dict[str, Any]:
+    """Where a sound median's cost goes."""
+    setting = f"median, {VARIANTS['sound']}"
+    columns = [
+        {"title": "documents outside the grammar", "key": "outside", "digits": 2},
+        {"title": "their share of the cost", "key": "cost_outside", "digits": 2},
+        {"title": "the costliest document's share of its batch", "key": "costliest", "digits": 2},
+    ]
+    return {"columns": columns, "rows": [{column["key"]: results.of(setting, column["key"]) for column in columns}]}
+
+
 def plan_table(size: dict[str, int]) -> dict[str, Any]:
     """Means with one and two records a context: what is known before a run, at the same number of contexts."""
     rows = []
@@ -124,8 +136,10 @@ def main() -> int:
                 texts = [(document.text, document.label) for document in written.documents]
                 utility = measures.utility(texts, rows, test, seed)
                 found = costs(written) | {key: utility[key] for key in UTILITY}
+                if aggregate == "median" and variant == "sound":
+                    found |= outside_grammar(written.generation)
                 results.add(f"{aggregate}, {name}", seed, **found, seconds=round(written.seconds, 1))
-    results.tables |= {"sound_and_published": run_table(results)}
+    results.tables |= {"sound_and_published": run_table(results), "cost_outside_the_grammar": grammar_table(results)}
     results.save()
     return 0
 
