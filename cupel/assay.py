@@ -21,6 +21,7 @@ from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import ALLOWED_ERROR, Verdict, decide
 from cupel.claim import Claim
+from cupel.errors import input_errors
 from cupel.generation import GeneratorRun
 from cupel.progress import Progress
 from cupel.reports.assay import Assay
@@ -66,6 +67,8 @@ def run(
     language_model = generation.load_model(claim, model, device, download)
     canaries = None
     if evidence.plays_on_canaries(claim):
+        with input_errors():  # before canaries are kept for a run that cannot start
+            claim.generator().check((), language_model)
         private, _ = generation.make_folders(output)
         canaries = evidence.kept_canaries(private / "canaries.json", 2 * claim.public.records)
         records = evidence.canary_records(canaries, claim.public.labels, claim.unit)

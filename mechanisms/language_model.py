@@ -94,7 +94,13 @@ class LanguageModel:
         if tokenizer.eos_token_id is not None:
             ends.insert(0, tokenizer.eos_token_id)
         ends += chat_templates.end_of_turn_ids(tokenizer)
-        vocabulary = min(len(tokenizer), network.get_output_embeddings().weight.shape[0])
+        rows = network.get_input_embeddings().weight.shape[0]
+        if not 1 < tokenizer.vocab_size <= rows:
+            raise ValueError(
+                f"model {name}: its tokenizer has {tokenizer.vocab_size} tokens and its weights know {rows}; they do "
+                "not belong together, or the tokenizer's files are missing"
+            )
+        vocabulary = min(len(tokenizer), rows, network.get_output_embeddings().weight.shape[0])
         start = tokenizer.bos_token_id
         length = getattr(network.config, "max_position_embeddings", None) or tokenizer.model_max_length
         return cls(
@@ -102,7 +108,7 @@ class LanguageModel:
             fingerprint=fingerprint(folder),
             vocabulary_size=vocabulary,
             end_of_text_ids=tuple(dict.fromkeys(i for i in ends if i < vocabulary)),
-            beginning_ids=(start,) if start is not None and not is_builtin else (),
+            beginning_ids=(start,) if start is not None and start < rows and not is_builtin else (),
             context_length=int(length),
             is_builtin=is_builtin,
             network=network,
@@ -136,8 +142,9 @@ class LanguageModel:
         return chat_templates.chat(self.tokenizer, text)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without special tokens."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        """The tokens of a text, without special tokens; those that were added to the tokenizer only are left out."""
+        rows = self.network.get_input_embeddings().weight.shape[0]
+        return [token for token in self.tokenizer.encode(text, add_special_tokens=False) if token < rows]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special tokens and with its spaces as they are."""
@@ -203,6 +210,8 @@ class LanguageModel:
                 alone = list(self._logits_of([*context, *first, *second[:-1]], 2 * steps).chunk(2))
             for (stepped, forced), own in zip(batched, alone, strict=True):
                 ways = torch.stack([own, stepped[row], *forced[row - 1 : row]])  # the first row is left out of `forced`
+                if not bool((ways < torch.inf).all()):  # a comparison with what is not a number is false
+                    raise ValueError(f"model {self.name}: its logits are not all numbers; its weights are damaged")
                 largest = max(largest, float((ways.amax(dim=0) - ways.amin(dim=0)).max()))
                 size = max(size, float(ways.abs().max()))
         # Half-precision logits are rounded to their own size: a step is 2⁻⁴ for bfloat16 logits of 8 to 16.
@@ -262,14 +271,17 @@ def _load(folder: Path, source: str, device: str, dtype: torch.dtype) -> tuple[A
         layer_kinds(config)
         # Eager attention is the fastest for one query a row on a CPU, and the only one that knows soft-capping.
         eager = device == "cpu" or getattr(config, "attn_logit_softcapping", None) is not None
-        network = AutoModelForCausalLM.from_pretrained(
+        network, report = AutoModelForCausalLM.from_pretrained(
             folder,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=dtype,
             attn_implementation="eager" if eager else "sdpa",
+            output_loading_info=True,
         )
+        if report["missing_keys"]:  # they would be random numbers
+            raise ValueError(f"{len(report['missing_keys'])} of its weights are missing from the files")
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises many kinds; a user needs one line
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

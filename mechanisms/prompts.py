@@ -8,7 +8,8 @@ a text of the user's or one of two by name:
   and the document is the answer, up to the model's end-of-turn token.
 
 Truncation is a rule for each record by itself: a record keeps its first `Prompt.record_tokens` tokens, a number that
-depends on the model, the template, the label and the forced prefix only.
+depends on the model, the template, the label and the forced prefix only, and of its text at most 64 characters for each
+of them.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix E.4.1 for ``pretrained``
 (the fences around each example are our reading of the printed template), Appendix D.6 for the request of
@@ -34,6 +35,7 @@ TEMPLATES = {
 }
 """The templates that have a name."""
 _LEAST_RECORD_TOKENS = 4
+_CHARACTERS_A_TOKEN = 64  # of a record, so that no record takes long to become tokens
 
 
 class Tokens(Protocol):
@@ -135,6 +137,7 @@ class Prompt:
         return ids or list(self.model.end_of_text_ids[:1]) or [0]
 
     def _cut(self, text: str, tokens: int) -> str:
+        text = text[: tokens * _CHARACTERS_A_TOKEN]
         ids = self.model.encode(text)
         return text if len(ids) <= tokens else self.model.decode(ids[:tokens])
 

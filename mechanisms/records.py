@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cupel.accounting import validate
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONGEST_CELL = 2**31 - 1  # of CSV, in characters; what the module `csv` allows by itself is 2¹⁷
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +152,9 @@ def _rows(
         raise ValueError(f"{path}: records are read from {', '.join(readers)} files; its name ends in {path.suffix!r}")
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
+    wanted = {column for column in columns.values() if column is not None}
     try:
-        for where, values in readers[path.suffix.lower()](path):
+        for where, values in readers[path.suffix.lower()](path, wanted):
             yield _row(values, columns, f"{path}, {where}", empty)
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text") from None
@@ -174,46 +179,70 @@ def _row(
             raise ValueError(f"{where}: column {column!r} must hold a string or a number that is not empty")
         if name == "text" and not isinstance(value, str):
             raise ValueError(f"{where}: column {column!r} must hold text")
-        out[name] = str(value)
+        given = str(value)
+        if _SURROGATE.search(given):
+            raise ValueError(f"{where}: column {column!r} has half of a surrogate pair, which is no character")
+        out[name] = given
     return out
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _json_lines(path: Path, _: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
                 values = json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
                 raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object a line") from None
             if not isinstance(values, dict):
                 raise ValueError(f"{path}, line {number}: is not a JSON object")
             yield f"line {number}", values
 
 
-def _csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _csv(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    csv.field_size_limit(_LONGEST_CELL)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
+        reader = csv.DictReader(file, strict=True)
         try:
+            _check_columns(path, reader.fieldnames or (), wanted)
             for values in reader:
                 if None in values or None in values.values():
                     raise ValueError(f"{path}, line {reader.line_num}: has another number of cells than the header")
                 yield f"line {reader.line_num}", values
         except csv.Error:
-            raise ValueError(f"{path}, line {reader.line_num}: is not CSV") from None
+            raise ValueError(f"{path}, line {reader.line_num}: is not CSV; does every quote end?") from None
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _parquet(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     import pyarrow
     import pyarrow.parquet
 
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=4096):
-                for values in batch.to_pylist():
+            _check_columns(path, file.schema_arrow.names, wanted)
+            for batch in file.iter_batches(batch_size=4096, columns=sorted(wanted)):
+                for values in _values(path, batch):
                     number += 1
                     yield f"row {number}", values
     except pyarrow.ArrowException:
         raise ValueError(f"{path}: is not a Parquet file") from None
+
+
+def _values(path: Path, batch: Any) -> list[Mapping[str, Any]]:
+    """The rows of a batch. The error of a value that Python does not know, such as some times, would show the value."""
+    try:
+        rows: list[Mapping[str, Any]] = batch.to_pylist()
+        return rows
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError):
+        raise ValueError(f"{path}: holds values that are neither text nor numbers; write them as text") from None
+
+
+def _check_columns(path: Path, names: Sequence[str], wanted: Collection[str]) -> None:
+    """That no wanted column is there twice, of which only one would be read."""
+    for column in sorted(wanted):
+        if names.count(column) > 1:
+            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them different names")
