@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import command
 import pytest
 
 from cupel.accounting.ledger import Ledger
 from cupel.claim import read_claim
+from cupel.mechanisms.inference_loop import TOKENS
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import PrivateInference
 
 CLAIM = """
 name: tiny
@@ -25,9 +31,43 @@ public: {records: 210}
 """
 
 
-def start(claim: Path, output: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "cupel", "generate", str(claim), "-o", str(output), "-q"]
-    return subprocess.Popen(command)
+class Command:
+    """A run by the command as a person starts it."""
+
+    def __init__(self, claim: Path, output: Path) -> None:
+        arguments = [sys.executable, "-m", "cupel", "generate", str(claim), "-o", str(output), "-q"]
+        self._process = subprocess.Popen(arguments)
+
+    def over(self) -> bool:
+        return self._process.poll() is not None
+
+    def kill(self) -> int:
+        self._process.kill()
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code; −9 where it was killed."""
+        return self._process.wait()
+
+
+class Forked(Command):
+    """The same without loading the libraries anew, which takes most of the time of a run."""
+
+    def __init__(self, claim: Path, output: Path) -> None:
+        self._forked = command.start("generate", claim, "-o", output, "-q")
+
+    def over(self) -> bool:
+        return not self._forked.is_alive()
+
+    def kill(self) -> int:
+        self._forked.kill()
+        return self.wait()
+
+    def wait(self) -> int:
+        self._forked.join()
+        code = self._forked.exitcode
+        assert code is not None
+        return code
 
 
 def commits(ledger: Path) -> list[str]:
@@ -42,8 +82,24 @@ def commits(ledger: Path) -> list[str]:
         return []
 
 
-def kill_and_resume(tmp_path: Path, delays: list[float]) -> int:
-    """Kills a run after each delay (seconds since its first commit), lets it finish, and checks it all.
+@functools.cache
+def embedded_model() -> LanguageModel:
+    return LanguageModel.load(device="cpu")
+
+
+def released(mechanism: PrivateInference, tokens: list[list[int]]) -> list[dict[str, Any]]:
+    """The rows of the release, from the tokens in the ledger, shape (steps, slots), alone."""
+    rule = mechanism.end_rule(embedded_model())
+    return [
+        {"slot": slot, "label": None, "text": mechanism.prefix + rule.text(document)}
+        for slot, written in enumerate(zip(*tokens, strict=True))
+        for document in rule.split(written)
+        if rule.stopped(document)
+    ]
+
+
+def kill_and_resume(tmp_path: Path, delays: list[float], start: Callable[[Path, Path], Command]) -> int:
+    """Kills a run after each delay (seconds since its first new commit), lets it finish, and checks it all.
 
     Returns:
         The number of kills that hit a run in progress.
@@ -52,36 +108,42 @@ def kill_and_resume(tmp_path: Path, delays: list[float]) -> int:
     claim.write_text(CLAIM)
     output = tmp_path / "run"
     ledger = output / "private" / "ledger.sqlite"
+    mechanism = read_claim(claim).generator()
+    last = f"{TOKENS}/{mechanism.tokens - 1}"
     kept: list[str] = []
     hits = 0
     for delay in delays:
         process = start(claim, output)
-        while process.poll() is None and len(commits(ledger)) <= len(kept):
+        while not process.over() and len(commits(ledger)) <= len(kept):
             time.sleep(0.01)
         time.sleep(delay)
-        hits += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        code = process.kill()
+        assert code in (0, -9)
+        hits += code == -9
         now = commits(ledger)
         assert now[: len(kept)] == kept, "what was committed never changes"
         kept = now
         if ledger.exists():
             with Ledger.open(ledger, read_only=True) as opened:
                 opened.verify()
-        assert not (output / "release" / "synthetic.jsonl").exists() or process.returncode == 0
+                done = "tiny" in opened.runs() and opened.run("tiny").outcome(last) is not None
+            assert done or not (output / "release" / "synthetic.jsonl").exists()
     assert start(claim, output).wait() == 0
     with Ledger.open(ledger, read_only=True) as opened:
         opened.verify()
-        assert opened.event() == read_claim(claim).generator().plan()
+        assert opened.event() == mechanism.plan()
+        run = opened.run("tiny")
+        tokens = [run.outcome(f"{TOKENS}/{step}").value["tokens"] for step in range(mechanism.tokens)]
     final = commits(ledger)
     assert final[: len(kept)] == kept
     rows = [json.loads(line) for line in (output / "release" / "synthetic.jsonl").read_text().splitlines()]
     assert rows
+    assert rows == released(mechanism, tokens)
     return hits
 
 
 def test_killed_at_three_points(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, [0.0, 0.05, 0.15])
+    kill_and_resume(tmp_path, [0.0, 0.05, 0.15], Command)
 
 
 @pytest.mark.slow
@@ -91,5 +153,5 @@ def test_killed_at_fifty_points(tmp_path: Path) -> None:
     for part in range(10):
         folder = tmp_path / str(part)
         folder.mkdir()
-        hits += kill_and_resume(folder, [generator.uniform(0, 0.5) for _ in range(8)])
+        hits += kill_and_resume(folder, [generator.uniform(0, 0.5) for _ in range(8)], Forked)
     assert hits >= 50, f"only {hits} kills hit a run in progress: make the run longer"

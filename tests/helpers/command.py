@@ -9,6 +9,14 @@ import sys
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 
+_PRELOADED = [
+    "cupel.generation",
+    "pyarrow.parquet",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.gpt2.modeling_gpt2",
+    "transformers.tokenization_utils_tokenizers",
+]
+
 
 @dataclass
 class Result:
@@ -32,7 +40,7 @@ def run(*arguments: object) -> Result:
 def start(*arguments: object) -> BaseProcess:
     """`cupel` with these arguments in a process of its own, forked from one that has loaded the libraries."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cupel.generation", "transformers.models.gpt2.modeling_gpt2"])
+    context.set_forkserver_preload(_PRELOADED)
     process = context.Process(target=_exit, args=([str(argument) for argument in arguments],))
     process.start()
     return process
