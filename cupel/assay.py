@@ -73,7 +73,7 @@ def run(
         canaries = evidence.kept_canaries(private / "canaries.json", 2 * claim.public.records)
         records = evidence.canary_records(canaries, claim.public.labels, claim.unit)
     else:
-        records = generation.load_records(claim)
+        records = generation.load_records(claim, download)
     watching = "leave_one_out" in claim.audits
     observer = evidence.loss_observer(claim.generator(), len(records)) if watching else None
     done = generation.generate(

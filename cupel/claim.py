@@ -59,6 +59,19 @@ class FileData(_Strict):
     user: str | None = Field(None, description="column that names the user, for unit `user`")
 
 
+class DatasetData(_Strict):
+    """A data set of the library `datasets`: a hub id or a local folder, which is relative to the claim file."""
+
+    source: Literal["dataset"]
+    name: str = Field(description="a hub id, a folder written by `save_to_disk`, or a folder of data files")
+    split: str = "train"
+    subset: str | None = Field(None, description="the configuration, where there are several")
+    text: str = Field("text", description="column that holds the text")
+    label: str | None = Field(None, description="column that holds the label, if labels are used")
+    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
+    user: str | None = Field(None, description="column that names the user, for unit `user`")
+
+
 class PureDPClaim(_Strict):
     type: Literal["pure_dp"]
     epsilon: Number
@@ -113,6 +126,9 @@ _GUARANTEES: dict[str, type[Any]] = {
 }
 
 
+_SOURCES = ("builtin", "file", "dataset")
+
+
 class Public(_Strict):
     """What is public by assumption. Everything else that is read off the data is paid for."""
 
@@ -149,7 +165,7 @@ class Claim(_Strict):
     """A privacy claim, or the same file without `guarantee` as the configuration of a run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
-    data: Annotated[BuiltinData | FileData, Field(discriminator="source")]
+    data: Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="source")]
     unit: str = Field("record", description="record, user, group(k) or secret")
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     mechanism: Literal["private_inference"]
@@ -207,6 +223,8 @@ class Claim(_Strict):
         body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
         if isinstance(self.data, FileData):
             body["data"]["path"] = self.data.path.name
+        if isinstance(self.data, DatasetData) and (Path(self.data.name).is_absolute() or Path(self.data.name).is_dir()):
+            body["data"]["name"] = Path(self.data.name).resolve().name
         if Path(self.model).is_absolute() or Path(self.model).is_dir():
             body["model"] = Path(self.model).resolve().name
         for name in ("centres", "embedder"):
@@ -265,6 +283,8 @@ def _with_absolute_paths(claim: Claim, folder: Path) -> Claim:
     changes: dict[str, Any] = {}
     if isinstance(claim.data, FileData):
         changes["data"] = claim.data.model_copy(update={"path": folder / claim.data.path})
+    if isinstance(claim.data, DatasetData) and (folder / claim.data.name).is_dir():
+        changes["data"] = claim.data.model_copy(update={"name": str(folder / claim.data.name)})
     if claim.model != "builtin" and (folder / claim.model).is_dir():
         changes["model"] = str(folder / claim.model)
     parameters = {"centres": claim.parameters.centres and str(folder / claim.parameters.centres)}
@@ -278,7 +298,7 @@ def one_line(error: ValidationError) -> str:
     """The first error of a validation in one line, and how many more there are."""
     first, *rest = error.errors(include_url=False)
     # The names of union members and of the discriminated types are not keys of the file.
-    keys = [str(part) for part in first["loc"] if part not in _GUARANTEES and str(part) not in ("builtin", "file")]
+    keys = [str(part) for part in first["loc"] if part not in _GUARANTEES and str(part) not in _SOURCES]
     where = ".".join(keys)
     message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if first["type"] == "extra_forbidden":
@@ -296,6 +316,7 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
         (): Claim,
         ("data", "builtin"): BuiltinData,
         ("data", "file"): FileData,
+        ("data", "dataset"): DatasetData,
         ("parameters",): PrivateInferenceParameters,
         ("public",): Public,
     }

@@ -13,6 +13,9 @@ from typing import Any
 from cupel.accounting.ledger import Ledger
 from cupel.claim import BuiltinData, Claim, FileData
 from cupel.errors import InputError, input_errors
+from cupel.mechanisms import sentence_embedder
+from cupel.mechanisms.clustering import BUILTIN
+from cupel.mechanisms.hub_datasets import HubDataset
 from cupel.mechanisms.inference_loop import OtherRunError
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, Observer, PrivateInference
@@ -52,29 +55,37 @@ class GeneratorRun:
         }
 
 
-def load_records(claim: Claim) -> list[Record]:
+def load_records(claim: Claim, download: bool = False) -> list[Record]:
     """The private records that the claim names.
 
+    Args:
+        claim: names them.
+        download: whether a data set of the hub may be fetched.
+
     Raises:
-        InputError: when the file is missing, is not what the claim says, or holds no record.
+        InputError: when the data are missing, are not what the claim says, or hold no record.
     """
+    data = claim.data
     with input_errors("data: "):
-        if isinstance(claim.data, BuiltinData):
-            return builtin_records(claim.data.name, claim.public.records, BUILTIN_SEED)
-        data: FileData = claim.data
-        records = read_records(data.path, text=data.text, label=data.label, id=data.id, user=data.user)
+        if isinstance(data, BuiltinData):
+            return builtin_records(data.name, claim.public.records, BUILTIN_SEED)
+        source = data.path if isinstance(data, FileData) else HubDataset(data.name, data.split, data.subset, download)
+        records = read_records(source, text=data.text, label=data.label, id=data.id, user=data.user)
     if not records:
-        raise InputError(f"data: {data.path} holds no record; a run needs at least one")
+        raise InputError(f"data: {source} holds no record; a run needs at least one")
     return records
 
 
 def load_model(claim: Claim, model: str | None, device: str, download: bool) -> LanguageModel:
-    """The language model that the command line or else the claim names.
+    """The language model that the command line or else the claim names; the claim's embedder is fetched, too.
 
     Raises:
         InputError: when it is no model, or not on this machine.
     """
+    embedder = claim.parameters.embedder
     with input_errors():
+        if download and embedder != BUILTIN:
+            sentence_embedder.model_folder(embedder, allow_network=True)
         return LanguageModel.load(model or claim.model, device, allow_network=download)
 
 
@@ -92,7 +103,7 @@ def run(
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
     """
-    records = load_records(claim)
+    records = load_records(claim, download)
     language_model = load_model(claim, model, device, download)
     return generate(claim, records, language_model, output, progress=progress or Progress())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cupel.accounting import validate
+from cupel.mechanisms.hub_datasets import HubDataset
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_CELL = 2**31 - 1  # of CSV, in characters; what the module `csv` allows by itself is 2¹⁷
@@ -75,17 +76,17 @@ def check_ids(records: Iterable[Record]) -> None:
 
 
 def read_records(
-    path: Path | str,
+    path: Path | str | HubDataset,
     *,
     text: str = "text",
     label: str | None = None,
     id: str | None = None,
     user: str | None = None,
 ) -> list[Record]:
-    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's ending.
+    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's ending, or from a data set.
 
     Args:
-        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8.
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8, or a split of a data set.
         text: column of the text; every row needs one that is not empty.
         label: column of the label, or None for no labels.
         id: column of a stable id; None takes the content's hash.
@@ -95,7 +96,7 @@ def read_records(
         ValueError: one line that names the file and, where it helps, the line number, never a record's content.
     """
     columns = {"text": text, "label": label, "id": id, "user": user}
-    rows = list(_rows(Path(path), columns))
+    rows = list(_rows(path, columns))
     if id is None:
         return with_content_ids((row["text"] or "", row["label"], row["user"]) for row in rows)
     records = [Record(row["id"] or "", row["text"] or "", row["label"], row["user"]) for row in rows]
@@ -107,7 +108,7 @@ def read_records(
 
 
 def read_texts(
-    path: Path | str, *, text: str = "text", label: str | None = None, empty: bool = False
+    path: Path | str | HubDataset, *, text: str = "text", label: str | None = None, empty: bool = False
 ) -> Iterator[tuple[str, str | None]]:
     """The texts and labels of a file, row by row, so that a file need not fit into memory.
 
@@ -120,7 +121,7 @@ def read_texts(
     Raises:
         ValueError: as `read_records`, when the faulty row is reached.
     """
-    for row in _rows(Path(path), {"text": text, "label": label}, empty=("text",) if empty else ()):
+    for row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
         yield row["text"] or "", row["label"]
 
 
@@ -144,15 +145,20 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
 
 
 def _rows(
-    path: Path, columns: Mapping[str, str | None], empty: Collection[str] = ()
+    path: Path | str | HubDataset, columns: Mapping[str, str | None], empty: Collection[str] = ()
 ) -> Iterator[dict[str, str | None]]:
-    """The wanted columns of every row of a file, as strings."""
+    """The wanted columns of every row of a file or a data set, as strings."""
+    wanted = {column for column in columns.values() if column is not None}
+    if isinstance(path, HubDataset):
+        for where, values in path.rows(wanted):
+            yield _row(values, columns, f"{path}, {where}", empty)
+        return
+    path = Path(path)
     readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
     if path.suffix.lower() not in readers:
         raise ValueError(f"{path}: records are read from {', '.join(readers)} files; its name ends in {path.suffix!r}")
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
-    wanted = {column for column in columns.values() if column is not None}
     try:
         for where, values in readers[path.suffix.lower()](path, wanted):
             yield _row(values, columns, f"{path}, {where}", empty)

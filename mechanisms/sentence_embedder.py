@@ -62,7 +62,7 @@ class SentenceEmbedder:
             raise ValueError(
                 "sentence-transformers is not installed; an embedding model needs pip install 'cupel[embed]'"
             ) from None
-        folder = _model_folder(str(source), allow_network)
+        folder = model_folder(str(source), allow_network)
         try:
             network = SentenceTransformer(
                 str(folder),
@@ -89,8 +89,12 @@ class SentenceEmbedder:
         return unit_rows(vectors)
 
 
-def _model_folder(source: str, allow_network: bool) -> Path:
-    """The local folder of a sentence-transformers model."""
+def model_folder(source: str, allow_network: bool) -> Path:
+    """The local folder of a sentence-transformers model, downloaded where that is allowed.
+
+    Raises:
+        ValueError: one line, where there is no such model, or one with pickled weights.
+    """
     folder = Path(source)
     if not folder.is_dir():
         if folder.exists() or not _HUB_ID.fullmatch(source) or source.startswith((".", "/")):

@@ -1,0 +1,116 @@
+"""A claim whose records come through the library `datasets`, and what `--download` fetches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import huggingface_hub
+import jsonschema
+import pytest
+
+from cupel import assay, generation
+from cupel.claim import DatasetData, json_schema, read_claim
+from cupel.errors import InputError
+from cupel.progress import Progress
+
+CLAIM = """
+name: from-a-dataset
+data: {source: dataset, name: data, text: note, label: topic, DATA}
+mechanism: private_inference
+parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 5, tokens: 4}
+public: {records: 20, labels: [good, "fair/poor"]}
+guarantee: {type: ex_post, epsilon: 1000.0}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    features = datasets.Features(
+        {"note": datasets.Value("string"), "topic": datasets.ClassLabel(names=["good", "fair/poor"])}
+    )
+    rows = {"note": [f"Visits in the year: {i}" for i in range(20)], "topic": [i % 2 for i in range(20)]}
+    train = datasets.Dataset.from_dict(rows, features=features)
+    datasets.DatasetDict({"train": train, "test": train.select([0])}).save_to_disk(tmp_path / "data")
+    return tmp_path
+
+
+def claim_file(folder: Path, data: str = "") -> Path:
+    path = folder / "claim.yaml"
+    path.write_text(CLAIM.replace(", DATA", data and ", " + data))
+    return path
+
+
+def test_an_assay_of_a_saved_data_set(folder: Path, tmp_path: Path) -> None:
+    claim = read_claim(claim_file(folder))
+    assert isinstance(claim.data, DatasetData)
+    assert claim.data.name == str(folder / "data")  # relative to the claim file
+    found = assay.run(claim, tmp_path / "out", device="cpu", progress=Progress("quiet"))
+    assert found.verdict == "SUPPORTED"
+    body = json.loads((tmp_path / "out" / "private" / "assay.json").read_text())
+    assert body["claim"]["data"]["name"] == "data"
+    written = (tmp_path / "out" / "release" / "synthetic.jsonl").read_text().splitlines()
+    assert {json.loads(line)["label"] for line in written} <= {"good", "fair/poor"}
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("split: dev", "data: .*there is no split 'dev'; it has train, test"),
+        ("id: key", "there is no column 'key'; it has note, topic"),
+        ("user: [a]", r"data\.user: input should be a valid string"),
+        ("path: x", "data.path: unknown key; known are source, name, split, subset, text, label, id, user"),
+    ],
+)
+def test_mistakes_are_one_line(folder: Path, data: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as error:
+        generation.load_records(read_claim(claim_file(folder, data)))
+    assert "\n" not in str(error.value)
+
+
+def test_a_hub_id_is_fetched_only_where_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def unreachable(name: str, subset: str | None) -> None:
+        asked.append((name, datasets.config.HF_HUB_OFFLINE))
+        raise ConnectionError
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", unreachable)
+    path = claim_file(folder)
+    path.write_text(path.read_text().replace("name: data", "name: some/data"))
+    for download, says in ((False, "--download fetches it"), (True, "could not be downloaded")):
+        with pytest.raises(InputError, match=says):
+            generation.run(read_claim(path), folder / "out", device="cpu", download=download)
+    assert asked == [("some/data", True), ("some/data", False)]
+    assert not (folder / "out").exists()
+
+
+def test_download_also_fetches_the_embedder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def snapshot(source: str, *, local_files_only: bool, **_: Any) -> str:
+        asked.append((source, local_files_only))
+        return str(folder / "data")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    path = claim_file(folder)
+    path.write_text(
+        path.read_text().replace("tokens: 4", "tokens: 4, centres: c, kept_centres: 1, embedder: some/embedder")
+    )
+    generation.load_model(read_claim(path), None, "cpu", download=False)
+    assert asked == []
+    with pytest.raises(InputError, match="embedder 'some/embedder' is no sentence-transformers model"):
+        generation.load_model(read_claim(path), None, "cpu", download=True)
+    assert asked == [("some/embedder", False)]
+
+
+def test_the_schema_knows_data_sets(folder: Path) -> None:
+    import yaml
+
+    body = yaml.safe_load(claim_file(folder, "split: train, subset: a").read_text())
+    jsonschema.validate(body, json_schema())
+    body["data"]["subset"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(body, json_schema())
