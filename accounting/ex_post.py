@@ -48,7 +48,8 @@ from numpy.typing import ArrayLike
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
-from cupel.accounting.medians import GRID, Cost, Floats, Medians, check_temperature, clip_logits, slack
+from cupel.accounting.clipped_rows import GRID, Floats, clip_logits
+from cupel.accounting.medians import Cost, Medians, check_temperature, slack
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

@@ -2,10 +2,14 @@
 
     python benchmarks/aggregation_cost.py [--quick]
 
-Two settings: a batch of 64 contexts of a GPT-2-small-shaped model (random weights, vocabulary of 50257) on the CPU, and
-the embedded model with 65 slots of 63 contexts. Printed for each: the time of one decode step, of clipping, sorting,
-drawing and accounting, of the ledger's transaction, their ratio, and the limit: reading the logits once at the memory
-bandwidth that is measured in the same run.
+Three settings: a batch of 64 contexts of a GPT-2-small-shaped model (random weights, vocabulary of 50257) on the CPU;
+the embedded model with 65 slots of 63 contexts; and made-up logits of 255 contexts over a vocabulary of 256000, on a
+GPU if there is one. Printed for each: the time of one decode step (not for made-up logits), of aggregating, drawing and
+accounting, of the ledger's transaction, and the limit: reading the logits once at the memory bandwidth that is measured
+in the same run. A GPU's times end when it has done what it was given.
+
+How much is left to sort depends on the logits, so the large vocabulary is measured with rows that agree up to noise, as
+those of similar contexts do, with independent rows, and with rows that are nowhere at the bottom of the clip.
 """
 
 from __future__ import annotations
@@ -25,7 +29,6 @@ import transformers
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.ledger import Charge, Commit, Ledger
-from cupel.accounting.medians import Medians, clip_steps
 from cupel.mechanisms import aggregation
 from cupel.mechanisms.decoding import DecodeSession
 from cupel.mechanisms.language_model import LanguageModel
@@ -34,47 +37,66 @@ from cupel.mechanisms.randomness import OS_ENTROPY
 from cupel.mechanisms.records import builtin_records
 
 
+def now() -> float:
+    """Wall time, once a GPU has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def seconds(work: Callable[[], Any], repeats: int) -> float:
     """The median time of one call, after one that warms up."""
     work()
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = now()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(now() - start)
     return float(np.median(times))
 
 
-def read_bandwidth() -> float:
-    """Bytes a second that one thread reads from memory: a sum over 512 MiB."""
-    block = np.ones(2**26)
-    return block.nbytes / seconds(block.sum, 5)
+def read_bandwidth(device: str) -> float:
+    """Bytes a second that a device (one thread of a processor) reads from memory: a sum over 512 MiB."""
+    block = torch.ones(2**27, device=device) if device == "cuda" else np.ones(2**27, dtype=np.float32)
+    return 4 * 2**27 / seconds(block.sum, 5)
 
 
 @dataclass(frozen=True)
 class Measured:
     """Seconds of one token of one slot."""
 
-    forward: float
+    forward: float | None
     parts: dict[str, float]
     ledger: float
 
-    @property
-    def aggregation(self) -> float:
-        return sum(self.parts.values()) + self.ledger
+    def aggregation(self, kind: str) -> float:
+        """Of a mean or a median, with its costs and the ledger."""
+        return sum(taken for part, taken in self.parts.items() if part.startswith(kind)) + self.ledger
 
 
-def aggregation_parts(logits: np.ndarray, clip: float, temperature: float, repeats: int) -> dict[str, float]:
-    """Seconds of each part of one token's aggregation; `logits` has shape (B, V)."""
-    steps = clip_steps(logits, clip)
-    law = aggregation.median(logits, None, clip=clip, temperature=temperature, adjacency=Adjacency.ADD_REMOVE)
-    token = law.draw(OS_ENTROPY)
-    return {
-        "clip": seconds(lambda: clip_steps(logits, clip), repeats),
-        "sort and medians": seconds(lambda: Medians.of_steps(steps, clip=clip), repeats),
-        "draw": seconds(lambda: law.draw(OS_ENTROPY), repeats),
-        "costs": seconds(lambda: aggregation.median_cost(law, token, replaced=False, rounding=1e-12), repeats),
+def aggregation_parts(logits: torch.Tensor, clip: float, temperature: float, repeats: int) -> dict[str, float]:
+    """Seconds of each part of one token's aggregation; `logits` has shape (B, V), on the device of the model."""
+    size = len(logits)
+    laws: dict[str, Callable[[], aggregation.Aggregate]] = {
+        "median": lambda: aggregation.median(
+            logits, None, clip=clip, temperature=temperature, adjacency=Adjacency.ADD_REMOVE
+        ),
+        "mean": lambda: aggregation.mean(logits, None, clip=clip, temperature=temperature, denominator=size),
     }
+    times: dict[str, list[float]] = {}
+    for _ in range(repeats + 1):
+        for kind, aggregate in laws.items():
+            marks = [now()]
+            law = aggregate()
+            marks.append(now())
+            token = law.draw(OS_ENTROPY)
+            marks.append(now())
+            if law.medians is not None:
+                aggregation.median_cost(law, token, replaced=False, rounding=1e-12)
+                marks.append(now())
+            for part, taken in zip(("aggregate", "draw", "costs"), np.diff(marks).tolist(), strict=False):
+                times.setdefault(f"{kind}: {part}", []).append(taken)
+    return {part: float(np.median(taken[1:])) for part, taken in times.items()}
 
 
 def ledger_step(mechanism: PrivateInference, repeats: int) -> float:
@@ -103,7 +125,7 @@ def ledger_step(mechanism: PrivateInference, repeats: int) -> float:
         return seconds(work, repeats)
 
 
-def decode_step(session: DecodeSession, repeats: int) -> tuple[float, np.ndarray]:
+def decode_step(session: DecodeSession, repeats: int) -> tuple[float, torch.Tensor]:
     """Seconds of one forward of all rows, and its logits."""
 
     def work() -> None:
@@ -111,7 +133,7 @@ def decode_step(session: DecodeSession, repeats: int) -> tuple[float, np.ndarray
         session.append([5] * session.rows)
 
     taken = seconds(work, repeats)
-    return taken, session.logits().numpy()
+    return taken, session.logits()
 
 
 def large_model(batch: int, repeats: int) -> Measured:
@@ -131,7 +153,7 @@ def large_model(batch: int, repeats: int) -> Measured:
         aggregate="median", clip=6.0, temperature=1.5, batch_size=batch, tokens=1, records=batch
     )
     # Random weights give nearly flat logits; spread them to the range of a trained model's.
-    spread = (logits * (8 / logits.std())).astype(np.float32)
+    spread = logits * (8 / logits.std())
     return Measured(forward, aggregation_parts(spread, 6.0, 1.5, repeats), ledger_step(mechanism, repeats))
 
 
@@ -153,27 +175,51 @@ def embedded_model(repeats: int) -> tuple[Measured, int]:
     return Measured(forward / slots, parts, ledger_step(mechanism, repeats) / slots), size
 
 
+def large_vocabulary(kind: str, device: str, repeats: int) -> Measured:
+    """Logits of 255 rows over 256000 tokens that no model made."""
+    generator = torch.Generator(device).manual_seed(0)
+    logits = torch.randn(255, 256_000, generator=generator, device=device)
+    if kind == "rows that agree":
+        logits = 8 * torch.randn(256_000, generator=generator, device=device) + 0.8 * logits
+    elif kind == "independent rows":
+        logits *= 8
+    mechanism = PrivateInference(aggregate="median", clip=6.0, temperature=1.5, batch_size=255, tokens=1, records=255)
+    return Measured(None, aggregation_parts(logits, 6.0, 1.5, repeats), ledger_step(mechanism, repeats))
+
+
 def show(title: str, measured: Measured, batch: int, vocabulary: int, bandwidth: float) -> None:
     limit = batch * vocabulary * 4 / bandwidth
     print(f"{title}: B = {batch}, V = {vocabulary}, milliseconds a token and slot")
-    print(f"  forward pass              {1e3 * measured.forward:9.3f}   ({torch.get_num_threads()} threads)")
+    if measured.forward is not None:
+        print(f"  forward pass              {1e3 * measured.forward:9.3f}   ({torch.get_num_threads()} threads)")
     for name, value in (*measured.parts.items(), ("ledger transaction", measured.ledger)):
         print(f"  {name:25s} {1e3 * value:9.3f}")
-    print(f"  aggregation + accounting  {1e3 * measured.aggregation:9.3f}   (1 thread; slots run side by side)")
-    print(f"  ratio to the forward pass {measured.aggregation / measured.forward:9.3f}")
-    print(f"  limit: reading {batch * vocabulary * 4 / 1e6:.1f} MB of logits once at {bandwidth / 1e9:.1f} GB/s takes")
-    print(f"  {'':25s} {1e3 * limit:9.3f}   all of it takes {measured.aggregation / limit:.1f} times as long")
+    print(f"  limit                     {1e3 * limit:9.3f}   {batch * vocabulary * 4 / 1e6:.1f} MB of logits once")
+    for kind in ("median", "mean"):
+        whole = measured.aggregation(kind)
+        share = "" if measured.forward is None else f", {100 * whole / (whole + measured.forward):.1f} % of a step"
+        print(f"  {kind + ', all of it':25s} {1e3 * whole:9.3f}   {whole / limit:.1f} times the limit{share}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few repeats")
     repeats = 3 if parser.parse_args().quick else 15
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     print(f"torch {torch.__version__}, numpy {np.__version__}, {os.cpu_count()} cores")
-    bandwidth = read_bandwidth()
+    bandwidth = read_bandwidth("cpu")
+    print(f"one thread of the processor reads {bandwidth / 1e9:.1f} GB/s")
     show("GPT-2-small shape", large_model(64, repeats), 64, 50257, bandwidth)
     measured, size = embedded_model(repeats)
     show("embedded model, 65 slots", measured, size, 1024, bandwidth)
+    if device == "cuda":
+        bandwidth = read_bandwidth(device)
+        print(f"{torch.cuda.get_device_name()} reads {bandwidth / 1e9:.1f} GB/s")
+    else:
+        print("on a GPU: not measured: no GPU")
+    for kind in ("rows that agree", "independent rows", "rows above the bottom"):
+        found = large_vocabulary(kind, device, min(repeats, 5))
+        show(f"large vocabulary on {device}, {kind}", found, 255, 256_000, bandwidth)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Several next-token predictions become one: medians or means of clipped logits, ready to be sampled and accounted.
 
 Clipped logits are whole multiples of 2⁻²⁴ (`ex_post.GRID`), so that medians and sums do not depend on the order of the
-records, and a record that is absent leaves no rounding behind.
+records, and a record that is absent leaves no rounding behind. What reads all rows runs where the logits are: in numpy
+on the CPU, in torch on a GPU, with the same result to the bit. The law and its costs are numpy on the CPU.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.medians import GRID, Cost, Medians, clip_logits, clip_steps
+from cupel.accounting.clipped_rows import GRID, LogitRows, clip_logits
+from cupel.accounting.medians import Cost, Medians
 from cupel.mechanisms import selection
+from cupel.mechanisms.device_rows import DeviceRows
 from cupel.mechanisms.randomness import Source
 
 Floats = NDArray[np.float64]
+Logits = NDArray[np.floating] | torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Aggregate:
             division rounds.
         clip: c, times the denominator of a mean.
         temperature: τ, likewise.
-        batch: shape (B, V), what was aggregated: clipped logits as int32 numbers of grid steps, or raw logits without a
+        batch: shape (B, V), what was aggregated: clipped logits, on the device of the model, or raw logits without a
             protection.
         medians: what the costs of a median are computed from.
     """
@@ -36,15 +41,15 @@ class Aggregate:
     scores: Floats
     clip: float
     temperature: float
-    batch: NDArray[np.int32] | NDArray[np.floating]
+    batch: LogitRows | DeviceRows | Logits
     medians: Medians | None = None
 
     @property
-    def clipped(self) -> NDArray[np.floating]:
-        """Shape (B, V), what was aggregated: clipped logits, or raw ones without a protection."""
-        if np.issubdtype(self.batch.dtype, np.integer):
-            return np.asarray(self.batch * GRID, dtype=np.float64)
-        return np.asarray(self.batch, dtype=np.float64)
+    def clipped(self) -> Floats:
+        """Shape (B, V), what was aggregated: clipped logits, or raw ones without a protection. A GPU sends them now."""
+        if isinstance(self.batch, LogitRows | DeviceRows):
+            return np.asarray(self.batch.steps() * GRID, dtype=np.float64)
+        return np.asarray(_on_cpu(self.batch), dtype=np.float64)
 
     def draw(self, source: Source) -> int:
         """A token of this law."""
@@ -55,9 +60,20 @@ class Aggregate:
         return selection.log_probability(self.scores, token, clip=self.clip, temperature=self.temperature)
 
 
+def clipped_rows(logits: Logits, clip: float) -> LogitRows | DeviceRows:
+    """Rows of raw logits, shape (B, V), where they are: in numpy on the CPU, in torch on a GPU."""
+    if isinstance(logits, torch.Tensor) and logits.device.type != "cpu":
+        return DeviceRows(logits, clip)
+    return LogitRows(_on_cpu(logits), clip)
+
+
+def _on_cpu(logits: Logits) -> NDArray[np.floating]:
+    return logits.cpu().numpy() if isinstance(logits, torch.Tensor) else logits
+
+
 def median(
-    logits: NDArray[np.floating],
-    fallback: NDArray[np.floating] | None,
+    logits: Logits,
+    fallback: Logits | None,
     *,
     clip: float,
     temperature: float,
@@ -72,10 +88,10 @@ def median(
         temperature: τ.
         adjacency: of the costs.
     """
-    steps = clip_steps(logits, clip)
-    public = None if fallback is None else clip_logits(fallback, clip)
-    medians = Medians.of_steps(steps, clip=clip, adjacency=adjacency, fallback=public)
-    return Aggregate(medians.median, clip, temperature, steps, medians)
+    rows = clipped_rows(logits, clip)
+    public = None if fallback is None else clip_logits(_on_cpu(fallback), clip)
+    medians = Medians.of_rows(rows, clip=clip, adjacency=adjacency, fallback=public)
+    return Aggregate(medians.median, clip, temperature, rows, medians)
 
 
 def median_cost(aggregate: Aggregate, token: int, *, replaced: bool, rounding: float) -> Cost:
@@ -89,17 +105,16 @@ def median_cost(aggregate: Aggregate, token: int, *, replaced: bool, rounding: f
         rounding: `selection.selection_rounding`.
     """
     assert aggregate.medians is not None
-    cost = aggregate.medians.costs(token, aggregate.temperature, rounding=rounding)
     if not replaced:
-        return cost
+        return aggregate.medians.costs(token, aggregate.temperature, rounding=rounding)
     relations = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
     both = [aggregate.medians.costs(token, aggregate.temperature, kind, rounding=rounding) for kind in relations]
-    return Cost(max(c.u_minus for c in both), max(c.u_plus for c in both), cost.gamma)
+    return Cost(max(c.u_minus for c in both), max(c.u_plus for c in both), both[0].gamma)
 
 
 def mean(
-    logits: NDArray[np.floating],
-    anchor: NDArray[np.floating] | None,
+    logits: Logits,
+    anchor: Logits | None,
     *,
     clip: float,
     temperature: float,
@@ -114,14 +129,14 @@ def mean(
         temperature: τ.
         denominator: s, public.
     """
-    steps = clip_steps(logits, clip)
-    scores = steps.sum(axis=0, dtype=np.int64) * GRID  # exact in float64 up to 2²³ rows
+    rows = clipped_rows(logits, clip)
+    scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
     if anchor is not None:
-        scores += clip_logits(anchor, clip)
-    return Aggregate(scores, clip * denominator, temperature * denominator, steps)
+        scores += clip_logits(_on_cpu(anchor), clip)
+    return Aggregate(scores, clip * denominator, temperature * denominator, rows)
 
 
-def single(logits: NDArray[np.floating], row: NDArray[np.floating], *, temperature: float) -> Aggregate:
+def single(logits: Logits, row: Logits, *, temperature: float) -> Aggregate:
     """One record's own softmax, without clip and without protection.
 
     Args:
@@ -129,4 +144,4 @@ def single(logits: NDArray[np.floating], row: NDArray[np.floating], *, temperatu
         row: shape (V,), the logits that are sampled from; probabilities below e⁻⁴⁰ of the largest are raised to that.
         temperature: τ.
     """
-    return Aggregate(np.asarray(row, dtype=np.float64), 20 * temperature, temperature, logits)
+    return Aggregate(np.asarray(_on_cpu(row), dtype=np.float64), 20 * temperature, temperature, logits)

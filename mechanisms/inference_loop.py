@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from dp_accounting import dp_event
 from numpy.typing import NDArray
 
@@ -239,6 +240,7 @@ class Loop:
                     self._replay_sources(writers, outcome)
                     laws = self._laws(writers, rows, outcome, spread)
             self._finish_step(step, writers, outcome, laws, rows)
+            laws = None  # they hold the logits, which the next step need not find in memory
             progress.step(step + 1)
         for writer in writers:  # what the slots were shown is not kept beyond their group
             writer.item = SlotInput(writer.item.slot, (), (), None)
@@ -263,7 +265,7 @@ class Loop:
         tokens = [None] * len(writers) if outcome is None else outcome.value["tokens"]
         return list(spread(self._draw, writers, rows.logits(), tokens))
 
-    def _draw(self, writer: _Writer, logits: NDArray[np.floating], committed: int | None) -> _Drawn:
+    def _draw(self, writer: _Writer, logits: torch.Tensor, committed: int | None) -> _Drawn:
         law = self.inputs.aggregate(writer.item, logits, writer.source)
         token = law.draw(self.source) if committed is None else committed
         if self.costs is None or committed is not None:
@@ -317,11 +319,13 @@ class Loop:
             rows.advance(tokens, ended)
 
     def _show(self, writer: _Writer, token: int, law: Aggregate) -> None:
+        clipped = law.clipped if self.observers else None
         for observer in self.observers:
+            assert clipped is not None
             observer.step(
                 slot=writer.item.slot,
                 records=writer.item.records,
-                clipped=law.clipped,
+                clipped=clipped,
                 medians=law.medians,
                 log_probability=law.log_probability(token),
                 token=token,

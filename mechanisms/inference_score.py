@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -50,7 +51,7 @@ def _document(inputs: SlotInputs, item: SlotInput, rows: SlotRows, tokens: Seque
 
 def _positions(
     inputs: SlotInputs, item: SlotInput, rows: SlotRows, tokens: Sequence[int]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+) -> Iterator[tuple[int, torch.Tensor]]:
     """Each token with the logits before it, shape (rows, V), several positions in one call of the model."""
     width = max(1, _ENTRIES // (max(1, len(item.rows)) * inputs.model.vocabulary_size))
     for start in range(0, len(tokens), width):

@@ -24,6 +24,7 @@ from cupel.mechanisms.randomness import OS_ENTROPY, Source
 BITS = 62
 """The largest weight is 2^BITS."""
 
+_DENSE = 4  # where more than one token in so many is above the least likely ones, each gets a weight of its own
 _LARGEST_RANGE = 40.0  # 2c/τ: the smallest weight is then 2^62·e^−40 = 19.6
 
 
@@ -86,28 +87,54 @@ def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source =
     Raises:
         ValueError: for impossible parameters.
     """
-    return draw_weighted(weights(scores, clip=clip, temperature=temperature), source)
+    values = np.asarray(scores, dtype=np.float64)
+    lowest = max(values.min(), values.max() - 2 * clip)  # of `floored` scores
+    above = np.flatnonzero(values > lowest)
+    if len(above) * _DENSE > len(values):
+        return draw_weighted(weights(values, clip=clip, temperature=temperature), source)
+    integers = weights(np.append(values[above], lowest), clip=clip, temperature=temperature)
+    return _draw_above(above, integers[:-1], int(integers[-1]), len(values), source)
 
 
 def draw_weighted(integers: NDArray[np.uint64], source: Source = OS_ENTROPY) -> int:
     """An index with probability proportional to its weight, exactly.
 
-    Partial sums exceed 64 bits, so they are kept as two halves of 32 bits, each exact.
-
     Args:
         integers: shape (V,), V at most 2³¹, weights below 2⁶³.
         source: of the uniform integer.
     """
+    return _draw_above(np.arange(len(integers)), integers, 0, len(integers), source)
+
+
+def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: int, count: int, source: Source) -> int:
+    """An index below `count`: those of `above` weigh `integers`, and all others the same, `rest`.
+
+    Partial sums exceed 64 bits, so they are kept as two halves of 32 bits, each exact.
+    """
+    mask = np.uint64(0xFFFFFFFF)
     high = np.cumsum(integers >> np.uint64(32), dtype=np.uint64)
-    low = np.cumsum(integers & np.uint64(0xFFFFFFFF), dtype=np.uint64)
+    low = np.cumsum(integers & mask, dtype=np.uint64)
+    if rest:
+        others = (above - np.arange(len(above))).astype(np.uint64)  # before each of them
+        high += others * np.uint64(rest >> 32)
+        low += others * (np.uint64(rest) & mask)
     high += low >> np.uint64(32)
-    low &= np.uint64(0xFFFFFFFF)
-    total = (int(high[-1]) << 32) + int(low[-1])
-    point = source.below(total)
+    low &= mask
+
+    def partial_sum(place: int) -> int:
+        return (int(high[place]) << 32) + int(low[place]) if place >= 0 else 0
+
+    last = int(above[-1]) if len(above) else -1
+    point = source.below(partial_sum(len(above) - 1) + (count - 1 - last) * rest)
     point_high, point_low = np.uint64(point >> 32), np.uint64(point & 0xFFFFFFFF)
-    # The first index whose partial sum exceeds `point`: by high half, then by low half among equals.
-    first, last = (int(np.searchsorted(high, point_high, side=side)) for side in ("left", "right"))
-    return first + int(np.searchsorted(low[first:last], point_low, side="right"))
+    # The first of `above` whose partial sum exceeds `point`: by high half, then by low half among equals.
+    first, end = (int(np.searchsorted(high, point_high, side=side)) for side in ("left", "right"))
+    place = first + int(np.searchsorted(low[first:end], point_low, side="right"))
+    # The point is at this one, or at one of the others between it and the one before.
+    start = int(above[place - 1]) + 1 if place else 0
+    stop = int(above[place]) if place < len(above) else count
+    between = (point - partial_sum(place - 1)) // rest if stop > start else 0
+    return min(start + between, stop)
 
 
 def log_probability(scores: ArrayLike, token: int, *, clip: float, temperature: float) -> float:

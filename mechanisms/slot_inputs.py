@@ -151,12 +151,12 @@ class SlotInputs:
         positions = longest + min(self.mechanism.end_rule(self.model).longest, self.mechanism.tokens)
         return max(1, _MEMORY // (positions * self.model.bytes_per_position + 8 * self.model.vocabulary_size))
 
-    def aggregate(self, item: SlotInput, logits: NDArray[np.floating], row: int | None = None) -> Aggregate:
+    def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
         """The law of a slot's next token.
 
         Args:
             item: the slot.
-            logits: shape (rows, V) of `SlotInput.rows`.
+            logits: shape (rows, V) of `SlotInput.rows`, on the device of the model.
             row: without protection, the row whose record the document is written from; None for the fallback.
         """
         mechanism, count = self.mechanism, len(item.contexts)
@@ -184,11 +184,11 @@ class SlotRows:
         self._session: DecodeSession | None = model.session(rows) if rows else None
         self._counts = torch.tensor([len(item.rows) for item in inputs])
 
-    def logits(self) -> list[NDArray[np.float32]]:
-        """For each slot, the logits of its rows, shape (rows, V)."""
+    def logits(self) -> list[torch.Tensor]:
+        """For each slot, the logits of its rows, shape (rows, V), float32, on the device of the model."""
         if self._session is None:
-            return [np.empty((0, self._vocabulary), dtype=np.float32) for _ in self._slices]
-        together = self._session.logits().cpu().numpy()
+            return [torch.empty(0, self._vocabulary) for _ in self._slices]
+        together = self._session.logits()
         return [together[rows] for rows in self._slices]
 
     def advance(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:
@@ -199,12 +199,12 @@ class SlotRows:
         if any(ended):
             self._session.reset(torch.tensor(ended).repeat_interleave(self._counts))
 
-    def forced(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """For a single slot, the logits before each of the given tokens, shape (rows, n, V)."""
+    def forced(self, tokens: Sequence[int]) -> torch.Tensor:
+        """For a single slot, the logits before each of the given tokens, shape (rows, n, V), as those of `logits`."""
         if self._session is None:
-            return np.empty((0, len(tokens), self._vocabulary), dtype=np.float32)
+            return torch.empty(0, len(tokens), self._vocabulary)
         rows = int(self._counts.sum())
-        return self._session.forced(torch.tensor(tokens).expand(rows, -1)).cpu().numpy()
+        return self._session.forced(torch.tensor(tokens).expand(rows, -1))
 
     def restart(self) -> None:
         """Takes all rows back to their contexts."""

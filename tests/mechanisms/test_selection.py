@@ -100,6 +100,25 @@ def test_every_point_is_found_in_the_exact_partial_sums(integers: list[int], dat
         assert source.bound == ends[-1]
 
 
+@given(
+    above=st.dictionaries(st.integers(0, 39), st.sampled_from([-2.0, 0.0, 1.5, 4.0]), max_size=9),
+    lowest=st.sampled_from([-40.0, -3.0]),
+    data=st.data(),
+)
+def test_every_point_is_found_where_most_tokens_are_equally_unlikely(
+    above: dict[int, float], lowest: float, data: st.DataObject
+) -> None:
+    """A draw that counts the least likely tokens finds what the partial sums over all of them say."""
+    scores = np.full(40, lowest)
+    scores[list(above)] = list(above.values())
+    ends = np.cumsum(weights(scores, clip=5.0, temperature=1.0).astype(object)).tolist()
+    point = data.draw(st.integers(0, ends[-1] - 1))
+    for p in [point, 0, *(p for end in ends for p in (end - 1, end) if p < ends[-1])]:
+        source = Fixed(p)
+        assert draw(scores, clip=5.0, temperature=1.0, source=source) == next(i for i, e in enumerate(ends) if p < e)
+        assert source.bound == ends[-1]
+
+
 def chi_square_p(counts: NDArray[np.int64], probabilities: Sequence[float]) -> float:
     return float(stats.chisquare(counts, np.array(probabilities) * counts.sum()).pvalue)
 

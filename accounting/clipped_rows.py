@@ -1,0 +1,245 @@
+"""A batch of clipped logits in whole grid steps, and the few of them that medians and sums need.
+
+Most tokens of a large vocabulary are at the bottom of the clip in most rows. A median is then −c, its neighbours too,
+and nothing needs to be clipped or sorted there. Which columns these are is found by comparing raw logits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+
+Floats = NDArray[np.float64]
+Steps = NDArray[np.int32]
+Indices = NDArray[np.int64]
+
+GRID = 2.0**-24
+"""Clipped logits are whole multiples of this, so that medians, midpoints and sums of a batch are exact in float64."""
+
+NOT_NUMBERS = "logits must be numbers, with at least one finite entry a row and none at +inf"
+MANY_COLUMNS = 1 / 2  # where more of them are live, all are taken to be: gathering them would cost more
+MANY_ENTRIES = 1 / 4  # of a row above the bottom; then it is summed as a whole
+
+_MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
+_BLOCK = 2**17  # entries, 1 MiB of float64
+_COLUMNS, _ROWS = 1024, 8
+_LEAST_SPARSE = 2**14  # columns; in shorter rows a call of numpy costs more than what it leaves out
+
+
+class Rows(Protocol):
+    """A batch of B rows of V clipped logits, wherever it is."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(B, V)."""
+
+    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+        """The batch sorted along its first axis, at some ranks.
+
+        Args:
+            ranks: consecutive; −c stands before rank 0, and c behind rank B − 1.
+
+        Returns:
+            The live columns, shape (A,), ascending, and their values, shape (len(ranks), A). In all other columns all
+            of them are −c.
+        """
+
+    def live_steps(self, part: slice) -> Steps:
+        """Shape (B, columns): what is in some of the live columns that `middle` last gave."""
+
+
+def clip_logits(logits: ArrayLike, clip: float) -> Floats:
+    """Clipped logits max(−c, z − max z + c), rounded to `GRID`, along the last axis.
+
+    The result is a fixed function of each row by itself, so neither the clip nor the rounding costs privacy. Where c is
+    no multiple of GRID, it is first rounded down to one, so that no entry leaves [−c, c].
+
+    Args:
+        logits: shape (…, V); −inf is allowed where another entry of the row is finite.
+        clip: c > 0, at most 64.
+
+    Returns:
+        Shape (…, V), float64.
+
+    Raises:
+        ValueError: for a row with NaN, +inf or no finite entry, and for an impossible clip.
+    """
+    return np.asarray(clip_steps(logits, clip) * GRID, dtype=np.float64)
+
+
+def clip_steps(logits: ArrayLike, clip: float) -> Steps:
+    """What `clip_logits` gives, as whole numbers of `GRID`, int32. Arguments and errors are the same."""
+    limit = whole_clip(clip)
+    raw = np.asarray(logits)
+    if raw.ndim == 0 or raw.shape[-1] == 0:
+        raise ValueError(f"logits need a last axis over the vocabulary, not shape {raw.shape}")
+    flat = raw.reshape(-1, raw.shape[-1])
+    return _clipped(flat, _tops(flat), limit).reshape(raw.shape)
+
+
+def whole_clip(clip: float) -> int:
+    """c in grid steps, rounded down."""
+    validate.positive(clip=clip)
+    if not GRID <= clip <= _MAX_CLIP:
+        raise ValueError(f"clip must be between {GRID:.3g} and {_MAX_CLIP:g}, not {clip!r}")
+    return math.floor(clip / GRID)
+
+
+class StepRows:
+    """A batch that is clipped already. It takes every column to be live.
+
+    Args:
+        steps: shape (B, V), as `clip_steps` gives it.
+        clip: that it was clipped with.
+    """
+
+    def __init__(self, steps: Steps, clip: float) -> None:
+        self.shape: tuple[int, int] = (steps.shape[0], steps.shape[1])
+        self._steps = steps
+        self._limit = whole_clip(clip)
+
+    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+        return np.arange(self.shape[1]), sorted_rows(self._steps, ranks, self._limit)
+
+    def live_steps(self, part: slice) -> Steps:
+        return self._steps[:, part]
+
+
+class LogitRows:
+    """A batch of raw logits, clipped where it is needed.
+
+    Args:
+        logits: shape (B, V), B ≥ 0.
+        clip: c.
+
+    Raises:
+        ValueError: as `clip_steps`.
+    """
+
+    def __init__(self, logits: ArrayLike, clip: float) -> None:
+        self._limit = whole_clip(clip)
+        raw = np.asarray(logits)
+        if raw.ndim != 2 or raw.shape[1] == 0:
+            raise ValueError(f"a batch needs shape (records, vocabulary), not {raw.shape}")
+        self._raw = raw if np.issubdtype(raw.dtype, np.floating) else raw.astype(np.float64)
+        self.shape: tuple[int, int] = (raw.shape[0], raw.shape[1])
+        self._tops = _tops(self._raw)
+        # An entry above the bottom is more than half a step above top − 2c. Rounding that number to float64 and to the
+        # logits' own type moves it by less than a step of that type up, which `nextafter` takes back.
+        least = (self._tops - 2 * self._limit * GRID).astype(self._raw.dtype)
+        self._least = np.nextafter(least, np.array(-np.inf, dtype=self._raw.dtype))
+        self._live: Steps = np.empty((0, 0), dtype=np.int32)
+
+    def steps(self) -> Steps:
+        """All of it, shape (B, V)."""
+        return _clipped(self._raw, self._tops, self._limit)
+
+    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+        live = self._columns(ranks[-1])
+        dense = len(live) == self.shape[1]
+        self._live = _clipped(self._raw if dense else self._raw.take(live, axis=1), self._tops, self._limit)
+        return live, sorted_rows(self._live, ranks, self._limit)
+
+    def live_steps(self, part: slice) -> Steps:
+        return self._live[:, part]
+
+    def sums(self) -> Indices:
+        """The sum over the rows, shape (V,), in grid steps."""
+        size, vocabulary = self.shape
+        if vocabulary < _LEAST_SPARSE:
+            return np.asarray(self.steps().sum(axis=0, dtype=np.int64))
+        total = np.full(vocabulary, -size * self._limit, dtype=np.int64)
+        for row, top, least in zip(self._raw, self._tops, self._least, strict=True):
+            above = np.flatnonzero(row >= least)
+            if len(above) > MANY_ENTRIES * vocabulary:
+                total += _clipped(row[None], top[None], self._limit)[0] + self._limit
+            else:
+                total[above] += _clipped(row[None, above], top[None], self._limit)[0] + self._limit
+        return total
+
+    def _columns(self, last: int) -> Indices:
+        """Columns that may have an entry above the bottom at rank `last`: in as many rows as that rank has behind it.
+
+        All of them, where there are many.
+        """
+        size, vocabulary = self.shape
+        if last < size:
+            live = np.flatnonzero(self._counts_above() >= size - last)
+            if len(live) <= MANY_COLUMNS * vocabulary:
+                return live
+        return np.arange(vocabulary)
+
+    def _counts_above(self) -> NDArray[np.int32]:
+        """Shape (V,): in how many rows an entry may be above the bottom; never too few."""
+        counts = np.zeros(self.shape[1], dtype=np.int32)
+        height = max(1, min(255, 2 * _BLOCK // self.shape[1]))
+        for start in range(0, self.shape[0], 255):  # as many as one byte counts
+            count = np.zeros(self.shape[1], dtype=np.uint8)
+            for first in range(start, min(start + 255, self.shape[0]), height):
+                rows = slice(first, min(first + height, start + 255))
+                above = self._raw[rows] >= self._least[rows, None]
+                count += np.add.reduce(above.view(np.uint8), axis=0, dtype=np.uint8)
+            counts += count
+        return counts
+
+
+def sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
+    """The wanted rows of the batch sorted along its first axis; −limit and limit before the first and after the last.
+
+    Sorting short contiguous columns, some at a time, is three times as fast as sorting along the first axis. They are
+    turned a few rows at a time, because rows that lie a power of two apart push each other out of the cache.
+    """
+    size, vocabulary = steps.shape
+    ranks = np.empty((len(wanted), vocabulary), dtype=np.int32)
+    inside = [rank for rank in wanted if 0 <= rank < size]
+    for start in range(0, vocabulary if inside else 0, _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        wide = steps[:, columns]
+        block = np.empty(wide.shape[::-1], dtype=np.int32)
+        for row in range(0, size, _ROWS):
+            block[:, row : row + _ROWS] = wide[row : row + _ROWS].T
+        block.sort(axis=1)
+        ranks[inside[0] - wanted[0] : inside[-1] - wanted[0] + 1, columns] = block[:, inside[0] : inside[-1] + 1].T
+    fill_outside(ranks, wanted, size, limit)
+    return ranks
+
+
+def fill_outside(ranks: Steps, wanted: range, size: int, limit: int) -> None:
+    """Writes −limit before rank 0 and limit behind rank `size` − 1 into values of shape (len(wanted), columns)."""
+    for place, rank in enumerate(wanted):
+        if not 0 <= rank < size:
+            ranks[place] = -limit if rank < 0 else limit
+
+
+def _tops(raw: NDArray[np.generic]) -> Floats:
+    """The largest entry of each row, shape (B,)."""
+    tops = raw.max(axis=1).astype(np.float64) if len(raw) else np.empty(0)
+    if not np.isfinite(tops).all():
+        raise ValueError(NOT_NUMBERS)
+    return np.asarray(tops)
+
+
+def _clipped(raw: NDArray[np.generic], tops: Floats, limit: int) -> Steps:
+    """max(−c, z − top + c) in grid steps, shape (B, columns), for rows whose largest entries are `tops`."""
+    clipped = np.empty(raw.shape, dtype=np.int32)
+    for rows in _blocks(*raw.shape):
+        block = raw[rows].astype(np.float64)
+        block -= tops[rows, None]
+        block *= 1 / GRID
+        np.rint(block, out=block)
+        block += limit
+        np.maximum(block, -limit, out=block)
+        clipped[rows] = block
+    return clipped
+
+
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Slices of rows that stay in a processor's cache while several operations pass over them."""
+    height = max(1, _BLOCK // max(1, columns))
+    return (slice(start, min(start + height, rows)) for start in range(0, rows, height))
