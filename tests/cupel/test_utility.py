@@ -14,6 +14,7 @@ from typing import Any
 import command
 import pytest
 
+from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.corpora import notes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -75,6 +76,43 @@ def test_everything_is_measured_and_private(files: dict[str, Path]) -> None:
     assert classifier["tested_on"] == "held_out"
     assert classifier["texts"] == {"synthetic": 205, "real_training": 300, "real_test": 200}
     assert found["mauve"] is None
+
+
+CLUSTERED = """
+name: clustered
+data: {source: file, path: real.jsonl, text: note, label: health}
+mechanism: private_inference
+parameters:
+  {aggregate: median, clip: 10.0, temperature: 1.0, batch_size: 10, tokens: 100, centres: centres.safetensors,
+   kept_centres: 2}
+public: {records: 120, labels: [excellent, good, fair, poor]}
+"""
+
+
+def test_a_run_that_generate_wrote_is_measured(tmp_path: Path) -> None:
+    """With labels and clusters, from records to numbers; the release stays as it was."""
+    rows = notes(300, 0)
+    real = write(tmp_path / "real.jsonl", rows[:120])
+    (tmp_path / "claim.yaml").write_text(CLUSTERED)
+    Centres.fit([text for text, _ in rows[120:]], 6).save(tmp_path / "centres.safetensors")
+    run = tmp_path / "run"
+    assert command.run("generate", tmp_path / "claim.yaml", "-o", run, "--device", "cpu", "-q").returncode == 0
+    release = {path.name: path.read_bytes() for path in (run / "release").iterdir()}
+    made = [json.loads(line) for line in release["synthetic.jsonl"].splitlines()]
+    found = measured(run, "--real", real, *COLUMNS)
+    assert found["synthetic"] == {
+        "path": str(run / "release" / "synthetic.jsonl"),
+        "texts": len(made),
+        "used": len(made),
+    }
+    assert found["classifier"]["texts"]["synthetic"] == len(made)
+    assert found["lengths"]["characters"]["synthetic"]["mean"] == pytest.approx(
+        sum(len(row["text"]) for row in made) / len(made)
+    )
+    assert found["frechet"]["texts"] == {"synthetic": len(made), "real": 120}
+    assert json.loads((run / "private" / "utility.json").read_text()) == found
+    assert {path.name: path.read_bytes() for path in (run / "release").iterdir()} == release
+    assert {"ledger.sqlite", "utility.json"} <= {path.name for path in (run / "private").iterdir()}
 
 
 def test_overlap_counts_the_copies(tmp_path: Path) -> None:
