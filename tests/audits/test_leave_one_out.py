@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.accounting.registry import upper_bounds
 from cupel.attacks.leave_one_out import ROW_MARGIN
 from cupel.audits.games import AuditResult, leave_one_out_audit
 from cupel.audits.verdict import decide
+from cupel.claim import read_claim
 from cupel.reports import assay
 
+CLAIMS = Path(__file__).resolve().parents[2] / "examples" / "claims"
 LOSSES = {0: 0.3, 1: 0.5, 2: 0.0}
 EX_POST = ExPostDP(1.0)
 COSTS = {0: (0.4, 0.9), 1: (0.5, 0.5), 2: (0.1, 0.2)}
@@ -73,6 +77,20 @@ def test_another_forward_pass_neither_refutes_nor_contradicts(guarantee: Guarant
         result = decide(guarantee, adjacency="add_remove", unit=Unit(), bounds=bounds)
         assert result.name == expected
         assert any("leave_one_out_rerun is of rigor estimate" in reason for reason in result.reasons)
+
+
+@pytest.mark.parametrize("path", sorted(CLAIMS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_no_verdict_on_a_shipped_claim_rests_on_another_forward_pass(path: Path) -> None:
+    """With what the plan proves and without: a loss of a million moves neither the verdict nor the best lower bound."""
+    claim = read_claim(path)
+    guarantee, unit = claim.claimed(), Unit.parse(claim.unit)
+    settings: dict[str, Any] = {"adjacency": claim.adjacency, "unit": unit}
+    plan = upper_bounds(claim.generator().plan(), guarantee, **settings)
+    (rerun,) = audit(guarantee, losses={}, rerun_losses=[1e6], ex_post_by_slot=None, unit=unit).bounds
+    for proven in ([], plan):
+        alone = decide(guarantee, bounds=proven, **settings)
+        both = decide(guarantee, bounds=[*proven, rerun], **settings)
+        assert (both.name, both.best_lower, both.missing) == (alone.name, None, alone.missing)
 
 
 def test_the_error_of_each_slot_is_its_own() -> None:
