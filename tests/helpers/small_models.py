@@ -99,9 +99,24 @@ ARCHITECTURES = ("gpt2", "llama", "gemma2", "gemma3", "qwen2", "qwen3", "mistral
 
 
 def save_model(
-    folder: Path, architecture: str = "gpt2", *, scale: float = 8.0, chat: str | None = None, **special: str
+    folder: Path,
+    architecture: str = "gpt2",
+    *,
+    scale: float = 8.0,
+    chat: str | None = None,
+    positions: int = 128,
+    **special: str,
 ) -> Path:
-    """Writes a model with random weights; `scale` sharpens its predictions, which are near uniform at first."""
+    """Writes a model with random weights; `scale` sharpens its predictions, which are near uniform at first.
+
+    Args:
+        folder: where.
+        architecture: one of `ARCHITECTURES`.
+        scale: of the weights.
+        chat: whose chat template the tokenizer gets, one of `CHATS`.
+        positions: the largest number of tokens; not for GPT-2, whose positions have weights.
+        special: tokens by name.
+    """
     tokenizer = byte_tokenizer(**special)
     if chat is not None:
         tokens, tokenizer.chat_template = CHATS[chat]
@@ -113,6 +128,8 @@ def save_model(
         for weight in network.parameters():
             if weight.dim() > 1:
                 weight *= scale
+    if architecture != "gpt2":
+        network.config.max_position_embeddings = positions
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sentence_models import save_sentence_model
 
 from cupel.mechanisms.embedders import HashedNgrams, all_embedded, embedded, unit_rows
 from cupel.mechanisms.records import builtin_records
@@ -115,22 +116,7 @@ def test_no_model_library_is_imported_unless_asked() -> None:
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sentence-transformers model of random weights that reads characters."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    base = tmp_path_factory.mktemp("bert")
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", "."]
-    words += [f"##{word}" for word in words[5:]]
-    (base / "vocab.txt").write_text("\n".join(words))
-    BertTokenizerFast(str(base / "vocab.txt")).save_pretrained(base)
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=64, **shape)).save_pretrained(base)
-    transformer = Transformer(str(base), max_seq_length=64)
-    folder = tmp_path_factory.mktemp("sentences") / "model"
-    SentenceTransformer(modules=[transformer, Pooling(16)], device="cpu").save(str(folder))
-    return folder
+    return save_sentence_model(tmp_path_factory.mktemp("sentences") / "model")
 
 
 def test_a_model_embeds_each_text_alone(model_folder: Path) -> None:

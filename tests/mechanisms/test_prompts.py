@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,9 +30,9 @@ def chatting(
 ) -> tuple[LanguageModel, str, int]:
     """A model with a chat template, what a prompt is expected to be, and the end-of-turn token."""
     architecture, expected, end = SHAPES[request.param]
-    folder = make_model(tmp_path_factory.mktemp("models") / request.param, architecture, chat=request.param)
-    shape = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 512}))
+    folder = make_model(
+        tmp_path_factory.mktemp("models") / request.param, architecture, chat=request.param, positions=512
+    )
     model = LanguageModel.load(folder, device="cpu")
     return model, expected, model.tokenizer.convert_tokens_to_ids(end)
 

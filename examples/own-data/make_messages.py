@@ -1,0 +1,18 @@
+"""Makes messages.jsonl: 360 made-up messages of 240 users on two topics, to show what a file of your own looks like."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from cupel.mechanisms.embedded_model.corpus import TOPICS, topical_document
+
+USERS, MESSAGES = 240, 360
+rng = np.random.default_rng(0)
+topics = list(TOPICS)[:2]
+users = [*range(USERS), *rng.integers(0, USERS, size=MESSAGES - USERS).tolist()]
+with (Path(__file__).parent / "messages.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+    for number, user in enumerate(users):
+        topic = topics[int(rng.integers(2))]
+        row = {"id": f"m{number:04}", "user": f"u{user:03}", "topic": topic, "text": topical_document(topic, rng)}
+        file.write(json.dumps(row) + "\n")
