@@ -15,7 +15,7 @@ from batch_costs import QUARTERS, bootstrap, pooled
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from runs import Results, arguments
-from watched_runs import SETTINGS, watched
+from watched_runs import EVERY_SEED, SETTINGS, watched
 
 LEAST_TOKENS = 30
 """Positions with fewer tokens than this, over all seeds, are not drawn."""
@@ -34,6 +34,7 @@ def spread_table(results: Results) -> dict[str, Any]:
                 "batches": len(exact),
                 **{f"q{share}": float(np.quantile(exact, share / 100)) for share in (10, 50, 90)},
                 "largest": [float(run.max()) for run in each],
+                "second": [float(np.sort(run)[-2]) for run in each],
                 "over_mean": [float(run.max() / run.mean()) for run in each],
                 "below_half": [float(np.mean(run < run.max() / 2)) for run in each],
             }
@@ -45,6 +46,7 @@ def spread_table(results: Results) -> dict[str, Any]:
         {"title": "50 %", "key": "q50", "digits": 2},
         {"title": "90 %", "key": "q90", "digits": 2},
         {"title": "largest of a run", "key": "largest", "digits": 2},
+        {"title": "second largest", "key": "second", "digits": 2},
         {"title": "largest over mean", "key": "over_mean", "digits": 2},
         {"title": "share below half of the largest", "key": "below_half", "digits": 2},
     ]
@@ -52,9 +54,9 @@ def spread_table(results: Results) -> dict[str, Any]:
 
 
 def decay_table(results: Results) -> dict[str, Any]:
-    """Figures 5 and 6: one row a setting; mean γ* of a token in each quarter of its document."""
+    """Figures 5 and 6: one row a setting without small batches; mean γ* of a token in each quarter of its document."""
     rows = []
-    for setting in SETTINGS:
+    for setting in EVERY_SEED:
         names = [f"quarter {quarter + 1}" for quarter in range(QUARTERS)]
         sums = np.array([pooled(results, setting, name) for name in names])
         counts = np.array([pooled(results, setting, f"tokens in {name}") for name in names])
@@ -94,7 +96,7 @@ def draw_decay(results: Results, path: Path) -> None:
     """The mean γ* of a token by its position in the document, all seeds together."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.subplots()
-    for setting in SETTINGS:
+    for setting in EVERY_SEED:
         counts, means = along_documents(results, setting)
         shown = counts >= LEAST_TOKENS
         axes.plot(np.flatnonzero(shown) + 1, means[shown], label=setting, linestyle=_STYLES[setting])

@@ -113,7 +113,9 @@ def table(results: Results, seeds: int) -> dict[str, Any]:
     for seed in range(seeds):
         for name in NAMES.values():
             run = next(run for run in results.runs if run["setting"] == name and run["seed"] == seed)
-            rows.append({**run, "p": f"{run['p_value']:.2g}", "method": name})
+            rows.append(
+                {**run, "p": f"{run['p_value']:.2g}" if run["p_value"] >= 1e-9 else "below 1e-9", "method": name}
+            )
     columns = [
         {"title": "method", "key": "method"},
         {"title": "ε", "key": "epsilon", "digits": 2},

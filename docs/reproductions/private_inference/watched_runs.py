@@ -30,9 +30,10 @@ from cupel.mechanisms.records import Record, builtin_records
 
 CLUSTERED, ALL_SLOTS, UNIFORM = "topics, clustered", "topics, clustered, small batches too", "topics, uniform"
 NOTES, LABELLED, KEYS = "notes", "notes, by label", "keys"
+EVERY_SEED = (CLUSTERED, UNIFORM, NOTES, KEYS)
 ONCE = (ALL_SLOTS, LABELLED)
 """Run for the first seed only: what small batches do is seen at once."""
-SETTINGS = (CLUSTERED, UNIFORM, NOTES, KEYS, *ONCE)
+SETTINGS = EVERY_SEED + ONCE
 BATCH_SIZE = 63
 TARGET = 10.0
 _CENTRES, _KEPT, _PUBLIC = 64, 4, 2048
