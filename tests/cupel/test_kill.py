@@ -26,8 +26,8 @@ CLAIM = """
 name: tiny
 data: {source: builtin, name: keys}
 mechanism: private_inference
-parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 7, tokens: 160, prefix: "My 5-digit key is "}
-public: {records: 210}
+parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 2, tokens: 160, prefix: "My 5-digit key is "}
+public: {records: 60}
 """
 
 
@@ -70,13 +70,13 @@ class Forked(Command):
         return code
 
 
-def commits(ledger: Path) -> list[str]:
+def commits(ledger: Path, of: str = "body") -> list[Any]:
     """The bodies of all committed entries, in order; empty before the ledger exists."""
     if not ledger.exists():
         return []
     try:
         with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as connection:
-            query = "SELECT body FROM entries WHERE kind = 'commit' ORDER BY seq"
+            query = f"SELECT {of} FROM entries WHERE kind = 'commit' ORDER BY seq"
             return [row[0] for row in connection.execute(query)]
     except sqlite3.OperationalError:
         return []
@@ -98,8 +98,13 @@ def released(mechanism: PrivateInference, tokens: list[list[int]]) -> list[dict[
     ]
 
 
-def kill_and_resume(tmp_path: Path, delays: list[float], start: Callable[[Path, Path], Command]) -> int:
-    """Kills a run after each delay (seconds since its first new commit), lets it finish, and checks it all.
+def kill_and_resume(tmp_path: Path, points: list[tuple[int, float]], start: Callable[[Path, Path], Command]) -> int:
+    """Kills a run at each of some points, lets it finish, and checks it all.
+
+    Args:
+        tmp_path: for claim and output.
+        points: after how many new commits, and how many seconds later.
+        start: starts the command.
 
     Returns:
         The number of kills that hit a run in progress.
@@ -112,10 +117,10 @@ def kill_and_resume(tmp_path: Path, delays: list[float], start: Callable[[Path, 
     last = f"{TOKENS}/{mechanism.tokens - 1}"
     kept: list[str] = []
     hits = 0
-    for delay in delays:
+    for wanted, delay in points:
         process = start(claim, output)
-        while not process.over() and len(commits(ledger)) <= len(kept):
-            time.sleep(0.01)
+        while not process.over() and len(commits(ledger, of="seq")) < len(kept) + wanted:
+            time.sleep(0.005)
         time.sleep(delay)
         code = process.kill()
         assert code in (0, -9)
@@ -143,15 +148,17 @@ def kill_and_resume(tmp_path: Path, delays: list[float], start: Callable[[Path, 
 
 
 def test_killed_at_three_points(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, [0.0, 0.05, 0.15], Command)
+    kill_and_resume(tmp_path, [(1, 0.0), (1, 0.05), (1, 0.15)], Command)
 
 
 @pytest.mark.slow
 def test_killed_at_fifty_points(tmp_path: Path) -> None:
+    """Eight a run, one to twenty steps apart and up to the length of a step later."""
     generator = random.Random(20261121)
     hits = 0
-    for part in range(10):
+    for part in range(7):
         folder = tmp_path / str(part)
         folder.mkdir()
-        hits += kill_and_resume(folder, [generator.uniform(0, 0.5) for _ in range(8)], Forked)
+        points = [(generator.randint(1, 20), generator.uniform(0, 0.02)) for _ in range(8)]
+        hits += kill_and_resume(folder, points, Forked)
     assert hits >= 50, f"only {hits} kills hit a run in progress: make the run longer"
