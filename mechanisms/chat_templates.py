@@ -49,7 +49,7 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], *, add_generation_promp
             add_generation_prompt=add_generation_prompt,
             enable_thinking=False,  # where a template knows it, the answer is the document and nothing else
         )
-    except (jinja2.TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+    except (jinja2.TemplateError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         kind = type(error).__name__
         raise ValueError(f"the tokenizer's chat template cannot be rendered for a user's turn ({kind})") from None
     return text

@@ -11,7 +11,8 @@ import huggingface_hub
 import jsonschema
 import pytest
 
-from cupel import assay, generation
+from cupel import generation
+from cupel.accounting.ledger import Ledger
 from cupel.claim import DatasetData, json_schema, read_claim
 from cupel.errors import InputError
 from cupel.progress import Progress
@@ -43,16 +44,15 @@ def claim_file(folder: Path, data: str = "") -> Path:
     return path
 
 
-def test_an_assay_of_a_saved_data_set(folder: Path, tmp_path: Path) -> None:
+def test_a_saved_data_set_is_generated_from(folder: Path, tmp_path: Path) -> None:
     claim = read_claim(claim_file(folder))
     assert isinstance(claim.data, DatasetData)
     assert claim.data.name == str(folder / "data")  # relative to the claim file
-    found = assay.run(claim, tmp_path / "out", device="cpu", progress=Progress("quiet"))
-    assert found.verdict == "SUPPORTED"
-    body = json.loads((tmp_path / "out" / "private" / "assay.json").read_text())
-    assert body["claim"]["data"]["name"] == "data"
-    written = (tmp_path / "out" / "release" / "synthetic.jsonl").read_text().splitlines()
-    assert {json.loads(line)["label"] for line in written} <= {"good", "fair/poor"}
+    assert claim.described()["data"]["name"] == "data"  # a report tells no path
+    done = generation.run(claim, tmp_path / "out", device="cpu", progress=Progress("quiet"))
+    assert {record.label for record in done.records} == {"good", "fair/poor"}
+    with Ledger.open(done.ledger_path, read_only=True) as ledger:
+        assert str(folder) not in json.dumps(ledger.run(claim.name).about)
 
 
 @pytest.mark.parametrize(
