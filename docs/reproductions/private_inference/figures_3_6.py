@@ -15,7 +15,7 @@ from batch_costs import QUARTERS, bootstrap, pooled
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from runs import Results, arguments
-from watched_runs import EVERY_SEED, SETTINGS, watched
+from watched_runs import FULL_BATCHES, SETTINGS, watched
 
 LEAST_TOKENS = 30
 """Positions with fewer tokens than this, over all seeds, are not drawn."""
@@ -56,7 +56,7 @@ def spread_table(results: Results) -> dict[str, Any]:
 def decay_table(results: Results) -> dict[str, Any]:
     """Figures 5 and 6: one row a setting without small batches; mean γ* of a token in each quarter of its document."""
     rows = []
-    for setting in EVERY_SEED:
+    for setting in FULL_BATCHES:
         names = [f"quarter {quarter + 1}" for quarter in range(QUARTERS)]
         sums = np.array([pooled(results, setting, name) for name in names])
         counts = np.array([pooled(results, setting, f"tokens in {name}") for name in names])
@@ -96,7 +96,7 @@ def draw_decay(results: Results, path: Path) -> None:
     """The mean γ* of a token by its position in the document, all seeds together."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.subplots()
-    for setting in EVERY_SEED:
+    for setting in FULL_BATCHES:
         counts, means = along_documents(results, setting)
         shown = counts >= LEAST_TOKENS
         axes.plot(np.flatnonzero(shown) + 1, means[shown], label=setting, linestyle=_STYLES[setting])
@@ -126,7 +126,7 @@ def _finish(figure: Figure, axes: Any, path: Path) -> None:
 
 def main() -> int:
     options = arguments("Figures 3 to 6: the median's cost over batches and along documents.").parse_args()
-    measured = watched(options.results, options.seeds, options.quick)
+    measured = watched(options.results, range(options.first, options.first + options.seeds), options.quick)
     results = Results(options.results / "figures_3_6.json", measured.parameters)
     results.tables = {"figures_3_4": spread_table(measured), "figures_5_6": decay_table(measured)}
     results.save()

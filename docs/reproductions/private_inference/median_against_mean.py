@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from batch_costs import bootstrap, pooled
 from runs import Results, arguments
-from watched_runs import EVERY_SEED, SETTINGS, watched
+from watched_runs import FULL_BATCHES, SETTINGS, watched
 
 
 def run_table(results: Results) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def run_table(results: Results) -> dict[str, Any]:
 def parity_table(results: Results) -> dict[str, Any]:
     """One row a setting and parity of the batch size: published over exact cost, batch by batch."""
     rows = []
-    for setting in EVERY_SEED:
+    for setting in FULL_BATCHES:
         exact, published = pooled(results, setting, "epsilon"), pooled(results, setting, "published")
         odd = pooled(results, setting, "size") % 2 == 1
         for name, chosen in (("odd", odd), ("even", ~odd)):
@@ -87,7 +87,7 @@ def parity_table(results: Results) -> dict[str, Any]:
 
 def main() -> int:
     options = arguments("The median's realised cost beside its published cost and the mean's.").parse_args()
-    measured = watched(options.results, options.seeds, options.quick)
+    measured = watched(options.results, range(options.first, options.first + options.seeds), options.quick)
     results = Results(options.results / "median_against_mean.json", measured.parameters)
     results.tables = {"median_against_mean": run_table(measured), "odd_and_even_batches": parity_table(measured)}
     results.save()

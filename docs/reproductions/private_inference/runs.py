@@ -163,7 +163,8 @@ class Results:
 def arguments(description: str) -> argparse.ArgumentParser:
     """The options that all scripts have."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--seeds", type=int, default=3, help="how many seeds, from 0 on (3)")
+    parser.add_argument("--seeds", type=int, default=3, help="how many seeds (3)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
     parser.add_argument("--quick", action="store_true", help="a little run that shows nothing but that it runs")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON (results/ beside the script)")
     return parser

@@ -126,7 +126,7 @@ def main() -> int:
     results.tables = {"plans_of_means": plan_table(size), "counterexamples": counterexamples()}
     results.save()
     model = LanguageModel.load(device="cpu")
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         rows, test = data.topical(size["records"], seed), data.topical(size["test"], seed, "held out")
         for aggregate in ("median", "mean"):
             for variant, name in VARIANTS.items():

@@ -107,10 +107,10 @@ def one(aggregate: Aggregate, size: dict[str, int], seed: int, model: LanguageMo
     }
 
 
-def table(results: Results, seeds: int) -> dict[str, Any]:
+def table(results: Results) -> dict[str, Any]:
     """One row a method and seed."""
     rows = []
-    for seed in range(seeds):
+    for seed in sorted({run["seed"] for run in results.runs}):
         for name in NAMES.values():
             run = next(run for run in results.runs if run["setting"] == name and run["seed"] == seed)
             rows.append(
@@ -137,7 +137,7 @@ def main() -> int:
     size = QUICK if options.quick else FULL
     results = Results(options.results / "table_7.json", {**size, "clip": CLIP, "temperature": TEMPERATURE})
     model = LanguageModel.load(device="cpu")
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         control: Reconstruction | None = None
         for aggregate in ("none", "median", "mean"):
             if not results.missing(NAMES[aggregate], seed):
@@ -149,7 +149,7 @@ def main() -> int:
             numbers |= audited(counts, written, control, numbers["epsilon"])
             control = counts if aggregate == "none" else control
             results.add(NAMES[aggregate], seed, **numbers)
-    results.tables = {"table_7": table(results, options.seeds)}
+    results.tables = {"table_7": table(results)}
     results.save()
     return 0
 

@@ -62,7 +62,7 @@ def table(results: Results) -> dict[str, Any]:
 
 def main() -> int:
     options = arguments("Table 8: leave-one-out loss beside the cost of every batch.").parse_args()
-    measured = watched(options.results, options.seeds, options.quick)
+    measured = watched(options.results, range(options.first, options.first + options.seeds), options.quick)
     results = Results(options.results / "table_8.json", measured.parameters)
     results.tables = {"table_8": table(measured)}
     results.save()

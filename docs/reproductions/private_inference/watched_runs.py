@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,8 @@ from cupel.mechanisms.records import Record, builtin_records
 
 CLUSTERED, ALL_SLOTS, UNIFORM = "topics, clustered", "topics, clustered, small batches too", "topics, uniform"
 NOTES, LABELLED, KEYS = "notes", "notes, by label", "keys"
-EVERY_SEED = (CLUSTERED, UNIFORM, NOTES, KEYS)
-ONCE = (ALL_SLOTS, LABELLED)
-"""Run for the first seed only: what small batches do is seen at once."""
-SETTINGS = EVERY_SEED + ONCE
+FULL_BATCHES = (CLUSTERED, UNIFORM, NOTES, KEYS)
+SETTINGS = (*FULL_BATCHES, ALL_SLOTS, LABELLED)
 BATCH_SIZE = 63
 TARGET = 10.0
 _CENTRES, _KEPT, _PUBLIC = 64, 4, 2048
@@ -109,16 +108,16 @@ def mean_epsilon(mechanism: PrivateInference, method: str | None = None) -> floa
     return upper_bounds(mean.plan(), claim, adjacency=mean.adjacency, methods=[method] if method else None)[0].value
 
 
-def watched(folder: Path, seeds: int, quick: bool) -> Results:
+def watched(folder: Path, seeds: Sequence[int], quick: bool) -> Results:
     """The runs of all settings and seeds: those that the folder has, and the others done now."""
     public = parameters(quick)
     results = Results(folder / "watched_runs.json", public)
     model: LanguageModel | None = None
     with tempfile.TemporaryDirectory() as temporary:
-        for seed in range(seeds):
+        for seed in seeds:
             centres = Path(temporary) / f"{seed}.safetensors"
             for setting in SETTINGS:
-                if (setting in ONCE and seed > 0) or not results.missing(setting, seed):
+                if not results.missing(setting, seed):
                     continue
                 if not centres.exists():
                     texts = data.public_texts("same", public["public_texts"], seed)
@@ -144,7 +143,7 @@ def watched(folder: Path, seeds: int, quick: bool) -> Results:
 
 def main() -> None:
     options = arguments("The median runs of which three of the privacy tables are made.").parse_args()
-    watched(options.results, options.seeds, options.quick)
+    watched(options.results, range(options.first, options.first + options.seeds), options.quick)
 
 
 if __name__ == "__main__":
