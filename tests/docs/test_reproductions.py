@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -46,3 +50,36 @@ def test_a_list_is_shown_as_mean_and_deviation_of_the_sample(tables: ModuleType)
     assert tables.cell([1.0, None], 2) == "–"
     assert tables.cell({"value": -0.25, "interval": [-1, 0.5]}, 2) == "−0.25 (−1.00 to 0.50)"
     assert tables.cell(None, 2) == "–"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The script that needs no language model; it imports others by their bare names, which are forgotten after."""
+    folder = str(REPRODUCTIONS / "private_inference")
+    monkeypatch.syspath_prepend(folder)
+    known = set(sys.modules)
+    yield importlib.import_module("table_2_figure_2")
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
+            del sys.modules[name]
+
+
+def test_a_script_runs_and_its_table_can_be_shown(
+    script: ModuleType,
+    tables: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A second call finds the results of the first and runs nothing."""
+    monkeypatch.setattr(sys, "argv", ["script", "--quick", "--seeds", "1", "--results", str(tmp_path)])
+    for runs_now in (True, False):
+        assert script.main() == 0
+        assert ("seed 0" in capsys.readouterr().err) is runs_now
+    found = json.loads((tmp_path / "table_2_figure_2.json").read_text(encoding="utf-8"))
+    page = tables.filled("<!-- table table_2 -->\n<!-- end -->\n", tables.read_tables(tmp_path))
+    assert page.count("\n| ") == 2 + len(found["runs"])  # the header's two lines, then one line a way of clustering
+    for run in found["runs"]:
+        assert sum(run["sizes"]) == found["parameters"]["records"]
+        assert f"| {run['setting']} |" in page
+    assert "<svg" in (tmp_path / "figure_2.svg").read_text(encoding="utf-8")

@@ -31,6 +31,12 @@ _PARTS = {"private": 1, "held out": 2, "public": 3}
 Part = Literal["private", "held out", "public"]
 PublicKind = Literal["same", "other"]
 PUBLIC_KINDS: tuple[PublicKind, ...] = ("same", "other")
+CentreSource = Literal["private", "same", "other"]
+CENTRE_NAMES: dict[CentreSource, str] = {
+    "private": "private k-means",
+    "same": "public centres",
+    "other": "centres of other text",
+}
 
 
 def topical(count: int, seed: int, part: Part = "private", shares: Sequence[float] = SHARES) -> list[tuple[str, str]]:
@@ -80,3 +86,8 @@ def public_texts(kind: PublicKind, count: int, seed: int) -> list[str]:
     rng = np.random.default_rng([_PARTS["public"], seed, 1])
     half = [topical_document(OTHER_TOPICS[int(rng.integers(len(OTHER_TOPICS)))], rng) for _ in range(count // 2)]
     return half + [text for text, _ in corpora.notes(count - count // 2, seed)]
+
+
+def centre_texts(source: CentreSource, rows: Sequence[tuple[str, str]], count: int, seed: int) -> list[str]:
+    """What centres are found in: the private texts themselves (which protects nothing), or `count` public ones."""
+    return [text for text, _ in rows] if source == "private" else public_texts(source, count, seed)

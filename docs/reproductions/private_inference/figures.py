@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 _STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "cupel", "font.size": 10, "font.family": "sans-serif"}
 BLUE = "#2b6cb0"
@@ -36,10 +37,12 @@ def sorted_sizes(sizes: Mapping[str, Sequence[int]], line: int, path: Path) -> N
             panel.set_visible(False)
         for panel, (title, of) in zip(panels.flat, sizes.items(), strict=False):
             ordered = sorted(of, reverse=True)
-            panel.bar(range(1, len(ordered) + 1), ordered, width=1.0, color=BLUE)
+            panel.stairs(ordered, range(len(ordered) + 1), fill=True, color=BLUE)
             panel.axhline(line, color="black", linewidth=0.8, linestyle=":")
             panel.set_yscale("symlog", linthresh=1)
             panel.set_ylim(0, largest * 1.5)
+            panel.set_yticks([0, *(10**power for power in range(len(str(largest))))], minor=False)
+            panel.yaxis.set_minor_locator(NullLocator())
             panel.set_title(title, fontsize=10)
             panel.spines[["top", "right"]].set_visible(False)
         figure.supxlabel("cluster, largest first", fontsize=10)

@@ -1,6 +1,6 @@
 """Tables 1 and 5: batches of one cluster beside uniform ones, without a limit on the budget.
 
-    python docs/reproductions/private_inference/table_1_5.py [--seeds 5] [--quick] [--results FOLDER]
+    python docs/reproductions/private_inference/table_1_5.py [--seeds 5] [--first 0] [--quick] [--results FOLDER]
 
 Clusters of private k-means are not private; they show what clustering can give. An interrupted call is gone on with.
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import data
 import measures
@@ -20,8 +20,6 @@ import runs
 from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
-
-Source = Literal["private", "same", "other"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Setting:
     name: str
     labels: bool = True
     kept: int | None = None
-    source: Source = "private"
+    source: data.CentreSource = "private"
     centres: int | None = None
 
 
@@ -57,17 +55,7 @@ FULL = {"records": 1984, "batch_size": 31, "tokens": 128, "public_texts": 3000, 
 QUICK = {"records": 64, "batch_size": 8, "tokens": 80, "public_texts": 400, "held_out": 60, "test": 50}
 
 
-def centres_file(setting: Setting, rows: list[tuple[str, str]], public: int, seed: int, path: Path) -> Path:
-    """The centres of a setting, found and saved."""
-    assert setting.kept is not None
-    texts = (
-        [text for text, _ in rows] if setting.source == "private" else data.public_texts(setting.source, public, seed)
-    )
-    Centres.fit(texts, setting.centres or 2 * setting.kept, seed=seed).save(path)
-    return path
-
-
-def mechanism(setting: Setting, size: dict[str, int], centres: Path | None) -> PrivateInference:
+def mechanism(setting: Setting, size: dict[str, int], centres: Path) -> PrivateInference:
     """A mean without a limit on its budget; counts of clusters are all but exact."""
     return PrivateInference(
         aggregate="mean",
@@ -77,7 +65,7 @@ def mechanism(setting: Setting, size: dict[str, int], centres: Path | None) -> P
         tokens=size["tokens"],
         records=size["records"],
         labels=data.LABELS if setting.labels else (),
-        centres=centres,
+        centres=None if setting.kept is None else centres,
         kept_centres=setting.kept,
         cluster_count_epsilon=10.0,
     )
@@ -89,8 +77,10 @@ def one(setting: Setting, size: dict[str, int], seed: int, model: LanguageModel)
     test = data.topical(size["held_out"] + size["test"], seed, "held out")[size["held_out"] :]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "centres.safetensors"
-        centres = None if setting.kept is None else centres_file(setting, rows, size["public_texts"], seed, path)
-        run = runs.write(mechanism(setting, size, centres), data.records(rows), model, seed=seed)
+        if setting.kept is not None:
+            texts = data.centre_texts(setting.source, rows, size["public_texts"], seed)
+            Centres.fit(texts, setting.centres or 2 * setting.kept, seed=seed).save(path)
+        run = runs.write(mechanism(setting, size, path), data.records(rows), model, seed=seed)
         epsilon = runs.planned_epsilon(run.mechanism)
     written = [(document.text, document.label) for document in run.documents]
     return measures.utility(written, rows, test, seed) | {"epsilon": epsilon, "seconds": run.seconds}
@@ -115,7 +105,7 @@ def main() -> int:
     settings = SETTINGS if not options.quick else (SETTINGS[1], Setting(SETTINGS[2].name, kept=2))
     results = runs.Results(options.results / "table_1_5.json", size)
     model = LanguageModel.load(device="cpu")
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         if results.missing("real texts", seed):
             held_out = data.topical(size["held_out"] + size["test"], seed, "held out")
             texts, test = held_out[: size["held_out"]], held_out[size["held_out"] :]

@@ -1,6 +1,6 @@
 """Table 2 and Figure 2: sizes of clusters around private, noisy, public and rebalanced centres.
 
-python docs/reproductions/private_inference/table_2_figure_2.py [--seeds 5] [--quick] [--results FOLDER]
+python docs/reproductions/private_inference/table_2_figure_2.py [--seeds 5] [--first 0] [--quick] [--results FOLDER]
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def main() -> int:
     options = runs.arguments("Table 2 and Figure 2: sizes of clusters around private and public centres.").parse_args()
     size = QUICK if options.quick else FULL
     results = runs.Results(options.results / "table_2_figure_2.json", size)
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         if results.missing(list(EPSILONS)[-1], seed):
             for name, found in reports(size, seed).items():
                 results.add(name, seed, **found)

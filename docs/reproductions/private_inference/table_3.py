@@ -1,8 +1,9 @@
 """Table 3: mean over uniform batches, mean over clusters and median over clusters, at two budgets.
 
-    python docs/reproductions/private_inference/table_3.py [--seeds 3] [--quick] [--results FOLDER]
+    python docs/reproductions/private_inference/table_3.py [--seeds 3] [--first 0] [--quick] [--results FOLDER]
 
 The tokens of a mean are the most that its budget allows; a median has the tokens and the batches of the clustered mean.
+Clusters do not fill their slots evenly, so slots with noisy counts below half of the batch size do not run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 import data
 import measures
+import numpy as np
 import runs
 
 from cupel.mechanisms.clustering import Centres
@@ -46,10 +48,25 @@ METHODS = (
     Method("mean, clusters", "mean", True),
     Method("median, clusters", "median", True),
 )
-BUDGETS = (Budget(10.0, 31, 16), Budget(3.0, 127, 4))
-FULL: dict[str, Any] = {"records": 1984, "public_texts": 3000, "centres": 200, "test": 1000}
-QUICK: dict[str, Any] = {"records": 64, "public_texts": 400, "centres": 8, "test": 50}
-COUNT_EPSILON = 0.1
+BUDGETS = (Budget(10.0, 31, 8), Budget(3.0, 127, 4))
+FULL: dict[str, Any] = {"records": 1984, "public_texts": 3000, "centres": 32, "test": 1000, "held_out": 125}
+QUICK: dict[str, Any] = {"records": 64, "public_texts": 400, "centres": 8, "test": 50, "held_out": 60}
+REAL = "real texts"
+COUNT_EPSILON, SLOT_EPSILON = 0.1, 0.2
+METHOD = (
+    {"title": "method", "key": "name"},
+    {"title": "K", "key": "clusters"},
+    {"title": "B", "key": "B"},
+    {"title": "kind of ε", "key": "guarantee"},
+)
+COSTS: tuple[dict[str, Any], ...] = (
+    {"title": "ε", "key": "epsilon", "digits": 2},
+    {"title": "ε* of the median slot", "key": "typical", "digits": 2},
+    {"title": "records of the worst slot", "key": "worst_size", "digits": 0},
+    {"title": "ε before the run", "key": "planned", "digits": 1},
+    {"title": "tokens", "key": "tokens", "digits": 0},
+    {"title": "slots run", "key": "ran", "digits": 0},
+)
 
 
 def describe(
@@ -67,6 +84,8 @@ def describe(
         centres=centres if method.clustered else None,
         kept_centres=budget.kept if method.clustered else None,
         cluster_count_epsilon=COUNT_EPSILON,
+        slot_threshold=budget.batch_size / 2 if method.clustered else None,
+        slot_count_epsilon=SLOT_EPSILON,
     )
 
 
@@ -91,32 +110,32 @@ def one(
         epsilon = run.ex_post_epsilon if median else runs.planned_epsilon(mechanism)
         planned = runs.planned_epsilon(mechanism)
     written = [(document.text, document.label) for document in run.documents]
-    costs = {"epsilon": epsilon, "planned": planned, "tokens": tokens, "seconds": run.seconds}
+    costs: dict[str, Any] = {"epsilon": epsilon, "planned": planned, "tokens": tokens, "seconds": run.seconds}
+    ran = np.array(run.generation.transcript.running)
+    costs |= {"slots": len(ran), "ran": int(ran.sum())}
+    if run.generation.spent is not None:
+        own = run.generation.spent[ran, :2].max(axis=1)
+        worst = np.flatnonzero(ran)[own.argmax()]
+        costs |= {"typical": float(np.median(own)), "worst_size": int(run.generation.slot_sizes[worst])}
     return measures.utility(written, rows, test, seed) | costs
 
 
 def table(results: runs.Results, budgets: tuple[Budget, ...]) -> dict[str, Any]:
-    """One row for each budget and method."""
-    rows: list[dict[str, Any]] = []
+    """The row of real texts, and one for each budget and method."""
+    real: dict[str, Any] = {key: results.of(REAL, key) for key in measures.NAMES}
+    rows = [real | {"name": REAL}]
     for budget in budgets:
         for method in METHODS:
             setting = setting_of(method, budget)
-            row = {key: results.of(setting, key) for key in (*measures.NAMES, "epsilon", "planned", "tokens")}
+            row: dict[str, Any] = {
+                key: results.of(setting, key) for key in (*measures.NAMES, *(str(column["key"]) for column in COSTS))
+            }
             guarantee = "ex post" if method.aggregate == "median" else "(ε, δ)"
             clusters = budget.kept * len(data.LABELS) if method.clustered else None
             rows.append(
                 row | {"name": method.name, "clusters": clusters, "guarantee": guarantee, "B": budget.batch_size}
             )
-    columns = [
-        {"title": "method", "key": "name"},
-        {"title": "K", "key": "clusters"},
-        {"title": "B", "key": "B"},
-        {"title": "tokens", "key": "tokens", "digits": 0},
-        {"title": "ε", "key": "epsilon", "digits": 2},
-        {"title": "kind of ε", "key": "guarantee"},
-        {"title": "ε before the run", "key": "planned", "digits": 1},
-    ]
-    return {"columns": [*columns, *measures.COLUMNS], "rows": rows}
+    return {"columns": [*METHOD, *COSTS, *measures.COLUMNS], "rows": rows}
 
 
 def setting_of(method: Method, budget: Budget) -> str:
@@ -131,7 +150,11 @@ def main() -> int:
     model = LanguageModel.load(device="cpu")
     cases = [(budget, method) for budget in budgets for method in METHODS]
     tokens = {case: tokens_of(case[1], case[0], size["records"]) for case in cases}
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
+        if results.missing(REAL, seed):
+            held_out = data.topical(size["test"] + size["held_out"], seed, "held out")
+            test, texts = held_out[: size["test"]], held_out[size["test"] :]
+            results.add(REAL, seed, **measures.utility(texts, data.topical(size["records"], seed), test, seed))
         for budget, method in cases:
             setting = setting_of(method, budget)
             if results.missing(setting, seed):

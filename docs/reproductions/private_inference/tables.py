@@ -23,14 +23,21 @@ _BLOCK = re.compile(r"(<!-- table ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTAL
 
 
 def read_tables(folder: Path = HERE / "results") -> dict[str, Any]:
-    """All tables of the JSON files, by name.
+    """All tables of the JSON files, by name, and ``parameters``, which says of each file what was run.
 
     Raises:
         ValueError: where two have one name.
     """
-    tables: dict[str, Any] = {}
+    about: list[dict[str, Any]] = []
+    columns = [{"title": of, "key": of} for of in ("results", "seeds", "parameters")]
+    tables: dict[str, Any] = {"parameters": {"columns": columns, "rows": about}}
     for path in sorted(folder.glob("*.json")):
-        for name, table in json.loads(path.read_text(encoding="utf-8"))["tables"].items():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        shown = ", ".join(f"{name} {value}" for name, value in found["parameters"].items() if value is not None)
+        seeds = {run["seed"] for run in found["runs"]}
+        if seeds:  # else it only shows what another file has
+            about.append({"results": f"`{path.stem}`", "seeds": len(seeds), "parameters": shown})
+        for name, table in found["tables"].items():
             if name in tables:
                 raise ValueError(f"{path}: table {name!r} is in another file too; rename one")
             tables[name] = table
