@@ -157,10 +157,9 @@ class LogitRows:
         total = np.full(vocabulary, -size * self._limit, dtype=np.int64)
         for row, top, least in zip(self._raw, self._tops, self._least, strict=True):
             above = np.flatnonzero(row >= least)
-            if len(above) > MANY_ENTRIES * vocabulary:
-                total += _clipped(row[None], top[None], self._limit)[0] + self._limit
-            else:
-                total[above] += _clipped(row[None, above], top[None], self._limit)[0] + self._limit
+            columns = above if len(above) <= MANY_ENTRIES * vocabulary else slice(None)
+            # How far above −c: up to 2^31, more than int32 holds.
+            total[columns] += _clipped(row[None, columns], top[None], self._limit)[0].astype(np.int64) + self._limit
         return total
 
     def _columns(self, last: int) -> Indices:

@@ -80,6 +80,16 @@ def test_rows_are_clipped_sorted_and_summed_to_the_bit(way: str, kind: str, size
     assert np.array_equal(rows.live_steps(slice(1, 4)), steps[:, live[1:4]])
 
 
+@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+@pytest.mark.parametrize("kind", ["random", "flat", "long"])
+def test_sums_at_the_largest_clip(way: str, kind: str, pieces: None) -> None:
+    """The largest entry of a row is then 2³¹ steps above the bottom, which int32 does not hold."""
+    logits = batch(kind, 3)
+    steps = clip_steps(logits, 64.0)
+    assert steps.max() == 2**30
+    assert np.array_equal(rows_of(way, logits, 64.0).sums(), steps.sum(axis=0, dtype=np.int64))
+
+
 def test_more_rows_than_a_byte_counts() -> None:
     """600 rows, in 300 of which a column is above the bottom, of an odd and an even batch's middle."""
     logits = np.full((600, 40), -50.0, dtype=np.float32)
