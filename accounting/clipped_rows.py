@@ -127,7 +127,7 @@ class LogitRows:
         raw = np.asarray(logits)
         if raw.ndim != 2 or raw.shape[1] == 0:
             raise ValueError(f"a batch needs shape (records, vocabulary), not {raw.shape}")
-        self._raw = raw if np.issubdtype(raw.dtype, np.floating) else raw.astype(np.float64)
+        self._raw = raw if raw.dtype in (np.float16, np.float32, np.float64) else raw.astype(np.float64)
         self.shape: tuple[int, int] = (raw.shape[0], raw.shape[1])
         self._tops = _tops(self._raw)
         # An entry above the bottom is more than half a step above top − 2c. Rounding that number to float64 and to the

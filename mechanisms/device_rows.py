@@ -85,7 +85,7 @@ class DeviceRows:
     def sums(self) -> Indices:
         """The sum over the rows, shape (V,), in grid steps.
 
-        Clipped logits are added to −c·B as whole numbers in float64, exact in any order up to 2²³ rows.
+        Clipped logits are added to −c·B as whole numbers in float64, exact in any order up to 2²² rows.
         """
         size, vocabulary = self.shape
         total = torch.zeros(vocabulary, dtype=torch.float64, device=self._raw.device)

@@ -141,6 +141,16 @@ def test_other_types_are_read_as_the_numbers_they_are(dtype: torch.dtype) -> Non
     assert torch.equal(logits, before)
 
 
+def test_numbers_wider_than_float64_are_read_as_float64() -> None:
+    """An entry that is rounded up, from below the bottom of the clip to the top of its row, is live."""
+    logits = np.full((3, 9), -np.inf, dtype=np.longdouble)
+    logits[:, 0] = 2.0**40
+    logits[:, 1] = logits[:, 0] - 2.0**-17
+    live, middle = LogitRows(logits, clipped_rows.GRID).middle(range(3))
+    assert live.tolist() == [0, 1]
+    assert np.array_equal(middle, np.ones((3, 2)))
+
+
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("way", ["numpy", *DEVICES])
 def test_what_is_no_logit_is_refused(wrong: float, way: str) -> None:
