@@ -26,16 +26,18 @@ BITS = 62
 
 _DENSE = 4  # where more than one token in so many is above the least likely ones, each gets a weight of its own
 _LARGEST_RANGE = 40.0  # 2c/τ: the smallest weight is then 2^62·e^−40 = 19.6
+_ROUNDING = 1 + 2.0**-50  # of 2c/τ where both are multiplied by one number first: four operations, 2^−53 each
 
 
 def check_range(clip: float, temperature: float) -> float:
     """2·clip/temperature, the largest distance of two exponents.
 
     Raises:
-        ValueError: above 40, where the smallest probability would fall below what 62-bit weights can hold.
+        ValueError: above 40 by more than rounding, where the smallest probability would fall below what 62-bit weights
+            can hold.
     """
     spread = 2 * validate.positive(clip=clip) / validate.positive(temperature=temperature)
-    if spread > _LARGEST_RANGE:
+    if spread > _LARGEST_RANGE * _ROUNDING:
         raise ValueError(
             f"2·clip/temperature must be at most {_LARGEST_RANGE:g}, not {spread:g}: smaller probabilities cannot be "
             "sampled exactly; lower clip or raise temperature"

@@ -17,6 +17,7 @@ from scipy import stats
 from cupel.mechanisms.randomness import OS_ENTROPY, Recorded, Source
 from cupel.mechanisms.selection import (
     BITS,
+    check_range,
     draw,
     draw_weighted,
     floored,
@@ -175,6 +176,16 @@ def test_log_probabilities_are_those_of_the_softmax() -> None:
             exact = float(mpmath.mpf(score) / mpmath.mpf(1.5) - total)
             # Four roundings of numbers up to 10.
             assert log_probability(scores, token, clip=9.0, temperature=1.5) == pytest.approx(exact, abs=1e-14)
+
+
+def test_rounding_takes_no_range_of_40_away() -> None:
+    """Means multiply clip and temperature by their denominator, and unclipped laws make the clip from a temperature."""
+    for hundredths in range(1, 1001):
+        temperature = hundredths / 100
+        for factor in (1, 3, 7):
+            assert check_range(20 * temperature * factor, temperature * factor) == pytest.approx(40, rel=1e-15)
+    with pytest.raises(ValueError, match="at most 40"):
+        check_range(20.0 * (1 + 1e-14), 1.0)
 
 
 def test_a_range_that_cannot_be_sampled_is_refused() -> None:
