@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.clipped_rows import GRID, LogitRows, clip_logits
+from cupel.accounting.clipped_rows import GRID, LogitRows, clip_logits, whole_clip
 from cupel.accounting.medians import Cost, Medians
 from cupel.mechanisms import selection
 from cupel.mechanisms.device_rows import DeviceRows
@@ -133,7 +133,8 @@ def mean(
     scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
     if anchor is not None:
         scores += clip_logits(_on_cpu(anchor), clip)
-    return Aggregate(scores, clip * denominator, temperature * denominator, rows)
+    whole = whole_clip(clip) * GRID  # so that the floor of `selection` is on the grid too, and is not rounded
+    return Aggregate(scores, whole * denominator, temperature * denominator, rows)
 
 
 def single(logits: Logits, row: Logits, *, temperature: float) -> Aggregate:

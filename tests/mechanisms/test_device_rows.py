@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from cupel.accounting.clipped_rows import LogitRows, StepRows, clip_steps, sorte
 from cupel.accounting.medians import Medians, slack
 from cupel.mechanisms import aggregation, device_rows
 from cupel.mechanisms.device_rows import DeviceRows
+from cupel.mechanisms.selection import floored
 
 CLIP = 6.0
 LIMIT = whole_clip(CLIP)
@@ -88,6 +90,16 @@ def test_sums_at_the_largest_clip(way: str, kind: str, pieces: None) -> None:
     steps = clip_steps(logits, 64.0)
     assert steps.max() == 2**30
     assert np.array_equal(rows_of(way, logits, 64.0).sums(), steps.sum(axis=0, dtype=np.int64))
+
+
+@pytest.mark.parametrize("clip", [0.3, 6.0, 9.99999999])
+def test_means_of_large_slots_are_floored_on_the_grid(clip: float) -> None:
+    """Nine rows over a denominator of two: the floor is 2·c·2 below the top, without rounding, whatever the top is."""
+    logits = batch("agreeing", 9) + np.float32(1 / 3)
+    law = aggregation.mean(logits, None, clip=clip, temperature=1.0, denominator=2)
+    floor = Fraction(float(law.scores.max())) - 4 * Fraction(whole_clip(clip), 2**24)
+    assert Fraction(float(law.scores.min())) < floor
+    assert Fraction(float(floored(law.scores, law.clip).min())) == floor
 
 
 def test_more_rows_than_a_byte_counts() -> None:
