@@ -90,7 +90,7 @@ class Clusters:
             labels: the public list.
             counts: shape (labels, K), released.
             kept: k′, how many centres of each label are kept.
-            slots: of each label, public.
+            slots: of each label, public; split over its kept centres in proportion to folded counts (`_folded`).
 
         Raises:
             ValueError: where counts are missing or of another shape, or k′ is above K.
@@ -106,8 +106,16 @@ class Clusters:
         for label, centres in enumerate(chosen):
             members = np.flatnonzero(of_label == label)
             cell[members] = label * kept + nearest(vectors[members], self.centres.vectors[centres])
-        split = [split_slots(released[label, centres].tolist(), slots) for label, centres in enumerate(chosen)]
+        split = [split_slots(self._folded(released[label], centres), slots) for label, centres in enumerate(chosen)]
         return Cells(cell, tuple(count for row in split for count in row))
+
+    def _folded(self, released: NDArray[np.int64], kept: NDArray[np.int64]) -> list[int]:
+        """The released counts of one label, shape (K,), each added to the kept centre that is nearest to its own.
+
+        That is where its records go, or most of them. It is a function of what is released, so it costs nothing.
+        """
+        vectors = self.centres.vectors
+        return np.bincount(nearest(vectors, vectors[kept]), weights=released, minlength=len(kept)).astype(int).tolist()
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]

@@ -185,11 +185,23 @@ def test_kept_centres_are_those_with_the_largest_counts() -> None:
         most_counted(counts, 6)
 
 
+def test_slots_are_split_by_counts_that_are_folded_into_the_nearest_kept_centre() -> None:
+    """Three centres near one another hold 30 records, a fourth far away 20. Two are kept, one of either place, and the
+    three's records all come to one of them: it gets six slots of ten, not the three and a third of its own count."""
+    near = unit_rows(np.array([[1.0, 0.0, 0.1], [1.0, 0.1, 0.0], [1.0, 0.05, 0.05], [0.0, 1.0, 0.0]]))
+    clusters = Clusters(Centres(near.astype(np.float32), SMALL.name, SMALL.fingerprint), SMALL)
+    for counts in ([10, 9, 11, 20], [10, -3, 23, 20]):
+        cells = clusters.cells([], (), [counts], kept=2, slots=10)
+        assert cells.slots == (6, 4)
+    split = clusters.cells([], ("a", "b"), [[10, 9, 11, 20], [0, 0, 5, 45]], kept=2, slots=10).slots
+    assert split == (6, 4, 1, 9)
+
+
 def test_records_move_to_the_nearest_kept_centre_of_their_label() -> None:
     centres = Centres.fit(PUBLIC, 6, embedder=SMALL)
     clusters = Clusters(centres, SMALL)
     records = [Record(str(i), text, "ab"[i % 2]) for i, (_, text) in enumerate(PRIVATE[:50])]
-    counts = [[9, 0, 8, 0, 0, 7], [0, 5, 0, 5, 0, 0]]
+    counts = [[9, 0, 8, 0, 0, 0], [0, 5, 0, 5, 0, 0]]
     cells = clusters.cells(records, ("a", "b"), counts, kept=2, slots=5)
     assert cells.slots == (3, 2, 3, 2)
     kept = [[0, 2], [1, 3]]
