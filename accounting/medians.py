@@ -45,10 +45,11 @@ def slack(vocabulary: int, clip: float, temperature: float) -> float:
     relative error ≤ (r + 17)u. The increments of `_ladder_sums` telescope, so they keep that error and add ≤ 2u. A sum
     of at most 3V positive terms in any order adds ≤ 3V·u. The logarithm, at most r + log V in absolute value, the
     quotient and the two subtractions round ≤ 4(r + log V)u. Twice the total, for two log-probabilities, is
-    (6V + 10r + 8 log V + 38)u; the value returned leaves room for the terms in u².
+    (6V + 10r + 8 log V + 38)u. For γ, which rounds more sums of logarithms, the term in r is at most 19r·u. The value
+    returned leaves room for both, and for the terms in u².
     """
     spread = 2 * clip / temperature
-    return 2.0**-52 * (3 * vocabulary + 8 * spread + 4 * math.log(vocabulary) + 32)
+    return 2.0**-52 * (3 * vocabulary + 10 * spread + 4 * math.log(vocabulary) + 32)
 
 
 @dataclass(slots=True, eq=False)
