@@ -165,7 +165,7 @@ class Ledger:
         Raises:
             LedgerError: where they differ, or there is no run.
         """
-        return _common((f"run {run!r}", relation_in(body)) for run, body in self._store.bodies("begin"))
+        return common_relation((f"run {run!r}", relation_in(body)) for run, body in self._store.bodies("begin"))
 
     def events(self) -> list[LedgerEvent]:
         """What was charged, equal charges taken together, in the order of their first. No private number is in it."""
@@ -269,10 +269,15 @@ def relation_of(paths: Iterable[str | os.PathLike[str]]) -> tuple[Adjacency, Uni
     for path in paths:
         with Ledger.open(path, read_only=True) as ledger:
             found.append((str(path), ledger.relation()))
-    return _common(found)
+    return common_relation(found)
 
 
-def _common(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
+def common_relation(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
+    """The adjacency and the unit that several things share, each given with its name.
+
+    Raises:
+        ValueError: where they differ, or there are none.
+    """
     first: tuple[str, tuple[Adjacency, Unit]] | None = None
     for where, relation in found:
         if first is None:

@@ -1,4 +1,4 @@
-"""What one or several ledgers cost together, by every accountant that can read them."""
+"""What ledgers cost, and what claims would cost, together, by every accountant that can read them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting import validate
+from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.accounting.ledger import Ledger, compose_ledgers, relation_of
+from cupel.accounting.ledger import Ledger, common_relation, compose_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
+from cupel.claim import Claim, read_claim
 from cupel.errors import InputError, input_errors
 from cupel.reports.text import number
 
@@ -27,36 +28,50 @@ class Account:
     unit: Unit
     bounds: tuple[Bound, ...]
     unsupported: dict[str, str]
+    planned: bool = False
+    """Whether a claim's plan is part of it, which nothing has charged yet."""
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
         return {
             "adjacency": str(self.adjacency),
             "unit": str(self.unit),
+            "planned": self.planned,
             "bounds": [bound.to_json() for bound in self.bounds],
             "unsupported": self.unsupported,
         }
 
 
-def account_ledgers(paths: Sequence[Path], *, delta: float | None, method: str | None) -> Account:
-    """Composes the ledgers and bounds what they cost together.
+def account_files(paths: Sequence[Path], *, delta: float | None, method: str | None) -> Account:
+    """Composes what ledgers charged and what claims would charge, and bounds what it costs together.
 
     Args:
-        paths: ledgers over one data set.
-        delta: δ in (0, 1); None asks for a pure ε only.
+        paths: ledgers over one data set, and claims (``.yaml``, ``.yml``) that would run on it: of a claim its plan is
+            charged, which needs no data and no model.
+        delta: δ in (0, 1); None asks for a pure ε, and at the δ that the claims name, if it is one.
         method: one accountant; None asks all.
 
     Raises:
-        InputError: for a file that is no ledger, ledgers at different adjacencies, an impossible δ, or a method that
-            cannot read these events.
+        InputError: for a file that is no ledger or claim, files at different adjacencies or units, an impossible δ, or
+            a method that cannot read these events.
     """
+    claims = [read_claim(path) for path in paths if path.suffix in (".yaml", ".yml")]
+    ledgers = [path for path in paths if path.suffix not in (".yaml", ".yml")]
     with input_errors():
         if delta is not None:
             validate.open_probability(delta=delta)
         if method is not None:
             validate.one_of(tuple(ACCOUNTANTS), method=method)
-        adjacency, unit = relation_of(paths)
-        event = compose_ledgers(paths)
+        plans = [claim.generator() for claim in claims]
+        relations = [(claim.name, (plan.adjacency, plan.unit)) for claim, plan in zip(claims, plans, strict=True)]
+        if ledgers:
+            relations.append((str(ledgers[0]), relation_of(ledgers)))
+        adjacency, unit = common_relation(relations)
+        event = events.compose(
+            [(plan.plan(), 1) for plan in plans] + ([(compose_ledgers(ledgers), 1)] if ledgers else [])
+        )
+    if delta is None:
+        delta = _claimed_delta(claims)
     questions: list[PureDP | ApproxDP] = [PureDP(0.0)] if delta is None else [PureDP(0.0), ApproxDP(0.0, delta)]
     methods = None if method is None else [method]
     bounds = [
@@ -65,11 +80,18 @@ def account_ledgers(paths: Sequence[Path], *, delta: float | None, method: str |
         for bound in upper_bounds(event, question, adjacency=adjacency, unit=unit, methods=methods)
     ]
     reasons = unsupported(event, adjacency=adjacency, unit=unit)
-    if method in (None, "ex_post") and "ex_post" not in reasons:
-        bounds += _ex_post(paths, adjacency, unit)
+    if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
+        bounds += _ex_post(ledgers, adjacency, unit)
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
-    return Account(adjacency, unit, tuple(bounds), reasons)
+    return Account(adjacency, unit, tuple(bounds), reasons, planned=bool(claims))
+
+
+def _claimed_delta(claims: Sequence[Claim]) -> float | None:
+    """The δ of the claimed guarantees, where there is one and the same."""
+    guarantees = [claim.claimed() for claim in claims if claim.guarantee is not None]
+    named = {guarantee.delta for guarantee in guarantees if isinstance(guarantee, ApproxDP)}
+    return named.pop() if len(named) == 1 else None
 
 
 def _ex_post(paths: Sequence[Path], adjacency: Adjacency, unit: Unit) -> list[Bound]:
@@ -93,7 +115,8 @@ def print_table(account: Account) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"What was charged, at {account.adjacency}, unit {account.unit}")
+    what = "would be charged" if account.planned else "was charged"
+    table = Table(title=f"What {what}, at {account.adjacency}, unit {account.unit}")
     enclosed = any(bound.interval for bound in account.bounds)
     for column in ("accountant", "quantity", *(["at least"] if enclosed else []), "at most", "δ", "rigor"):
         table.add_column(column)

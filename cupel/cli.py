@@ -133,19 +133,24 @@ def generate(
         print(f"{run.written} documents in {run.documents_path}; what they cost is in {run.ledger_path}")
 
 
-@app.command(epilog="Example: cupel account report/private/ledger.sqlite --delta 1e-5")
+@app.command(epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5")
 def account(
-    ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
-    delta: Annotated[float | None, typer.Option(help="The δ at which ε is asked for, in (0, 1).")] = None,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Ledgers over one data set, which compose, and claims (.yaml) that would run on it."),
+    ],
+    delta: Annotated[
+        float | None, typer.Option(help="The δ at which ε is asked for, in (0, 1); that of the claims if not given.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="One accountant; all that support the events if not given.")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Says what one or several ledgers cost together, by every accountant that can read them."""
+    """Says what ledgers cost, and what claims would cost if they ran, by every accountant that can read them."""
     from cupel import account as job
 
-    rows = job.account_ledgers(ledgers, delta=delta, method=method)
+    rows = job.account_files(files, delta=delta, method=method)
     if json_:
         print(json.dumps(rows.to_json()))
     else:

@@ -115,7 +115,9 @@ class Clusters:
         That is where its records go, or most of them. It is a function of what is released, so it costs nothing.
         """
         vectors = self.centres.vectors
-        return np.bincount(nearest(vectors, vectors[kept]), weights=released, minlength=len(kept)).astype(int).tolist()
+        sums = np.zeros(len(kept), dtype=np.int64)
+        np.add.at(sums, nearest(vectors, vectors[kept]), released)
+        return [int(count) for count in sums]
 
     def _vectors(self, texts: Sequence[str]) -> Vectors:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]

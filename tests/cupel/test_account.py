@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.account import account_ledgers, print_table
-from cupel.accounting import Adjacency, Rigor, Unit, conversions, events
+from cupel.account import account_files, print_table
+from cupel.accounting import Adjacency, Rigor, Unit, account, conversions, events
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
 from cupel.accounting.ledger import Charge, Commit, Ledger
+from cupel.claim import read_claim
 from cupel.errors import InputError
 
 
@@ -32,7 +33,7 @@ def test_the_lattice_is_listed_first_and_encloses_the_exact_value(
     """σ = 2 twice and σ = 1 in another ledger are μ² = 1/4 + 1/4 + 1, whose ε(δ) is a closed form."""
     one = ledger(tmp_path / "one.sqlite", *[dp_event.GaussianDpEvent(2.0)] * 2)
     other = ledger(tmp_path / "other.sqlite", dp_event.GaussianDpEvent(1.0))
-    found = account_ledgers([one, other], delta=1e-5, method=None)
+    found = account_files([one, other], delta=1e-5, method=None)
     exact = conversions.epsilon_from_gdp(1.5**0.5, 1e-5)
     lattice = next(bound for bound in found.bounds if bound.method == "lattice")
     assert lattice.rigor is Rigor.CERTIFIED
@@ -50,7 +51,7 @@ def test_selections_have_a_bound_without_a_lower_end(tmp_path: Path, capsys: pyt
     """The worst case of selections need not be reached by a mechanism, so nothing is enclosed and no column says so."""
     selections = ParallelDpEvent([dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(0.125), 16)] * 3)
     path = ledger(tmp_path / "one.sqlite", selections)
-    found = account_ledgers([path], delta=1e-5, method=None)
+    found = account_files([path], delta=1e-5, method=None)
     at_delta = [bound for bound in found.bounds if bound.delta is not None and bound.rigor is Rigor.CERTIFIED]
     assert min(at_delta, key=lambda bound: bound.value).method == "lattice"
     assert all(bound.interval is None for bound in found.bounds)
@@ -65,10 +66,50 @@ def test_one_method_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     everything = account.upper_bounds
     monkeypatch.setattr(account, "upper_bounds", lambda *a, **k: asked.append(k["methods"]) or everything(*a, **k))
-    found = account_ledgers([path], delta=1e-5, method="basic")
+    found = account_files([path], delta=1e-5, method="basic")
     assert [(bound.method, bound.value) for bound in found.bounds] == [("basic", 0.25)] * 2
     assert asked == [["basic"]] * 2
     with pytest.raises(InputError, match="zcdp has no bound here: give --delta"):
-        account_ledgers([path], delta=None, method="zcdp")
+        account_files([path], delta=None, method="zcdp")
     with pytest.raises(InputError, match="secret_protection has no bound here: secret_protection has no bound for"):
-        account_ledgers([path], delta=1e-5, method="secret_protection")
+        account_files([path], delta=1e-5, method="secret_protection")
+
+
+CLAIMS = Path(__file__).parents[2] / "examples" / "claims"
+
+
+def test_a_claim_is_charged_as_planned_before_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The known ε of the example, at the δ that it claims; the table does not say that it was charged."""
+    path = CLAIMS / "keys-mean.yaml"
+    found = account_files([path], delta=None, method="zcdp")
+    (bound,) = found.bounds
+    assert bound.value == pytest.approx(1.33168, abs=5e-6)
+    assert bound.delta == pytest.approx(4096**-1.1)
+    print_table(found)
+    assert "would be charged" in capsys.readouterr().out
+    assert found.to_json()["planned"] is True
+
+
+def test_a_claim_composes_with_what_was_spent(tmp_path: Path) -> None:
+    claim = CLAIMS / "keys-mean.yaml"
+    spent = ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))
+    alone, together = (account_files(files, delta=1e-5, method="zcdp") for files in ([claim], [spent, claim]))
+    from_claim = read_claim(claim).generator().plan()
+    expected = account(
+        events.compose([(from_claim, 1), (dp_event.GaussianDpEvent(2.0), 1)]),
+        method="zcdp",
+        adjacency=Adjacency.ADD_REMOVE,
+        delta=1e-5,
+    )
+    assert together.bounds[0].value == expected.value > alone.bounds[0].value
+
+
+def test_files_that_do_not_compose_are_refused(tmp_path: Path) -> None:
+    spent = ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))
+    other = tmp_path / "other.yaml"
+    text = (CLAIMS / "keys-mean.yaml").read_text().replace("adjacency: add_remove", "adjacency: replace_one")
+    other.write_text(text.replace("audits: [leave_one_out, reconstruction]", "audits: []"))
+    with pytest.raises(InputError, match="different adjacencies or units do not compose"):
+        account_files([spent, other], delta=1e-5, method=None)
+    with pytest.raises(InputError, match="cannot be read"):
+        account_files([tmp_path / "none.yaml"], delta=1e-5, method=None)

@@ -18,6 +18,7 @@ from command import run
 from sentence_models import save_sentence_model
 from small_models import save_model
 
+from cupel.account import account_files
 from cupel.accounting import ApproxDP, upper_bounds
 from cupel.claim import Claim, read_claim
 from cupel.errors import InputError
@@ -100,11 +101,12 @@ def test_values_out_of_range_are_refused(tmp_path: Path, change: tuple[str, str]
         read_claim(tmp_path / "claim.yaml")
 
 
-def test_the_readmes_code_and_links() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    best = min(float(line.split()[1]) for line in shown.splitlines())
-    assert best == planned(read_claim(EXAMPLES / "own-data/messages-mean.yaml"))
+def test_the_readmes_links_and_the_command_it_names() -> None:
+    """`cupel account` on a claim prints the number that the table shows."""
+    assert "`cupel account FILE`" in README
+    path = EXAMPLES / "own-data/messages-mean.yaml"
+    found = account_files([path], delta=None, method=None)
+    assert min(bound.value for bound in found.bounds) == planned(read_claim(path))
     listed = re.findall(r"\]\(([^)]+)\)", README)
     assert sorted(listed) == FILES
 
