@@ -110,6 +110,53 @@ def epsilon_clopper_pearson(
     )
 
 
+def mu_clopper_pearson(
+    tp: int,
+    fn: int,
+    fp: int,
+    tn: int,
+    *,
+    confidence: float,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    unit: Unit | None = None,
+) -> Bound:
+    """A lower bound on the μ of a mechanism that is *assumed* to be Gaussian: μ = Φ⁻¹(1 − FP̄) − Φ⁻¹(FN̄).
+
+    μ-GDP allows no error rates below the Gaussian trade-off curve, so μ itself is bounded for any mechanism that is
+    μ-GDP. An ε that is worked out from this μ holds for Gaussian mechanisms only: on randomised response with ε = 1 it
+    is far above 1. Arguments and errors as for `epsilon_clopper_pearson`.
+
+    Returns:
+        A bound on ``mu`` of rigor `model_conditional`.
+
+    Source: Nasr et al., "Tight Auditing of Differentially Private Machine Learning" (2023), section 4; Dong, Roth and
+        Su 2019, Definition 2.6.
+    """
+    value, ceiling = (
+        float(_mus(*counts, confidence=confidence)) for counts in ((tp, fn, fp, tn), (tp + fn, 0, 0, fp + tn))
+    )
+    return Bound(
+        direction=Direction.LOWER,
+        value=value,
+        method="mu_clopper_pearson",
+        rigor=Rigor.MODEL_CONDITIONAL,
+        adjacency=Adjacency(adjacency),
+        quantity="mu",
+        unit=unit or Unit(),
+        confidence=confidence,
+        ceiling=ceiling,
+        assumptions=(_INDEPENDENT, "the test was fixed before these runs", "the mechanism is Gaussian"),
+    )
+
+
+def _mus(tp: int, fn: int, fp: int, tn: int, *, confidence: float) -> Floats:
+    tail = (1 - validate.open_probability(confidence=confidence)) / 2
+    false_positive, false_negative = upper_limit(fp, fp + tn, tail), upper_limit(fn, fn + tp, tail)
+    # A rate of 1 shows nothing: −∞ − Φ⁻¹ is below 0 whatever the other is, unless both are infinite.
+    first, second = -special.ndtri(false_positive), -special.ndtri(false_negative)
+    return np.maximum(0.0, np.where(np.isneginf(first) | np.isneginf(second), 0.0, first + second))
+
+
 def epsilons_clopper_pearson(
     tp: ArrayLike, fn: ArrayLike, fp: ArrayLike, tn: ArrayLike, *, delta: float, confidence: float
 ) -> Floats:

@@ -1,15 +1,18 @@
-"""Statistics that turn counts of guesses and hits into bounds. They know nothing of text.
+"""Statistics that turn scores, counts of guesses and hits into bounds. They know nothing of text.
 
-Each has a coverage test on mechanisms whose ε is known exactly (`tests/audits`).
+Each finite-sample one has a coverage test on mechanisms whose ε is known exactly (`tests/audits`).
 """
 
+from cupel.audits.approximate_intervals import epsilon_jeffreys, epsilon_katz_log
 from cupel.audits.clopper_pearson import (
     clopper_pearson,
     clopper_pearson_limits,
     difference_interval,
     epsilon_clopper_pearson,
     epsilons_clopper_pearson,
+    mu_clopper_pearson,
 )
+from cupel.audits.exposure import exposure_extrapolated, exposure_interpolated
 from cupel.audits.one_run import (
     Disclosures,
     canaries_needed,
@@ -19,9 +22,17 @@ from cupel.audits.one_run import (
     epsilons_one_run,
     hypergeometric_tail,
 )
+from cupel.audits.one_run_f_dp import epsilon_one_run_f_dp
+from cupel.audits.score_thresholds import Band, FixedThreshold, Grid, Split, epsilon_from_scores
+from cupel.audits.sequential import Sequential
 
 __all__ = [
+    "Band",
     "Disclosures",
+    "FixedThreshold",
+    "Grid",
+    "Sequential",
+    "Split",
     "canaries_needed",
     "ceiling_one_run",
     "clopper_pearson",
@@ -29,8 +40,15 @@ __all__ = [
     "difference_interval",
     "disclosures_with_holdout",
     "epsilon_clopper_pearson",
+    "epsilon_from_scores",
+    "epsilon_jeffreys",
+    "epsilon_katz_log",
     "epsilon_one_run",
+    "epsilon_one_run_f_dp",
     "epsilons_clopper_pearson",
     "epsilons_one_run",
+    "exposure_extrapolated",
+    "exposure_interpolated",
     "hypergeometric_tail",
+    "mu_clopper_pearson",
 ]

@@ -1,0 +1,186 @@
+"""An ε bound that may be looked at after every run: test by betting.
+
+Before round s an event E is named; then the mechanism is run once on D and once on D′. Under (ε, δ)-DP the payoff
+g = 1[Y ∈ E] − e^ε·1[Y′ ∈ E] − δ has a mean of at most 0, so a gambler who puts λ ∈ [0, 1/(e^ε + δ)) on it, decided
+before the round, has a wealth W_s = Π(1 + λ·g) that exceeds 1/β with probability at most β, ever (Ville). Four gamblers
+bet on E, on its complement, and on both with D and D′ exchanged; their mean is a wealth, too.
+
+There is such a wealth for every ε of a grid, with a λ of its own. The bound is the largest ε up to which *every* ε of
+the grid has been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* needs that the first ε ≥ ε* of
+the grid was rejected, which happens with probability at most β.
+
+Source: Ville 1939; Waudby-Smith and Ramdas, "Estimating Means of Bounded Random Variables by Betting" (2024).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+
+Floats = NDArray[np.float64]
+
+_BOLDEST = 0.9  # share of the largest λ that is ever bet
+_VERSION = 1
+
+
+class Wealth:
+    """The gamblers' wealth for every ε of a grid, of one audit or of many side by side.
+
+    Args:
+        grid: shape (G,), ε.
+        delta: δ.
+        audits: how many are kept side by side; () for one.
+    """
+
+    def __init__(self, grid: Floats, delta: float, audits: tuple[int, ...] = ()) -> None:
+        self._grow, self._delta = np.exp(grid), delta
+        self.rounds = 0
+        shape = (*audits, 4, grid.size)
+        self.logs, self.sums, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.best = np.zeros((*audits, grid.size))
+        """The largest logarithm of the mean wealth so far."""
+
+    def update(self, on_d: ArrayLike, on_d_prime: ArrayLike) -> None:
+        """One more round of every audit, shape (audits): whether its event happened on D and on D′."""
+        one, other = (np.asarray(side, dtype=np.float64)[..., None] for side in (on_d, on_d_prime))
+        hits = np.stack([one, other, 1 - one, 1 - other], axis=-2)  # E and its complement, from either side
+        misses = np.stack([other, one, 1 - other, 1 - one], axis=-2)
+        payoff = hits - self._grow * misses - self._delta
+        self.logs += np.log1p(self._bets() * payoff)
+        self.sums += payoff
+        self.squares += np.square(payoff)
+        self.rounds += 1
+        self.best = np.maximum(self.best, np.logaddexp.reduce(self.logs, axis=-2) - np.log(4))
+
+    def _bets(self) -> Floats:
+        """λ from the payoffs so far: mean over mean square, as if a quarter of the stake had been lost before."""
+        size = self._grow + self._delta
+        mean = (self.sums - 0.25 * size) / (self.rounds + 1)
+        square = (self.squares + 0.25 * np.square(size)) / (self.rounds + 1)
+        return np.clip(mean / square, 0.0, _BOLDEST / size)
+
+    def rejected(self, confidence: float) -> NDArray[np.int64]:
+        """How many ε of the grid are rejected before the first that is not, shape (audits)."""
+        kept = self.best < -np.log1p(-confidence)  # log 1/β
+        return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
+
+
+class Sequential:
+    """The state of an anytime-valid audit; `save` and `load` keep it between sessions.
+
+    Args:
+        delta: δ in [0, 1).
+        confidence: 1 − β, simultaneous over all times.
+        largest: ε up to which the grid reaches.
+        step: of the grid; the bound is at most this much lower than without a grid.
+        adjacency, unit: of D and D′.
+
+    Raises:
+        ValueError: for numbers out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        delta: float,
+        confidence: float,
+        largest: float = 16.0,
+        step: float = 0.01,
+        adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+        unit: Unit | None = None,
+    ) -> None:
+        if not 0 <= validate.probability(delta=delta) < 1:
+            raise ValueError(f"delta must be below 1, not {delta!r}")
+        validate.open_probability(confidence=confidence)
+        if validate.positive(step=step) > validate.positive(largest=largest) or largest > 64 or largest / step > 1e6:
+            raise ValueError(f"a grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not {step!r} and {largest!r}")
+        self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
+        self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
+        self._wealth = Wealth(np.arange(0, largest + step / 2, step), delta)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were played."""
+        return self._wealth.rounds
+
+    def update(self, on_d: bool, on_d_prime: bool) -> None:
+        """One more round: whether the event, named before it, happened on D and on D′."""
+        self._wealth.update(bool(on_d), bool(on_d_prime))
+
+    def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
+        """Several rounds, in their order."""
+        for on_d, on_d_prime in rounds:
+            self.update(on_d, on_d_prime)
+
+    @property
+    def epsilon(self) -> float:
+        """The bound now: the largest ε of the grid with all up to it rejected; 0 if none is."""
+        return max(0, int(self._wealth.rejected(self.confidence)) - 1) * self.step
+
+    def bound(self) -> Bound:
+        """The bound now, as a finite-sample lower bound that may be looked at at any time."""
+        return Bound(
+            direction=Direction.LOWER,
+            value=self.epsilon,
+            method="sequential",
+            rigor=Rigor.FINITE_SAMPLE,
+            adjacency=self.adjacency,
+            unit=self.unit,
+            delta=self.delta or None,
+            confidence=self.confidence,
+            ceiling=self._ceiling(),
+            assumptions=("each run is independent of the others", "each event was named before its round"),
+        )
+
+    def _ceiling(self) -> float:
+        """The value had the event happened on D and never on D′, in as many rounds."""
+        perfect = Sequential(delta=self.delta, confidence=self.confidence, largest=self.largest, step=self.step)
+        for _ in range(self.rounds):
+            perfect.update(True, False)
+        return perfect.epsilon
+
+    def save(self, path: Path | str) -> None:
+        """Writes the state as JSON, whole or not at all."""
+        settings = {name: getattr(self, name) for name in ("delta", "confidence", "largest", "step", "rounds")}
+        state = {name: getattr(self._wealth, name).tolist() for name in _STATE}
+        body = {"version": _VERSION, **settings, "adjacency": str(self.adjacency), "unit": str(self.unit), **state}
+        partial = Path(f"{path}.partial")
+        partial.write_text(json.dumps(body), encoding="utf-8")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Sequential:
+        """Goes on with a saved state.
+
+        Raises:
+            ValueError: one line, for a file that holds none.
+        """
+        try:
+            body: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            if body["version"] != _VERSION:
+                raise KeyError("version")
+            state = cls(
+                **{name: body[name] for name in ("delta", "confidence", "largest", "step", "adjacency")},
+                unit=Unit.parse(body["unit"]),
+            )
+            for name in _STATE:
+                values = np.array(body[name], dtype=np.float64)
+                if values.shape != getattr(state._wealth, name).shape or np.isnan(values).any():
+                    raise KeyError(name)
+                setattr(state._wealth, name, values)
+            state._wealth.rounds = validate.integer(rounds=body["rounds"])
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: is not the state of a sequential audit ({type(error).__name__})") from None
+        return state
+
+
+_STATE = ("logs", "sums", "squares", "best")
