@@ -2,8 +2,8 @@
 
     python docs/reproductions/private_inference/slot_sizes.py [--seeds 5] [--first 0] [--quick] [--results FOLDER]
 
-A label's slots are split by the noisy counts of the kept centres, before the records of other centres come to them.
-The rows "folded" show the split by other counts: those of centres that are not kept, added to the nearest kept one.
+A label's slots are split by noisy counts, of which those of centres that are not kept are added to the nearest kept
+one. The rows "kept counts alone" show the split without that addition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import runs
 from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.clustering import Centres, most_counted, nearest
+from cupel.mechanisms.clustering import Centres, most_counted
 from cupel.mechanisms.noise import noisy_counts
 from cupel.mechanisms.private_inference import PrivateInference
 
@@ -37,31 +37,30 @@ class Case:
     centres: int
     kept: int
     epsilon: float
-    folded: bool = False
+    alone: bool = False
 
     @property
     def name(self) -> str:
-        return data.CENTRE_NAMES[self.source] + (", folded" if self.folded else "")
+        return data.CENTRE_NAMES[self.source] + (", kept counts alone" if self.alone else "")
 
 
 CASES = (
     Case("private", 32, 16, LARGE),
     Case("private", 64, 32, LARGE),
     *(
-        Case("same", *shape, folded)
+        Case("same", *shape, alone)
         for shape in ((200, 16, LARGE), (200, 16, 0.1), (32, 8, 0.1))
-        for folded in (False, True)
+        for alone in (False, True)
     ),
-    *(Case("other", *shape, folded) for shape in ((200, 16, LARGE), (32, 8, 0.1)) for folded in (False, True)),
+    *(Case("other", 200, 16, LARGE, alone) for alone in (False, True)),
 )
 
 
-def folded(counts: NDArray[np.int64], centres: Centres, kept: int) -> NDArray[np.int64]:
-    """Counts with those of centres that are not kept added to the nearest kept one; shape (labels, K)."""
+def kept_alone(counts: NDArray[np.int64], kept: int) -> NDArray[np.int64]:
+    """Counts with 0 for centres that are not kept; shape (labels, K)."""
     out = np.zeros_like(counts)
     for label, chosen in enumerate(most_counted(counts, kept)):
-        np.add.at(out[label], chosen[nearest(centres.vectors, centres.vectors[chosen])], counts[label])
-        out[label, chosen] = np.maximum(out[label, chosen], 1)  # so that the same ones are kept
+        out[label, chosen] = np.maximum(counts[label, chosen], 1)  # so that the same ones are kept
     return out
 
 
@@ -71,8 +70,8 @@ def sizes(case: Case, size: dict[str, int], seed: int) -> NDArray[np.int64]:
     records, key = data.records(rows), runs.public_key(seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "centres.safetensors"
-        centres = Centres.fit(data.centre_texts(case.source, rows, size["public_texts"], seed), case.centres, seed=seed)
-        centres.save(path)
+        texts = data.centre_texts(case.source, rows, size["public_texts"], seed)
+        Centres.fit(texts, case.centres, seed=seed).save(path)
         mechanism = PrivateInference(
             aggregate="mean",
             clip=runs.CLIP,
@@ -86,9 +85,9 @@ def sizes(case: Case, size: dict[str, int], seed: int) -> NDArray[np.int64]:
         )
         exact = mechanism.cluster_units(records, key)
         noisy = noisy_counts(exact.ravel(), epsilon=case.epsilon, adjacency=Adjacency.ADD_REMOVE).reshape(exact.shape)
-        if case.folded:
-            noisy = folded(noisy, centres, case.kept)
-        batches = mechanism.batches(records, key, noisy.tolist())
+        if case.alone:
+            noisy = kept_alone(noisy, case.kept)
+        batches = mechanism.batches(records, key, [list(map(int, row)) for row in noisy])
     found: NDArray[np.int64] = np.bincount(batches.assignment, minlength=mechanism.total_slots)
     return found
 
