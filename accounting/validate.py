@@ -61,6 +61,14 @@ def probability(**named: T) -> T:
     return value
 
 
+def probability_below_one(**named: T) -> T:
+    """A number in [0, 1), such as a δ at which an ε may be bounded."""
+    name, value = _single(named)
+    if probability(**named) == 1:
+        raise ValueError(f"{name} must be below 1, not {value!r}")
+    return value
+
+
 def open_probability(**named: T) -> T:
     """A number in (0, 1)."""
     name, value = _single(named)

@@ -51,7 +51,9 @@ def epsilon_jeffreys(
     """
     counts = np.array([tp, fn, fp, tn])
     value, ceiling = (
-        _posterior_quantile(c, _delta(delta), validate.open_probability(confidence=confidence))
+        _posterior_quantile(
+            c, validate.probability_below_one(delta=delta), validate.open_probability(confidence=confidence)
+        )
         for c in (_checked(counts), np.array([tp + fn, 0, 0, fp + tn]))
     )
     return _bound("jeffreys", Rigor.CREDIBLE, value, ceiling, delta, confidence, adjacency, unit)
@@ -83,7 +85,10 @@ def epsilon_katz_log(
     """
     _checked(np.array([tp, fn, fp, tn]))
     quantile = -float(special.ndtri((1 - validate.open_probability(confidence=confidence)) / 2))
-    values = [_katz(tp, fn, fp, tn, _delta(delta), quantile), _katz(tn, fp, fn, tp, delta, quantile)]
+    values = [
+        _katz(tp, fn, fp, tn, validate.probability_below_one(delta=delta), quantile),
+        _katz(tn, fp, fn, tp, delta, quantile),
+    ]
     # The most that as many runs could show: one positive among the negatives is the least count with an interval.
     best = [_katz(tp + fn, 0, 1, fp + tn - 1, delta, quantile), _katz(fp + tn, 0, 1, tp + fn - 1, delta, quantile)]
     ceiling = max(0.0, *best, *values)
@@ -148,9 +153,3 @@ def _checked(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     if not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
         raise ValueError("tp, fn, fp and tn must be whole numbers of at least 0")
     return counts
-
-
-def _delta(delta: float) -> float:
-    if not 0 <= validate.probability(delta=delta) < 1:
-        raise ValueError(f"delta must be below 1, not {delta!r}")
-    return delta

@@ -162,8 +162,7 @@ def epsilons_clopper_pearson(
 ) -> Floats:
     """The values of `epsilon_clopper_pearson` for arrays of counts that broadcast together."""
     validate.open_probability(confidence=confidence)
-    if not 0 <= validate.probability(delta=delta) < 1:
-        raise ValueError(f"delta must be below 1, not {delta!r}")
+    validate.probability_below_one(delta=delta)
     tail = (1 - confidence) / 2
     false_positive = upper_limit(fp, np.add(fp, tn), tail)
     false_negative = upper_limit(fn, np.add(fn, tp), tail)

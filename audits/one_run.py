@@ -117,8 +117,7 @@ def epsilons_one_run(
     validate.integer(m=m)
     validate.open_probability(confidence=confidence)
     validate.one_of(("published", "tight", "adaptive"), rule=rule)
-    if not 0 <= validate.probability(delta=delta) < 1:
-        raise ValueError(f"delta must be below 1, not {delta!r}")
+    validate.probability_below_one(delta=delta)
     r, v = np.broadcast_arrays(np.asarray(guesses), np.asarray(correct))
     if not (np.issubdtype(r.dtype, np.integer) and np.issubdtype(v.dtype, np.integer)):
         raise ValueError("guesses and correct must be whole numbers")

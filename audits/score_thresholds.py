@@ -102,8 +102,7 @@ def epsilon_from_scores(
     Source: Massart 1990 for the constant of the band: each side exceeds √(ln(2/β)/(2n)) with probability β/2 at most.
     """
     validate.open_probability(confidence=confidence)
-    if not 0 <= validate.probability(delta=delta) < 1:
-        raise ValueError(f"delta must be below 1, not {delta!r}")
+    validate.probability_below_one(delta=delta)
     rule = Split() if threshold is None else threshold
     inside, outside = _sample(in_scores, "in_scores"), _sample(out_scores, "out_scores")
     match rule:

@@ -98,8 +98,7 @@ class Sequential:
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         unit: Unit | None = None,
     ) -> None:
-        if not 0 <= validate.probability(delta=delta) < 1:
-            raise ValueError(f"delta must be below 1, not {delta!r}")
+        validate.probability_below_one(delta=delta)
         validate.open_probability(confidence=confidence)
         if validate.positive(step=step) > validate.positive(largest=largest) or largest > 64 or largest / step > 1e6:
             raise ValueError(f"a grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not {step!r} and {largest!r}")

@@ -16,6 +16,7 @@ def test_values_pass_through() -> None:
     assert validate.non_negative(x=0) == 0
     assert validate.probability(x=1) == 1
     assert validate.open_probability(x=0.5) == 0.5
+    assert validate.probability_below_one(x=0) == 0
     assert validate.integer(x=0) == 0
     assert validate.integer(minimum=-3, x=-3) == -3
     assert validate.one_of(("a", "b"), x="b") == "b"
@@ -31,6 +32,8 @@ def test_values_pass_through() -> None:
         (lambda: validate.positive(sigma=0), "sigma must be above 0, not 0"),
         (lambda: validate.non_negative(sigma=-1), "sigma must be at least 0, not -1"),
         (lambda: validate.probability(p=1.1), "p must be between 0 and 1, not 1.1"),
+        (lambda: validate.probability_below_one(delta=1), "delta must be below 1, not 1"),
+        (lambda: validate.probability_below_one(delta=-1), "delta must be between 0 and 1, not -1"),
         (lambda: validate.open_probability(p=0), "p must be strictly between 0 and 1, not 0"),
         (lambda: validate.integer(n=1.0), "n must be a whole number, not 1.0"),
         (lambda: validate.integer(n=True), "n must be a whole number, not True"),
