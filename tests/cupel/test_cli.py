@@ -69,14 +69,16 @@ def test_every_command_shows_an_example(command: str) -> None:
         (["assay", "nofile.yaml"], "nowhere.jsonl"),
         (["generate", "bad.yaml", "-o", "out"], "bad.yaml"),
         (["account", "missing.sqlite", "--delta", "1e-5"], "missing.sqlite"),
-        (["account", "claim.yaml", "--delta", "1e-5"], "claim.yaml"),
+        (["account", "claim.yaml", "no.ledger", "--delta", "1e-5"], "no.ledger"),
+        (["account", "bad.yaml", "--delta", "1e-5"], "bad.yaml"),
         (["account", "claim.yaml", "--delta", "2"], "delta"),
         (["schema", "planet"], "planet"),
         (["frobnicate"], "frobnicate"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(claim: Path, arguments: list[str], says: str, tmp_path: Path) -> None:
-    (tmp_path / "bad.yaml").write_text("name: [")
+    for name in ("bad.yaml", "no.ledger"):
+        (tmp_path / name).write_text("name: [")
     (tmp_path / "unknown.yaml").write_text(CLAIM + "colour: red\n")
     (tmp_path / "nofile.yaml").write_text(
         CLAIM.replace("{source: builtin, name: keys}", "{source: file, path: nowhere.jsonl}")
