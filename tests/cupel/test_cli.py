@@ -1,13 +1,18 @@
-"""The command line as a person meets it: subprocesses, exit codes, one-line errors, nothing half-written."""
+"""The command line as a person meets it: exit codes, one-line errors, nothing half-written.
+
+Most commands run in this process, because a new one takes seconds to load the libraries; some run in one of their own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command import Result, run
 
 CLAIM = """
 name: tiny
@@ -19,9 +24,15 @@ guarantee: {type: pure_dp, epsilon: 100000.0}
 """
 
 
-def cupel(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def cupel(*arguments: object, cwd: Path | None = None) -> Result:
+    """`cupel` with these arguments, in a folder."""
+    with contextlib.chdir(cwd or Path.cwd()):
+        return run(*arguments)
+
+
+def in_a_process_of_its_own(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cupel", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
@@ -41,7 +52,7 @@ def test_help_and_version_load_neither_torch_nor_transformers() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "assay" in result.stdout
-    assert cupel("--version").stdout.startswith("cupel ")
+    assert in_a_process_of_its_own("--version").stdout.startswith("cupel ")
 
 
 def test_import_cupel_loads_neither_torch_nor_transformers() -> None:
@@ -93,8 +104,13 @@ def test_bad_input_is_one_line_and_leaves_nothing(claim: Path, arguments: list[s
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
+def test_a_mistake_exits_with_two_from_a_process_too() -> None:
+    result = in_a_process_of_its_own("account", "missing.sqlite")
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+
+
 def test_assay_writes_both_sides_and_runs_again_from_the_ledger(claim: Path, tmp_path: Path) -> None:
-    first = cupel("assay", claim, "-o", tmp_path / "report", "--json")
+    first = in_a_process_of_its_own("assay", claim, "-o", tmp_path / "report", "--json")
     assert first.returncode == 0, first.stderr
     assay = json.loads(first.stdout)
     assert assay["verdict"] == "SUPPORTED"
@@ -167,7 +183,7 @@ def test_a_fault_of_the_tool_does_not_look_like_a_verdict(claim: Path) -> None:
 
 
 def test_quiet_prints_nothing(claim: Path, tmp_path: Path) -> None:
-    result = cupel("generate", claim, "-o", tmp_path / "run", "--quiet")
+    result = in_a_process_of_its_own("generate", claim, "-o", tmp_path / "run", "--quiet")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
