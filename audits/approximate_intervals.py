@@ -89,9 +89,7 @@ def epsilon_katz_log(
         _katz(tp, fn, fp, tn, validate.probability_below_one(delta=delta), quantile),
         _katz(tn, fp, fn, tp, delta, quantile),
     ]
-    # The most that as many runs could show: one positive among the negatives is the least count with an interval.
-    best = [_katz(tp + fn, 0, 1, fp + tn - 1, delta, quantile), _katz(fp + tn, 0, 1, tp + fn - 1, delta, quantile)]
-    ceiling = max(0.0, *best, *values)
+    ceiling = max(_most_katz(tp + fn, fp + tn, delta, quantile), _most_katz(fp + tn, tp + fn, delta, quantile))
     return _bound("katz_log", Rigor.ASYMPTOTIC, max(0.0, *values), ceiling, delta, confidence, adjacency, unit)
 
 
@@ -103,6 +101,15 @@ def _katz(hits: int, misses: int, false: int, true: int, delta: float, quantile:
         return 0.0
     variance = a * (1 - a) / ((hits + misses) * (a - delta) ** 2) + (1 - b) / ((false + true) * b)
     return math.log((a - delta) / b) - quantile * math.sqrt(variance)
+
+
+def _most_katz(hits: int, others: int, delta: float, quantile: float) -> float:
+    """The most that so many runs of either side could show: all hits, and f false ones with −ln f − z/√f the largest.
+
+    That is near f = z²/4, before which it rises and behind which it falls.
+    """
+    last = min(others, math.ceil(quantile**2 / 4) + 2)
+    return max([0.0, *(_katz(hits, 0, false, others - false, delta, quantile) for false in range(1, last + 1))])
 
 
 def _posterior_quantile(counts: NDArray[np.int64], delta: float, confidence: float) -> float:

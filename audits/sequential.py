@@ -177,7 +177,7 @@ class Sequential:
                     raise KeyError(name)
                 setattr(state._wealth, name, values)
             state._wealth.rounds = validate.integer(rounds=body["rounds"])
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: is not the state of a sequential audit ({type(error).__name__})") from None
         return state
 

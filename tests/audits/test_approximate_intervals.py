@@ -61,6 +61,15 @@ def test_a_posterior_has_no_coverage() -> None:
     assert 0.05 < alarms[epsilon_jeffreys] < 0.06
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999999])
+def test_katz_ceiling_is_the_largest_of_all_counts(confidence: float) -> None:
+    """Every table of 23 and 17 runs: none shows more than the ceiling, and one reaches it."""
+    tables = [(a, 23 - a, b, 17 - b) for a in range(24) for b in range(18)]
+    bounds = [epsilon_katz_log(*counts, delta=0.02, confidence=confidence) for counts in tables]
+    assert len({bound.ceiling for bound in bounds}) == 1
+    assert max(bound.value for bound in bounds) == bounds[0].ceiling
+
+
 def test_an_empty_count_has_no_katz_interval() -> None:
     assert epsilon_katz_log(500, 0, 0, 500, delta=0.0, confidence=0.99).value == 0.0
 

@@ -78,7 +78,10 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', "\x00"])
+OUT_OF_RANGE = '{"version": 1, "delta": 2, "confidence": 0.9, "largest": 1, "step": 0.5, "adjacency": "add_remove"}'
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', "\x00", OUT_OF_RANGE])
 def test_a_file_without_a_state_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "bad.json").write_text(content)
     with pytest.raises(ValueError, match="is not the state of a sequential audit") as error:

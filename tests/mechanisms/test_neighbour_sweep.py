@@ -2,8 +2,8 @@
 
 The runs are real: slots, decode loop, sampler, ledger. Their log-ratios are worked out by `inference_oracle`, which
 shares only the model's table with them. Neighbours are those that remove any unit; those that add, or put in the place
-of any unit, each of six texts in each slot (and context) that it can be hashed to; and an *adversary*, a record whose
-clipped logits after every prefix are whichever of all corners {−c, c}^V loses most.
+of any unit, each of the 14 texts that records here may have, in each slot (and context) that it can be hashed to; and
+an *adversary*, a record whose clipped logits after every prefix are whichever of all corners {−c, c}^V loses most.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cupel.mechanisms.records import Record
 
 DATA_SETS = 125  # of each of the four cases at each adjacency: 500 under add_remove, 500 under replace_one
 CLIP, TEMPERATURE, EPSILON = 4.0, 1.3, 0.6
-TEXTS = ("1", "2", "11", "12", "21", "22")
+TEXTS = ["".join(digits) for length in (1, 2, 3) for digits in itertools.product("12", repeat=length)]
 REPLACE = {"adjacency": Adjacency.REPLACE_ONE}
 MEDIAN: dict[str, Any] = {"aggregate": "median", "clip": CLIP, "temperature": TEMPERATURE, "tokens": 3, "records": 6}
 
@@ -125,8 +125,7 @@ class Clusters:
     def __init__(self, path: Path, chosen: PrivateInference) -> None:
         file = Centres.load(path)
         self._centres, embedder = file.vectors.astype(np.float64), file.own_embedder("builtin")
-        texts = ["".join(digits) for n in (1, 2, 3) for digits in itertools.product("12", repeat=n)]
-        self._vectors = {text: embedder.embed([text])[0].astype(np.float64) for text in texts}
+        self._vectors = {text: embedder.embed([text])[0].astype(np.float64) for text in TEXTS}
         self.labels = chosen.labels or (None,)
         self.kept, self.slots = chosen.kept_centres or 0, chosen.slots
 
