@@ -136,7 +136,7 @@ def test_small_examples_run_as_they_are(name: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     rows = [json.loads(line) for line in (tmp_path / "release" / "synthetic.jsonl").read_text().splitlines()]
     claim = read_claim(EXAMPLES / name)
-    assert {row["label"] for row in rows} <= {*claim.public.labels} or {None}
+    assert {row["label"] for row in rows} <= ({*claim.public.labels} or {None})
     assert rows
     counts = tmp_path / "release" / "cluster-counts.json"
     assert counts.exists() == (claim.parameters.centres is not None)
