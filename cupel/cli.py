@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from cupel import __version__
+from cupel.cli_audit import app as _audit
 from cupel.cli_calibrate import app as _calibrate
 from cupel.cli_centres import centres as _centres
 from cupel.cli_compare import app as _compare
@@ -157,6 +158,7 @@ def account(
         job.print_table(rows)
 
 
+app.add_typer(_audit, name="audit")
 app.add_typer(_compare, name="compare")
 app.add_typer(_calibrate, name="calibrate")
 app.command("centres", epilog="Example: cupel centres public.jsonl -o centres.safetensors --count 1000")(_centres)
