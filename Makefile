@@ -19,8 +19,8 @@ demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdic
 test: $(VENV)/stamp  ## the test-suite, at most 12 minutes on 2 cores
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-verify: $(VENV)/stamp  ## everything that is too slow for `make test`
-	$(BIN)/pytest -q -n 2
+verify: $(VENV)/stamp  ## everything that is too slow for `make test`, and new random examples
+	$(BIN)/pytest -q -n 2 --hypothesis-profile=random
 	$(BIN)/python benchmarks/embedded_model.py
 
 lint: $(VENV)/stamp

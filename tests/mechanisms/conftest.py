@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
 from numpy.typing import NDArray
 from small_models import ARCHITECTURES, save_model
 
@@ -17,8 +16,6 @@ from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 
 torch.set_num_threads(1)  # many tests, small tensors
-settings.register_profile("mechanisms", deadline=None)  # times vary with what else the machine does
-settings.load_profile("mechanisms")
 
 
 @pytest.fixture(scope="session")
