@@ -16,6 +16,10 @@ _ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
 _WITHOUT_ARGUMENT = ("epsilon", "ex_post_epsilon", "rho", "mu")
 
 
+ANY_MECHANISM = "every (ε, δ)-DP mechanism"
+"""The null family of a test that assumes nothing of the mechanism."""
+
+
 class Direction(StrEnum):
     """Which side of the exact value a bound lies on."""
 
@@ -83,6 +87,8 @@ class Bound:
         confidence: the coverage of a finite-sample bound, in (0, 1); None otherwise.
         interval: a two-sided enclosure of the exact value, where one is known.
         ceiling: for an audit, the largest value that the same test could have certified.
+        null_family: for an audit, the mechanisms that its test rejects: a bound of ε says that none of them with a
+            smaller ε plausibly gives what was seen. `ANY_MECHANISM`, or a family such as Gaussian mechanisms.
         assumptions: what must hold besides the description of the mechanism, one sentence each.
         private: the number depends on the private data and may not be released.
     """
@@ -99,6 +105,7 @@ class Bound:
     confidence: float | None = None
     interval: Interval | None = None
     ceiling: float | None = None
+    null_family: str | None = None
     assumptions: tuple[str, ...] = ()
     private: bool = False
 

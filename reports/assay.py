@@ -48,6 +48,7 @@ class BoundRow(Part):
     confidence: float | None = None
     interval: tuple[Number, Number] | None = None
     ceiling: Number | None = None
+    null_family: str | None = Field(default=None, description="the mechanisms that the test of an audit rejects")
     assumptions: list[str] = []
     private: bool = False
 
