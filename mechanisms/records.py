@@ -153,6 +153,20 @@ def _rows(
         for where, values in path.rows(wanted):
             yield _row(values, columns, f"{path}, {where}", empty)
         return
+    for where, values in read_rows(path, wanted):
+        yield _row(values, columns, f"{path}, {where}", empty)
+
+
+def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of a file, each with its place for messages, its values as the format has them.
+
+    Args:
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8.
+        wanted: columns that are asked for; a Parquet file yields no others. None asks for all.
+
+    Raises:
+        ValueError: one line that names the file and, where it helps, the line number, never a value.
+    """
     path = Path(path)
     readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
     if path.suffix.lower() not in readers:
@@ -160,8 +174,7 @@ def _rows(
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
-        for where, values in readers[path.suffix.lower()](path, wanted):
-            yield _row(values, columns, f"{path}, {where}", empty)
+        yield from readers[path.suffix.lower()](path, wanted)
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text") from None
     except OSError as error:
@@ -192,7 +205,7 @@ def _row(
     return out
 
 
-def _json_lines(path: Path, _: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -206,7 +219,7 @@ def _json_lines(path: Path, _: Collection[str]) -> Iterator[tuple[str, Mapping[s
             yield f"line {number}", values
 
 
-def _csv(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     csv.field_size_limit(_LONGEST_CELL)
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, strict=True)
@@ -220,7 +233,7 @@ def _csv(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str
             raise ValueError(f"{path}, line {reader.line_num}: is not CSV; does every quote end?") from None
 
 
-def _parquet(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     import pyarrow
     import pyarrow.parquet
 
@@ -228,7 +241,7 @@ def _parquet(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Mapping
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             _check_columns(path, file.schema_arrow.names, wanted)
-            for batch in file.iter_batches(batch_size=4096, columns=sorted(wanted)):
+            for batch in file.iter_batches(batch_size=4096, columns=None if wanted is None else sorted(wanted)):
                 for values in _values(path, batch):
                     number += 1
                     yield f"row {number}", values
@@ -247,8 +260,8 @@ def _values(path: Path, batch: Any) -> list[Mapping[str, Any]]:
         raise ValueError(f"{path}: holds values that are neither text nor numbers; write them as text") from None
 
 
-def _check_columns(path: Path, names: Sequence[str], wanted: Collection[str]) -> None:
+def _check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None) -> None:
     """That no wanted column is there twice, of which only one would be read."""
-    for column in sorted(wanted):
+    for column in sorted(set(names) if wanted is None else wanted):
         if names.count(column) > 1:
             raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them different names")
