@@ -10,7 +10,8 @@ from fractions import Fraction
 from cupel.accounting import concentrated_curve, conversions, law_products
 from cupel.accounting.components import Component, gaussian
 from cupel.accounting.lattice_enclosure import Enclosure
-from cupel.accounting.laws import Law, NormalMixtures
+from cupel.accounting.laws import Law
+from cupel.accounting.normal_mixtures import NormalMixtures
 from cupel.accounting.single_law import SingleLaw
 
 Composition = tuple[tuple[Component, int], ...]

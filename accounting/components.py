@@ -11,7 +11,8 @@ import numpy as np
 
 from cupel.accounting import concentrated_curve, conversions, validate
 from cupel.accounting.law_transforms import Profile
-from cupel.accounting.laws import Atoms, Floats, Laplace, Law, NormalMixtures
+from cupel.accounting.laws import Atoms, Floats, Laplace, Law
+from cupel.accounting.normal_mixtures import NormalMixtures
 
 DIRECTIONS = ("remove", "add")
 

@@ -21,7 +21,7 @@ from cupel.accounting.events import (
     children,
 )
 from cupel.accounting.law_transforms import Symmetrized
-from cupel.accounting.laws import NormalMixtures
+from cupel.accounting.normal_mixtures import NormalMixtures
 
 
 class Lattice(Accountant[DominatingPair]):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails, odds_of
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails
+from cupel.accounting.normal_mixtures import odds_of
 
 
 class Sampled(Law):

@@ -21,7 +21,7 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
 from cupel.accounting.lattice import dominating_pair
 from cupel.accounting.lattice_enclosure import Enclosure
-from cupel.accounting.laws import NormalMixtures
+from cupel.accounting.normal_mixtures import NormalMixtures
 from cupel.accounting.single_law import SingleLaw
 
 WIDTH = 1e-3
