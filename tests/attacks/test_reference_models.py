@@ -1,0 +1,80 @@
+"""Reference models of the embedded default model, in tiny settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cupel.attacks import membership_inference as mi
+from cupel.attacks.reference_models import coins, reference_signals, signals
+from cupel.attacks.repetitions import FILE
+from cupel.mechanisms import corpora
+from cupel.mechanisms.fine_tuning import Training, fine_tune
+from cupel.mechanisms.language_model import LanguageModel
+
+KEYS = corpora.keys(40, seed=3)
+CANDIDATES, POPULATION = KEYS[:32], KEYS[32:]
+TRAINING = Training(epochs=8, batch_size=4, learning_rate=3e-3)
+
+
+def test_coins_are_fair_and_belong_to_their_seed() -> None:
+    """10⁵ coins: a share further than .008 from ½ has probability 4·10⁻⁷; so has one of 100 pairs beyond 5.4σ."""
+    drawn = coins(100, 1000, seed=5)
+    assert drawn.shape == (100, 1000)
+    assert abs(drawn.mean() - 0.5) < 0.008
+    assert np.array_equal(coins(3, 1000, seed=5), drawn[:3])
+    assert not np.array_equal(coins(3, 1000, seed=6), drawn[:3])
+    agreement = [(drawn[i] == drawn[i + 1]).mean() for i in range(99)]
+    assert max(abs(share - 0.5) for share in agreement) < 5.4 * 0.5 / 1000**0.5
+
+
+def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_target(tmp_path: Path) -> None:
+    base = LanguageModel.load("builtin", "cpu")
+    steps: list[tuple[int, int]] = []
+
+    def references(models: int) -> np.ndarray:
+        found = reference_signals(
+            CANDIDATES,
+            POPULATION,
+            models=models,
+            training=TRAINING,
+            seed=7,
+            folder=tmp_path,
+            progress=lambda done, total: steps.append((done, total)),
+        )
+        assert np.array_equal(found.inclusion, coins(models, 32, 7))
+        assert found.population.shape == (models, 8)
+        kept.append(found)
+        return found.signals
+
+    kept: list = []
+    first = references(2)
+    more = references(4)
+    assert steps == [(0, 2), (1, 2), (2, 2), (2, 4), (3, 4), (4, 4)]  # the first two were kept
+    assert np.array_equal(more[:2], first)
+    inside, outside = more[kept[1].inclusion], more[~kept[1].inclusion]
+    assert inside.mean() > outside.mean() + 0.1
+
+    members = np.random.default_rng(8).random(32) < 0.5
+    target = fine_tune(
+        base, [text for text, inside in zip(CANDIDATES, members, strict=True) if inside], TRAINING, seed=9
+    )
+    said = signals(target, [*CANDIDATES, *POPULATION])
+    arguments = said[:32], more, kept[1].inclusion
+    offline = mi.lira_offline(*arguments)
+    rmia = mi.rmia_offline(*arguments, said[32:], kept[1].population, gamma=1.0)
+    for scores in (mi.loss_threshold(said[:32]), offline, rmia):
+        value = np.mean(scores[members][:, None] > scores[~members][None, :])
+        assert value > 0.8  # by chance ½ with a standard deviation of .10; this run is the same every time
+    assert oct((tmp_path / FILE).stat().st_mode & 0o777) == "0o600"
+    with pytest.raises(ValueError, match="other settings"):
+        reference_signals(CANDIDATES[::-1], POPULATION, models=2, training=TRAINING, seed=7, folder=tmp_path)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one candidate"):
+        reference_signals([], models=1, training=TRAINING, seed=0)
+    with pytest.raises(ValueError, match="models must be at least 1"):
+        reference_signals(CANDIDATES, models=0, training=TRAINING, seed=0)
