@@ -7,14 +7,15 @@ prior, an asymptotic one in the limit of many runs. `clopper_pearson` has the in
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.audits.counts import Integers, counts
 
 _SHARES = 4096
 _LARGEST = 60.0  # ε above which no posterior of fewer than e⁶⁰ runs reaches
@@ -49,12 +50,11 @@ def epsilon_jeffreys(
 
     Source: Zanella-Béguelin et al., "Bayesian Estimation of Differential Privacy" (2023), section 4.
     """
-    counts = np.array([tp, fn, fp, tn])
     value, ceiling = (
         _posterior_quantile(
             c, validate.probability_below_one(delta=delta), validate.open_probability(confidence=confidence)
         )
-        for c in (_checked(counts), np.array([tp + fn, 0, 0, fp + tn]))
+        for c in (counts(tp=tp, fn=fn, fp=fp, tn=tn), (tp + fn, 0, 0, fp + tn))
     )
     return _bound("jeffreys", Rigor.CREDIBLE, value, ceiling, delta, confidence, adjacency, unit)
 
@@ -83,7 +83,7 @@ def epsilon_katz_log(
     Source: Katz, Baptista, Azen and Pike, "Obtaining Confidence Intervals for the Risk Ratio in Cohort Studies" (1978);
         the δ by the delta method.
     """
-    _checked(np.array([tp, fn, fp, tn]))
+    counts(tp=tp, fn=fn, fp=fp, tn=tn)
     quantile = -float(special.ndtri((1 - validate.open_probability(confidence=confidence)) / 2))
     values = [
         _katz(tp, fn, fp, tn, validate.probability_below_one(delta=delta), quantile),
@@ -112,8 +112,8 @@ def _most_katz(hits: int, others: int, delta: float, quantile: float) -> float:
     return max([0.0, *(_katz(hits, 0, false, others - false, delta, quantile) for false in range(1, last + 1))])
 
 
-def _posterior_quantile(counts: NDArray[np.int64], delta: float, confidence: float) -> float:
-    tp, fn, fp, tn = (float(count) + 0.5 for count in counts)
+def _posterior_quantile(table: Iterable[int] | tuple[Integers, ...], delta: float, confidence: float) -> float:
+    tp, fn, fp, tn = (float(count) + 0.5 for count in table)
     # One false-positive rate for each of many equal shares of the posterior; a share is the error of the probability.
     x = special.betaincinv(fp, tn, (np.arange(_SHARES) + 0.5) / _SHARES)
 
@@ -154,9 +154,3 @@ def _bound(
         ceiling=ceiling,
         assumptions=("each run is independent of the others", "the test was fixed before these runs"),
     )
-
-
-def _checked(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    if not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
-        raise ValueError("tp, fn, fp and tn must be whole numbers of at least 0")
-    return counts

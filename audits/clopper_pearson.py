@@ -12,6 +12,7 @@ from scipy import special
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from cupel.audits.counts import Integers, counts, ordered
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +40,7 @@ def clopper_pearson_limits(hits: ArrayLike, trials: ArrayLike, *, confidence: fl
     """`clopper_pearson` for arrays of counts that broadcast together: the lower and the upper ends."""
     validate.open_probability(confidence=confidence)
     tail = (1 - confidence) / 2
-    hits, trials = _counts(hits, trials)
+    hits, trials = _checked(hits, trials)
     # P[Bin(n, x) ≥ k] = 1 − P[Bin(n, 1 − x) ≥ n − k + 1], so the lower end mirrors the upper one.
     return 1 - upper_limit(trials - hits, trials, tail), upper_limit(hits, trials, tail)
 
@@ -56,7 +57,7 @@ def upper_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
         Float array, U(k, n, a) = Beta⁻¹(1 − a; k + 1, n − k).
     """
     validate.open_probability(tail=tail)
-    hits, trials = _counts(hits, trials)
+    hits, trials = _checked(hits, trials)
     misses = np.maximum(trials - hits, 1)  # the quantile needs a positive parameter; replaced below
     limit = special.betainccinv(hits + 1.0, misses, tail)
     return np.where(hits == trials, 1.0, limit)
@@ -133,7 +134,7 @@ def mu_clopper_pearson(
         Su 2019, Definition 2.6.
     """
     value, ceiling = (
-        float(_mus(*counts, confidence=confidence)) for counts in ((tp, fn, fp, tn), (tp + fn, 0, 0, fp + tn))
+        float(_mus(*table, confidence=confidence)) for table in ((tp, fn, fp, tn), (tp + fn, 0, 0, fp + tn))
     )
     return Bound(
         direction=Direction.LOWER,
@@ -149,8 +150,9 @@ def mu_clopper_pearson(
     )
 
 
-def _mus(tp: int, fn: int, fp: int, tn: int, *, confidence: float) -> Floats:
+def _mus(tp: ArrayLike, fn: ArrayLike, fp: ArrayLike, tn: ArrayLike, *, confidence: float) -> Floats:
     tail = (1 - validate.open_probability(confidence=confidence)) / 2
+    tp, fn, fp, tn = counts(tp=tp, fn=fn, fp=fp, tn=tn)
     false_positive, false_negative = upper_limit(fp, fp + tn, tail), upper_limit(fn, fn + tp, tail)
     # A rate of 1 shows nothing: −∞ − Φ⁻¹ is below 0 whatever the other is, unless both are infinite.
     first, second = -special.ndtri(false_positive), -special.ndtri(false_negative)
@@ -164,8 +166,8 @@ def epsilons_clopper_pearson(
     validate.open_probability(confidence=confidence)
     validate.probability_below_one(delta=delta)
     tail = (1 - confidence) / 2
-    false_positive = upper_limit(fp, np.add(fp, tn), tail)
-    false_negative = upper_limit(fn, np.add(fn, tp), tail)
+    tp, fn, fp, tn = counts(tp=tp, fn=fn, fp=fp, tn=tn)
+    false_positive, false_negative = upper_limit(fp, fp + tn, tail), upper_limit(fn, fn + tp, tail)
     with np.errstate(divide="ignore"):  # a rate beyond 1 − δ shows nothing: ln 0 = −∞
         first = np.log(np.maximum(1 - false_negative - delta, 0.0)) - np.log(false_positive)
         second = np.log(np.maximum(1 - false_positive - delta, 0.0)) - np.log(false_negative)
@@ -193,11 +195,7 @@ def difference_interval(hits_a: int, trials_a: int, hits_b: int, trials_b: int, 
     return Interval(a.lower - b.upper, a.upper - b.lower)
 
 
-def _counts(hits: ArrayLike, trials: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    arrays = [np.asarray(hits), np.asarray(trials)]
-    if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
-        raise ValueError("hits and trials must be whole numbers")
-    k, n = arrays[0].astype(np.int64), arrays[1].astype(np.int64)
-    if np.any(k < 0) or np.any(k > n):
-        raise ValueError("hits must lie between 0 and trials")
+def _checked(hits: ArrayLike, trials: ArrayLike) -> tuple[Integers, Integers]:
+    k, n = counts(hits=hits, trials=trials)
+    ordered(hits=k, trials=n)
     return k, n

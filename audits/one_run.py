@@ -32,7 +32,7 @@ In the lower tail it is too small: m = r = 3, v = 1, ε = 0, δ = .01 gives .882
 
 from __future__ import annotations
 
-import math
+import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -44,6 +44,7 @@ from scipy import special
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.audits.counts import count, counts, ordered
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +52,7 @@ Rule: TypeAlias = Literal["published", "tight", "adaptive"]
 
 _COINS = "each candidate was included by its own fair coin, independent of everything else"
 _FIXED = "the number of guesses was fixed before the run"
+_MANY = 10**15  # canaries, more than anyone has
 _STEPS = 60  # halvings of an interval of length ≤ 64: below 1e-16 of it
 
 
@@ -114,15 +116,12 @@ def epsilons_one_run(
     rule: Rule = "published",
 ) -> Floats:
     """The values of `epsilon_one_run` for arrays of guesses and right guesses that broadcast together."""
-    validate.integer(m=m)
+    m = count(m=m)
     validate.open_probability(confidence=confidence)
     validate.one_of(("published", "tight", "adaptive"), rule=rule)
     validate.probability_below_one(delta=delta)
-    r, v = np.broadcast_arrays(np.asarray(guesses), np.asarray(correct))
-    if not (np.issubdtype(r.dtype, np.integer) and np.issubdtype(v.dtype, np.integer)):
-        raise ValueError("guesses and correct must be whole numbers")
-    if np.any(v < 0) or np.any(v > r) or np.any(r > m):
-        raise ValueError("counts must satisfy 0 ≤ correct ≤ guesses ≤ m")
+    v, r = counts(correct=correct, guesses=guesses)
+    ordered(correct=v, guesses=r, m=np.full(r.shape, m))
     beta = 1 - confidence
     pure = _pure(r, v, beta)
     if delta == 0:
@@ -136,30 +135,47 @@ def epsilons_one_run(
     return np.asarray(np.array(found, dtype=np.float64)[inverse.reshape(-1)].reshape(r.shape))
 
 
-def ceiling_one_run(guesses: ArrayLike, *, confidence: float) -> Floats:
-    """The largest pure ε that this many guesses can show, all of them right: −ln(β^{−1/r} − 1), at least 0.
+def canaries_needed(
+    epsilon: float,
+    *,
+    confidence: float,
+    delta: float = 0.0,
+    m: int | None = None,
+    rule: Literal["tight", "adaptive"] = "tight",
+) -> int:
+    """The fewest guesses that show ε at δ and this confidence, if all of them are right.
 
-    Args:
-        guesses: r ≥ 0, integers of shape (…).
-        confidence: 1 − β, in (0, 1).
-    """
-    r = np.asarray(guesses)
-    if not np.issubdtype(r.dtype, np.integer) or np.any(r < 0):
-        raise ValueError("guesses must be whole numbers of at least 0")
-    scale = -math.log1p(-validate.open_probability(confidence=confidence))
-    value = -np.log(np.expm1(np.minimum(scale / np.maximum(r, 1), 1.0)))
-    return np.asarray(np.where(r * math.log(2) > scale, value, 0.0))
-
-
-def canaries_needed(epsilon: float, *, confidence: float) -> int:
-    """The fewest guesses that show ε at this confidence, if all of them are right and δ = 0.
+    With all r guesses right, f = w_r = q^r, so p = q^r(1 − c) + c for c = mδ/r by the tight rule, and q^r ≤ β/2 and
+    c ≤ β/2 by the adaptive one. Both p-values fall as r grows, whether m is fixed or r, so one r is the first.
 
     Args:
         epsilon: ε > 0 to be shown.
         confidence: 1 − β, in (0, 1).
+        delta: δ in [0, 1).
+        m: candidates, of which some may not be guessed; by default all of them are, and m is what is looked for.
+        rule: as for `epsilon_one_run`, whose published rule shows less. For δ = 0 both are the same.
+
+    Raises:
+        ValueError: for arguments out of range, and where no number of guesses (of at most m) is enough.
     """
-    scale = -math.log1p(-validate.open_probability(confidence=confidence))
-    return math.ceil(scale / math.log1p(math.exp(-validate.positive(epsilon=epsilon))))
+    beta = 1 - validate.open_probability(confidence=confidence)
+    validate.positive(epsilon=epsilon)
+    validate.probability_below_one(delta=delta)
+    validate.one_of(("tight", "adaptive"), rule=rule)
+    largest = _MANY if m is None else count(minimum=1, m=m)
+
+    def shown(r: int) -> bool:
+        failures = (r if m is None else m) * delta
+        return p_value(r, r, failures, rule if delta else "tight")(epsilon) <= beta
+
+    if not shown(largest):
+        among = "any number of canaries" if m is None else f"{m} canaries"
+        raise ValueError(
+            f"epsilon = {epsilon:g} at delta = {delta:g} and confidence {confidence:g} cannot be shown with {among}, "
+            "all guessed rightly; take a smaller epsilon, delta or confidence"
+            + ("" if m is None else ", or more canaries")
+        )
+    return bisect.bisect_left(range(1, largest + 1), True, key=shown) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +219,8 @@ def disclosures_with_holdout(
     Raises:
         ValueError: for counts that cannot be.
     """
-    included = validate.integer(source=m // 2 if source is None else source)
+    k, v, m = count(k=k), count(v=v), count(m=m)
+    included = count(source=m // 2 if source is None else source)
     if not (0 <= v <= min(k, included) and k - v <= m - included):
         raise ValueError(f"impossible counts: {v} of {k} disclosed among {included} of {m} candidates in the data")
     bound = epsilon_one_run(
@@ -214,6 +231,10 @@ def disclosures_with_holdout(
 
 def hypergeometric_tail(hits: int, total: int, marked: int, drawn: int) -> float:
     """P[H ≥ hits] for H the number of `marked` among `drawn` of `total`, drawn without replacement; in log space."""
+    hits, total = count(hits=hits), count(total=total)
+    for name, part in (("marked", marked), ("drawn", drawn)):
+        if count(**{name: part}) > total:
+            raise ValueError(f"{name} must be at most total = {total}, not {part}")
     lowest, highest = max(hits, drawn + marked - total, 0), min(drawn, marked)
     if lowest == max(drawn + marked - total, 0):
         return 1.0

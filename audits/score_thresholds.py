@@ -121,6 +121,8 @@ def epsilon_from_scores(
         case Band():
             found = _band(inside, outside, delta, confidence)
             said = "all thresholds are covered by a band around both distribution functions"
+        case _:
+            raise ValueError(f"threshold must be a FixedThreshold, Split, Grid or Band, not {rule!r}")
     return Bound(
         direction=Direction.LOWER,
         value=found[0],
@@ -191,6 +193,8 @@ def _at_least(sample: Floats, thresholds: Floats) -> NDArray[np.int64]:
 
 def _sample(scores: ArrayLike, name: str) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 1 or values.size == 0 or np.isnan(values).any():
-        raise ValueError(f"{name} must be one row of at least one number, not shape {values.shape} or NaN")
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"{name} must be one row of at least one score, not of shape {values.shape}")
+    if missing := int(np.isnan(values).sum()):
+        raise ValueError(f"{name} must be one row of numbers, but {missing} of {values.size} are NaN")
     return values

@@ -9,11 +9,19 @@ There is such a wealth for every ε of a grid, with a λ of its own. The bound i
 the grid has been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* needs that the first ε ≥ ε* of
 the grid was rejected, which happens with probability at most β.
 
+*Ceiling.* No sequence of rounds shows more than the one in which every event happened on D and not on D′. Let V(n) be
+what a gambler on E has after n such rounds, of payoff 1 − δ each. A round of any other outcome pays at most 0: it
+multiplies the wealth by at most 1 and lowers every later λ. So k such rounds give the two gamblers whom they favour at
+most V(k) each, and the two others, whom at most n − k rounds favour, at most V(n − k). As λ grows with n, V is convex,
+and V(k) + V(n − k) ≤ V(n) + V(0), which is what the perfect sequence gives. λ falls as ε grows, so the ε that V(n)
+rejects are the first of the grid, and bisection finds how many.
+
 Source: Ville 1939; Waudby-Smith and Ramdas, "Estimating Means of Bounded Random Variables by Betting" (2024).
 """
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.audits.counts import count
 
 Floats = NDArray[np.float64]
 
@@ -62,16 +71,30 @@ class Wealth:
         self.best = np.maximum(self.best, np.logaddexp.reduce(self.logs, axis=-2) - np.log(4))
 
     def _bets(self) -> Floats:
-        """λ from the payoffs so far: mean over mean square, as if a quarter of the stake had been lost before."""
-        size = self._grow + self._delta
-        mean = (self.sums - 0.25 * size) / (self.rounds + 1)
-        square = (self.squares + 0.25 * np.square(size)) / (self.rounds + 1)
-        return np.clip(mean / square, 0.0, _BOLDEST / size)
+        return _bets(self.sums, self.squares, self._grow + self._delta)
 
     def rejected(self, confidence: float) -> NDArray[np.int64]:
         """How many ε of the grid are rejected before the first that is not, shape (audits)."""
         kept = self.best < -np.log1p(-confidence)  # log 1/β
         return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
+
+
+def _bets(sums: Floats, squares: Floats, size: Floats) -> Floats:
+    """λ from the payoffs so far: mean over mean square, as if a quarter of the stake had been lost before."""
+    return np.clip((sums - 0.25 * size) / (squares + 0.25 * np.square(size)), 0.0, _BOLDEST / size)
+
+
+def _rejected_at_best(grid: Floats, delta: float, rounds: int, confidence: float) -> int:
+    """How many ε of the grid are rejected after rounds in which the event happened on D and never on D′."""
+    payoff, before = 1 - delta, np.arange(rounds, dtype=np.float64)
+
+    def kept(epsilon: float) -> bool:
+        bets = _bets(before * payoff, before * payoff**2, np.full(rounds, np.exp(epsilon) + delta))
+        log_wealth = np.log1p(bets * payoff).sum()
+        # Two of the four gamblers have it; the others never bet.
+        return bool(np.logaddexp(log_wealth, 0.0) - np.log(2) < -np.log1p(-confidence))
+
+    return bisect.bisect_left(grid, True, key=kept)
 
 
 class Sequential:
@@ -104,7 +127,8 @@ class Sequential:
             raise ValueError(f"a grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not {step!r} and {largest!r}")
         self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
-        self._wealth = Wealth(np.arange(0, largest + step / 2, step), delta)
+        self._grid = np.arange(0, largest + step / 2, step)
+        self._wealth = Wealth(self._grid, delta)
 
     @property
     def rounds(self) -> int:
@@ -123,7 +147,7 @@ class Sequential:
     @property
     def epsilon(self) -> float:
         """The bound now: the largest ε of the grid with all up to it rejected; 0 if none is."""
-        return max(0, int(self._wealth.rejected(self.confidence)) - 1) * self.step
+        return self._last(int(self._wealth.rejected(self.confidence)))
 
     def bound(self) -> Bound:
         """The bound now, as a finite-sample lower bound that may be looked at at any time."""
@@ -136,16 +160,16 @@ class Sequential:
             unit=self.unit,
             delta=self.delta or None,
             confidence=self.confidence,
-            ceiling=self._ceiling(),
+            ceiling=self.ceiling(self.rounds),
             assumptions=("each run is independent of the others", "each event was named before its round"),
         )
 
-    def _ceiling(self) -> float:
-        """The value had the event happened on D and never on D′, in as many rounds."""
-        perfect = Sequential(delta=self.delta, confidence=self.confidence, largest=self.largest, step=self.step)
-        for _ in range(self.rounds):
-            perfect.update(True, False)
-        return perfect.epsilon
+    def ceiling(self, rounds: int) -> float:
+        """The most that so many rounds can show, whatever their outcomes; see the module."""
+        return self._last(_rejected_at_best(self._grid, self.delta, count(rounds=rounds), self.confidence))
+
+    def _last(self, rejected: int) -> float:
+        return max(0, rejected - 1) * self.step
 
     def save(self, path: Path | str) -> None:
         """Writes the state as JSON, whole or not at all."""

@@ -4,6 +4,7 @@ Each finite-sample one has a coverage test on mechanisms whose ε is known exact
 """
 
 from cupel.audits.approximate_intervals import epsilon_jeffreys, epsilon_katz_log
+from cupel.audits.ceiling import ErrorRates, OneRun, Rounds, Scores, ceiling
 from cupel.audits.clopper_pearson import (
     clopper_pearson,
     clopper_pearson_limits,
@@ -16,7 +17,6 @@ from cupel.audits.exposure import exposure_extrapolated, exposure_interpolated
 from cupel.audits.one_run import (
     Disclosures,
     canaries_needed,
-    ceiling_one_run,
     disclosures_with_holdout,
     epsilon_one_run,
     epsilons_one_run,
@@ -29,12 +29,16 @@ from cupel.audits.sequential import Sequential
 __all__ = [
     "Band",
     "Disclosures",
+    "ErrorRates",
     "FixedThreshold",
     "Grid",
+    "OneRun",
+    "Rounds",
+    "Scores",
     "Sequential",
     "Split",
     "canaries_needed",
-    "ceiling_one_run",
+    "ceiling",
     "clopper_pearson",
     "clopper_pearson_limits",
     "difference_interval",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from scipy import optimize, sparse, stats
 from cupel.accounting.bounds import Rigor
 from cupel.audits.one_run import Rule, p_value
 from cupel.audits.statistics import (
+    OneRun,
     canaries_needed,
-    ceiling_one_run,
+    ceiling,
     disclosures_with_holdout,
     epsilon_one_run,
     epsilons_one_run,
@@ -181,25 +183,71 @@ def test_p_values_increase_with_epsilon(rule: Rule, failures: float) -> None:
 
 
 def test_ceilings_and_how_many_canaries_they_need() -> None:
-    assert ceiling_one_run(100, confidence=0.95) == pytest.approx(3.493, abs=5e-4)
-    assert ceiling_one_run(1000, confidence=0.95) == pytest.approx(5.8091, abs=5e-5)
+    """For δ = 0 the ceiling is −ln(β^{−1/r} − 1)."""
+    for r in (1, 4, 5, 37, 100, 1000):
+        expected = max(0.0, -np.log(0.05 ** (-1 / r) - 1)) if r >= 5 else 0.0
+        assert ceiling(OneRun(1000, r), confidence=0.95) == pytest.approx(expected, rel=1e-9)
+    assert ceiling(OneRun(100, 100), confidence=0.95) == pytest.approx(3.493, abs=5e-4)
+    assert ceiling(OneRun(1000, 1000), confidence=0.95) == pytest.approx(5.8091, abs=5e-5)
     assert [canaries_needed(e, confidence=0.95) for e in (1, 2, 3, 4, 6, 8)] == [10, 24, 62, 166, 1211, 8932]
-    r = np.arange(0, 300)
-    np.testing.assert_allclose(
-        ceiling_one_run(r, confidence=0.95), epsilons_one_run(300, r, r, delta=0.0, confidence=0.95), rtol=1e-9
-    )
 
 
+@pytest.mark.parametrize("rule", ["tight", "adaptive"])
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.02])
+@pytest.mark.parametrize("m", [None, 3000])
 @pytest.mark.parametrize("epsilon", [0.3, 1.7, 5.0])
-def test_one_canary_less_is_not_enough(epsilon: float) -> None:
-    r = canaries_needed(epsilon, confidence=0.9)
-    assert ceiling_one_run(r, confidence=0.9) >= epsilon > ceiling_one_run(r - 1, confidence=0.9)
+def test_one_canary_less_is_not_enough(
+    epsilon: float, m: int | None, delta: float, rule: Literal["tight", "adaptive"]
+) -> None:
+    r = canaries_needed(epsilon, confidence=0.9, delta=delta, m=m, rule=rule)
+
+    def shown(guesses: int) -> float:
+        return ceiling(OneRun(m or guesses, guesses, rule), delta=delta, confidence=0.9)
+
+    assert shown(r) >= epsilon - 1e-12  # the ceiling is the last float that bisection found below the crossing
+    assert shown(r - 1) < epsilon
+
+
+def test_the_fewest_canaries_agree_with_a_search_through_all() -> None:
+    """Every number of guesses among 60, so that one on which the p-value rose again would be seen."""
+    for delta in (0.0, 1e-3, 0.01):
+        for epsilon in (0.2, 1.0, 2.0, 2.5):
+            for rule in ("tight", "adaptive"):
+                shown = [
+                    r
+                    for r in range(1, 61)
+                    if ceiling(OneRun(60, r, rule), delta=delta, confidence=0.95) >= epsilon  # type: ignore[arg-type]
+                ]
+                if shown:
+                    assert shown == list(range(shown[0], 61))
+                    found = canaries_needed(epsilon, confidence=0.95, delta=delta, m=60, rule=rule)  # type: ignore[arg-type]
+                    assert found == shown[0]
+                else:
+                    with pytest.raises(ValueError, match="cannot be shown with 60 canaries"):
+                        canaries_needed(epsilon, confidence=0.95, delta=delta, m=60, rule=rule)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 40.0}, "cannot be shown with any number of canaries"),
+        ({"epsilon": 1.0, "delta": 0.06}, "cannot be shown with any number of canaries"),
+        ({"epsilon": 8.0, "m": 8931}, "or more canaries"),
+        ({"epsilon": 1.0, "m": 2.5}, "m must be a whole number, not 2.5"),
+        ({"epsilon": 0.0}, "epsilon must be above 0"),
+        ({"epsilon": 1.0, "rule": "published"}, "rule must be one of tight, adaptive"),
+    ],
+)
+def test_what_no_number_of_canaries_shows_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        canaries_needed(confidence=0.95, **arguments)
+    assert "\n" not in str(error.value)
 
 
 def test_the_ceiling_is_that_of_the_same_delta() -> None:
     bound = epsilon_one_run(1000, 100, 90, delta=1e-4, confidence=0.95)
     assert bound.ceiling == epsilon_one_run(1000, 100, 100, delta=1e-4, confidence=0.95).value
-    assert bound.ceiling < ceiling_one_run(100, confidence=0.95)
+    assert bound.ceiling < ceiling(OneRun(1000, 100), confidence=0.95)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
@@ -339,10 +387,24 @@ def test_a_hundred_thousand_canaries_take_less_than_a_second() -> None:
     assert time.process_time() - start < 1
 
 
-@pytest.mark.parametrize(("m", "r", "v"), [(10, 11, 5), (10, 5, 6), (10, 5, -1)])
-def test_impossible_counts_are_refused(m: int, r: int, v: int) -> None:
-    with pytest.raises(ValueError, match="correct ≤ guesses ≤ m"):
+@pytest.mark.parametrize(
+    ("m", "r", "v", "message"),
+    [
+        (10, 11, 5, "correct ≤ guesses ≤ m, not guesses = 11 and m = 10"),
+        (10, 5, 6, "correct ≤ guesses ≤ m, not correct = 6 and guesses = 5"),
+        (10, 5, -1, "correct must be whole numbers of at least 0, not -1"),
+        (10, 5, 2.5, "correct must be whole numbers of at least 0, not an array of float64"),
+        (True, 1, 1, "m must be a whole number, not True"),
+    ],
+)
+def test_impossible_counts_are_refused(m: int, r: int, v: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         epsilon_one_run(m, r, v, delta=0.0, confidence=0.95)
+
+
+def test_counts_may_be_of_numpy() -> None:
+    found = epsilon_one_run(np.int64(100), np.int32(50), np.int64(40), delta=0.0, confidence=0.95)  # type: ignore[arg-type]
+    assert found == epsilon_one_run(100, 50, 40, delta=0.0, confidence=0.95)
 
 
 def test_more_disclosures_than_candidates_are_refused() -> None:

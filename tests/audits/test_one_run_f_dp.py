@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
+import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from cupel.accounting import gaussian_curve
 from cupel.accounting.bounds import Rigor
-from cupel.audits.one_run_f_dp import epsilon_one_run_f_dp
+from cupel.audits.one_run_f_dp import Family, epsilon_one_run_f_dp, gaussian_inverse, rejects
 from cupel.audits.statistics import epsilon_one_run
 
 
@@ -68,6 +71,84 @@ def test_the_most_telling_guesses_keep_the_coverage() -> None:
     ]
     truth = gaussian_curve.epsilon(mu, delta).lower
     assert int((np.array(values)[right] > truth + 1e-9).sum()) <= stats.binom.isf(1e-4, 2000, 1 - confidence)
+
+
+def rejected_by_definition(
+    m: int, guesses: int, correct: int, family: str, parameter: float, delta: float, tail: float
+) -> bool:
+    """The published recursion in 50 digits, with neither early exit nor rounding down."""
+    with mpmath.workdps(50):
+        tau, grow = mpmath.mpf(tail), mpmath.exp(parameter)
+
+        def inverse(power: mpmath.mpf) -> mpmath.mpf:
+            if family == "approx_dp":
+                return max(mpmath.mpf(0), (power - delta) / grow, 1 - delta - grow * (1 - power))
+            quantile = -mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * power)
+            return mpmath.ncdf(quantile - parameter)
+
+        r, h = tau * correct / m, tau * (guesses - correct) / m
+        for i in range(correct - 1, -1, -1):
+            following = max(h, inverse(r))
+            r += mpmath.mpf(i) / (guesses - i) * (following - h)
+            h = following
+            if r >= 1:
+                return True
+        return bool(r + h > mpmath.mpf(guesses) / m)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+@pytest.mark.parametrize("counts", [(100, 80, 70), (40, 40, 40), (40, 40, 22), (300, 12, 11), (30, 1, 1), (60, 60, 50)])
+def test_what_is_said_to_be_rejected_is_rejected_without_rounding(counts: tuple[int, int, int], delta: float) -> None:
+    """Never on the wrong side, and within 1e-9 of where the exact recursion changes its mind."""
+    low, high = 0.0, 80.0
+    value = epsilon_one_run_f_dp(*counts, family="approx_dp", delta=delta, confidence=0.8).value
+    if value:
+        assert rejected_by_definition(*counts, "approx_dp", value, delta, 1 - 0.8)
+    assert not rejected_by_definition(*counts, "approx_dp", value + 1e-9, delta, 1 - 0.8)
+    for _ in range(50):
+        middle = (low + high) / 2
+        above = rejects(*counts, gaussian_inverse(middle), 1 - 0.8)
+        low, high = (middle, high) if above else (low, middle)
+    assert not low or rejected_by_definition(*counts, "gdp", low, delta, 1 - 0.8)
+    assert not rejected_by_definition(*counts, "gdp", low + 1e-9, delta, 1 - 0.8)
+
+
+def test_the_rounded_quantile_and_tail_are_below_the_true_ones() -> None:
+    """f̄⁻¹ of a Gaussian against 40 digits, from powers of 1e-300 to 1 − 1e-16."""
+    powers = [10.0**-k for k in (300, 200, 100, 50, 20, 12, 8, 4, 2)]
+    powers += [0.02425, 0.1, 0.3, 0.5, 0.7, 0.925, 0.98, 1 - 1e-4, 1 - 1e-9, 1 - 1e-16]
+    for mu in (0.0, 1e-3, 0.5, 3.0, 20.0):
+        for power in powers:
+            found = gaussian_inverse(mu)(power)
+            with mpmath.workdps(40):
+                p = mpmath.mpf(power)
+                guess = mpmath.mpf(float(special.ndtri(power)))
+                z = mpmath.findroot(lambda x, p=p: mpmath.log(mpmath.ncdf(x)) - mpmath.log(p), guess)
+                exact = mpmath.ncdf(z - mu)
+                assert found <= exact
+                # 1e-14·(1 + |z| + μ) in z, times a hazard of at most |z| + μ + 1; below 1e-300 doubles lose digits
+                if exact > 1e-290:
+                    assert found >= exact * (1 - mpmath.mpf(3e-14) * (2 + abs(z) + mu) ** 2)
+
+
+def test_more_right_guesses_never_show_less() -> None:
+    """For every count of 30 guesses; so the ceiling, all of them right, is the most."""
+    for family, delta in (("gdp", 1e-5), ("approx_dp", 1e-5), ("approx_dp", 0.05)):
+        bounds = [
+            epsilon_one_run_f_dp(50, 30, c, family=family, delta=delta, confidence=0.9)  # type: ignore[arg-type]
+            for c in range(31)
+        ]
+        values = [bound.value for bound in bounds]
+        assert (np.diff(values) >= 0).all()
+        assert {bound.ceiling for bound in bounds} == {values[-1]}
+
+
+@pytest.mark.parametrize("family", ["gdp", "approx_dp"])
+def test_a_hundred_thousand_guesses_take_less_than_a_second(family: Family) -> None:
+    start = time.process_time()
+    bound = epsilon_one_run_f_dp(100_000, 100_000, 50_600, family=family, delta=1e-6, confidence=0.95)
+    assert time.process_time() - start < 1
+    assert 0 < bound.value < 0.05
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -1,0 +1,57 @@
+"""Validators of counts, whose messages name the argument; numpy's whole numbers are whole numbers, too."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Integers = NDArray[np.int64]
+
+
+def count(minimum: int = 0, **named: object) -> int:
+    """One whole number of at least `minimum`, given as exactly one keyword argument.
+
+    Raises:
+        ValueError: one line with the name, what was given and what is allowed.
+    """
+    ((name, value),) = named.items()
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, not {value}")
+    return int(value)
+
+
+def counts(**named: ArrayLike) -> tuple[Integers, ...]:
+    """Arrays of whole numbers of at least 0, broadcast together, in the order of the arguments.
+
+    Raises:
+        ValueError: one line with the name, and the first value that is no count.
+    """
+    arrays = []
+    for name, given in named.items():
+        values = np.asarray(given)
+        if not np.issubdtype(values.dtype, np.integer):
+            what = repr(given) if values.ndim == 0 else f"an array of {values.dtype}"
+            raise ValueError(f"{name} must be whole numbers of at least 0, not {what}")
+        if np.any(values < 0):
+            raise ValueError(f"{name} must be whole numbers of at least 0, not {values[values < 0].flat[0]}")
+        arrays.append(values.astype(np.int64))
+    try:
+        return tuple(np.broadcast_arrays(*arrays))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(named, arrays, strict=True))
+        raise ValueError(f"counts must have shapes that broadcast together, not {shapes}") from None
+
+
+def ordered(**named: Integers) -> None:
+    """Refuses counts of which one is above the next, for example correct ≤ guesses ≤ m."""
+    for (one, small), (other, large) in itertools.pairwise(named.items()):
+        if np.any(small > large):
+            place = np.flatnonzero(small > large)[0]
+            raise ValueError(
+                f"counts must satisfy 0 ≤ {' ≤ '.join(named)}, "
+                f"not {one} = {small.flat[place]} and {other} = {large.flat[place]}"
+            )
