@@ -1,7 +1,15 @@
 """The games that are played, each with its audit."""
 
+from cupel.audits.distinguishing import distinguishing_audit
 from cupel.audits.leave_one_out import leave_one_out_audit
 from cupel.audits.reconstruction import reconstruction_audit, source_minus_holdout
 from cupel.audits.result import AuditResult, Rate
 
-__all__ = ["AuditResult", "Rate", "leave_one_out_audit", "reconstruction_audit", "source_minus_holdout"]
+__all__ = [
+    "AuditResult",
+    "Rate",
+    "distinguishing_audit",
+    "leave_one_out_audit",
+    "reconstruction_audit",
+    "source_minus_holdout",
+]

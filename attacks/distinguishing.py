@@ -1,0 +1,217 @@
+"""Telling two data sets apart by one output: scores that are fitted on outputs of both.
+
+A score is a fixed function once it is fitted; a larger one says D′. Whoever tests with it uses other runs than those it
+was fitted on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_ENCODER = json.JSONEncoder(sort_keys=True)
+_SMOOTHING = 0.5  # added to each count, so that an outcome seen on one side only has a finite score
+_MOST_CORRELATED = 64  # coordinates up to which covariances are estimated; above it variances alone
+_LEAST_VARIANCE = 1e-12  # of coordinates that have been brought to a variance of 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """A function of outputs; a larger value says D′.
+
+    Attributes:
+        name: for reports, such as ``linear discriminant``.
+        of: from a sequence of n outputs, as `plain` gives them, to their scores, shape (n,).
+    """
+
+    name: str
+    of: Callable[[Sequence[Any]], Floats]
+
+
+def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]:
+    """Every score that suits the outputs, fitted on them.
+
+    - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
+    - Numbers, or arrays of one shape: a linear and a quadratic discriminant, which are the log-likelihood ratio of two
+      normal laws with the same and with different (co)variances. For a single number the linear one is the number.
+
+    Args:
+        on_d: outputs on D, at least two, as `plain` gives them.
+        on_d_prime: outputs on D′, at least two.
+
+    Raises:
+        ValueError: for too few outputs, or outputs that neither are numbers nor repeat, such as texts.
+    """
+    if min(len(on_d), len(on_d_prime)) < 2:
+        raise ValueError("a score is fitted on at least two outputs of each data set")
+    scores = []
+    keys = [[key(output) for output in side] for side in (on_d, on_d_prime)]
+    if len({*keys[0], *keys[1]}) < len(on_d) + len(on_d_prime):
+        scores.append(_by_counts(Counter(keys[0]), Counter(keys[1])))
+    both, fits = _numbers([*on_d, *on_d_prime])
+    if fits.all():
+        scores += _by_numbers(both.shape[1:], *np.split(both.reshape(len(both), -1), [len(on_d)]))
+    if not scores:
+        raise ValueError(
+            "no score can be fitted on outputs that are neither numbers nor arrays of one shape and never repeat; give "
+            "a score: a function from an output to a number, larger for D′"
+        )
+    return scores
+
+
+def plain(output: Any) -> Any:
+    """An output as a JSON value: arrays, tuples and sets become lists, NumPy numbers Python's.
+
+    Raises:
+        TypeError: for an output that is none.
+    """
+    match output:
+        case None | bool() | int() | float() | str():
+            return output
+        case np.ndarray() | np.generic():
+            return plain(output.tolist())
+        case list() | tuple():
+            return [plain(item) for item in output]
+        case set() | frozenset():
+            return sorted((plain(item) for item in output), key=key)
+        case Mapping():
+            return {str(key): plain(value) for key, value in output.items()}
+    raise TypeError(
+        f"an output of type {type(output).__name__} is neither a number, a text, an array nor a list of them; give a "
+        "score, a function from an output to a number, or return one of these"
+    )
+
+
+def key(output: Any) -> str:
+    """The same text for the same `plain` output."""
+    return _ENCODER.encode(output)
+
+
+def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tuple[Floats, NDArray[np.bool_]]:
+    """The outputs that are numbers or arrays of this shape, by default the first one's; and which outputs those are."""
+    whole = _array(outputs)
+    if whole is not None and shape in (None, whole.shape[1:]):
+        return whole, np.ones(len(outputs), dtype=np.bool_)
+    arrays = [_array(output) for output in outputs]
+    if shape is None and arrays[0] is not None:
+        shape = arrays[0].shape
+    rows = [array for array in arrays if array is not None and array.shape == shape]
+    fits = np.array([array is not None and array.shape == shape for array in arrays], dtype=np.bool_)
+    return np.array(rows, dtype=np.float64).reshape(-1, *(shape or ())), fits
+
+
+def _array(output: Any) -> Floats | None:
+    """A number or a nested list of numbers; None for anything else, or what is empty or ragged."""
+    leaf = output
+    while isinstance(leaf, Sequence) and not isinstance(leaf, str) and len(leaf):
+        leaf = leaf[0]
+    if not isinstance(leaf, bool | int | float):  # before an array of texts is made
+        return None
+    try:
+        array = np.array(output)
+    except ValueError:
+        return None
+    return array.astype(np.float64) if array.dtype.kind in "bif" and array.size else None
+
+
+def _by_counts(on_d: Counter[str], on_d_prime: Counter[str]) -> Score:
+    kinds = len({*on_d, *on_d_prime}) + 1  # one for everything that has not been seen
+    totals = [counts.total() + _SMOOTHING * kinds for counts in (on_d_prime, on_d)]
+
+    def of(outputs: Sequence[Any]) -> Floats:
+        keys = [key(output) for output in outputs]
+        one, other = (np.array([counts[name] for name in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
+        return np.asarray(np.log(one / totals[0]) - np.log(other / totals[1]))
+
+    return Score("log-likelihood ratio of the counted outcomes", of)
+
+
+def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> list[Score]:
+    """Fitted on arrays of shapes (n₀, d) and (n₁, d)."""
+    both = np.concatenate([on_d, on_d_prime])
+    tame = _Tame(both)
+    middle, spread = tame(both).mean(axis=0), tame(both).std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+
+    def standard(x: Floats) -> Floats:
+        return np.asarray((tame(x) - middle) / spread)
+
+    samples = [standard(on_d), standard(on_d_prime)]
+    means = [sample.mean(axis=0) for sample in samples]
+    centred = [sample - mean for sample, mean in zip(samples, means, strict=True)]
+    precisions = [_Precision(sample) for sample in centred]
+    direction = _Precision(np.concatenate(centred)).times((means[1] - means[0])[None])[0]
+
+    def linear(x: Floats) -> Floats:
+        return np.asarray(standard(x) @ direction)
+
+    def quadratic(x: Floats) -> Floats:
+        z = standard(x)
+        logs = [precision.log_density(z - mean) for precision, mean in zip(precisions, means, strict=True)]
+        return np.asarray(logs[1] - logs[0])
+
+    first = Score("linear discriminant", _of_shape(shape, linear))
+    if shape == () and np.isfinite(both).all():
+        sign, name = (1.0, "the output") if direction[0] >= 0 else (-1.0, "minus the output")
+        first = Score(name, _of_shape(shape, lambda x: sign * x[:, 0]))
+    return [first, Score("quadratic discriminant", _of_shape(shape, quadratic))]
+
+
+def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> Callable[[Sequence[Any]], Floats]:
+    """The function of arrays (n, d), for outputs; one of another shape than was seen, or without a score, says D."""
+
+    def of(outputs: Sequence[Any]) -> Floats:
+        numbers, fits = _numbers(outputs, shape)
+        scores = np.full(len(outputs), -np.inf)
+        if fits.any():
+            found = function(numbers.reshape(len(numbers), -1))
+            scores[fits] = np.where(np.isnan(found), -np.inf, found)
+        return scores
+
+    return of
+
+
+class _Tame:
+    """Moves NaN and infinities to the edge of what was seen, with a coordinate more where there were any."""
+
+    def __init__(self, seen: Floats) -> None:
+        finite = np.isfinite(seen)
+        some = finite.any(axis=0)
+        self._low = np.where(some, np.min(seen, axis=0, where=finite, initial=np.inf), 0.0)
+        self._high = np.where(some, np.max(seen, axis=0, where=finite, initial=-np.inf), 0.0)
+        self._odd = ~finite.all(axis=0)
+
+    def __call__(self, values: Floats) -> Floats:
+        moved = np.where(np.isnan(values), self._low, np.clip(values, self._low, self._high))
+        kind = np.where(np.isnan(values), 2.0, np.where(np.isinf(values), np.sign(values), 0.0))
+        return np.concatenate([np.where(np.isfinite(values), values, moved), kind[:, self._odd]], axis=1)
+
+
+class _Precision:
+    """The inverse of a covariance that is drawn towards its diagonal, so that it is never singular."""
+
+    def __init__(self, centred: Floats) -> None:
+        n, d = centred.shape
+        variances = np.square(centred).sum(axis=0) / max(n - 1, 1) + _LEAST_VARIANCE
+        if d > _MOST_CORRELATED:
+            self._inverse, self._log_determinant = 1 / variances, float(np.log(variances).sum())
+            return
+        share = d / (n + d)
+        covariance = (1 - share) * (centred.T @ centred) / max(n - 1, 1) + np.diag(share * variances)
+        covariance += _LEAST_VARIANCE * np.eye(d)
+        self._inverse, self._log_determinant = np.linalg.inv(covariance), float(np.linalg.slogdet(covariance)[1])
+
+    def times(self, z: Floats) -> Floats:
+        return np.asarray(z * self._inverse if self._inverse.ndim == 1 else z @ self._inverse)
+
+    def log_density(self, z: Floats) -> Floats:
+        """Of a centred normal law, up to a constant."""
+        return np.asarray(-0.5 * (np.einsum("nd,nd->n", self.times(z), z) + self._log_determinant))
