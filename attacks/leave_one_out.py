@@ -292,7 +292,7 @@ def rerun(
     for before, without in zip(*counted, strict=True):
         value += before - without
         magnitude += abs(before) + abs(without)
-    return Loss(value, tokens * _scoring_error(mechanism, model, generation) + 2.0**-40 * magnitude)
+    return Loss(value, tokens * scoring_error(mechanism, model, generation) + 2.0**-40 * magnitude)
 
 
 def _count_laws(
@@ -312,7 +312,7 @@ def _count_laws(
     return laws
 
 
-def _scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
+def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
     """A bound, for one token, on the error of a difference of two scores against the laws that are sampled from.
 
     A logit is assumed to be off by at most d, `ROW_MARGIN` times the model's row difference: that is a spot check and

@@ -9,16 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from neighbouring import FLOAT, KEY, log_ratio, written
+from table_model import FirstToken, showing
 
 from cupel.mechanisms.batching import keyed_hash
 from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record
 
 SETTING: dict[str, Any] = {"aggregate": "median", "clip": 6.0, "temperature": 1.5}
@@ -48,16 +46,7 @@ def test_the_published_accounting_is_exceeded_and_ours_is_not(
     assert exceeded > 12
 
 
-def showing(table_model: Any, logits: dict[str, Sequence[float]]) -> Any:
-    """A table that gives a context the logits of its letters, in whatever order, whatever was written before."""
-    model = table_model(vocabulary=2)
-    model.encode = lambda text: [ord(letter) for letter in text]
-    rows = {tuple(sorted(map(ord, text))): np.array(row) for text, row in logits.items()}
-    model.row = lambda context, tail: rows.get(tuple(sorted(filter(None, context))), np.zeros(2))
-    return model
-
-
-def test_one_record_more_shifts_twenty_pieces(table_model: Any, runs: Any) -> None:
+def test_one_record_more_shifts_twenty_pieces(runs: Any) -> None:
     """Pieces of 64 with 33 votes one way and 31 the other, by turns: every published γ is 0 up to float error. One
     record in front makes all twenty a tie, and each loses log(2/(1 + e⁻⁸)): 13.856235, said to be 0."""
     batches, size = 20, 64
@@ -66,7 +55,7 @@ def test_one_record_more_shifts_twenty_pieces(table_model: Any, runs: Any) -> No
     first, *rest = sorted(ids, key=lambda name: keyed_hash(KEY, "shuffle", name))
     blocks = itertools.islice(itertools.cycle(("B" * 31 + "A" * 33, "A" * 31 + "B" * 33)), batches)
     records = [Record(name, text) for name, text in zip(rest, "".join(blocks), strict=True)]
-    model = showing(table_model, {"A": (6, -6), "B": (-6, 6)})
+    model = showing({"A": (6, -6), "B": (-6, 6)})
     generation, minus, _ = written(chosen, model, records, runs, 1)
     # By the majority in each; Recorded(1) draws no other, which had a chance of 20/(1 + e⁸) < .7%.
     assert list(generation.transcript.tokens) == [(0,), (1,)] * (batches // 2)
@@ -77,14 +66,7 @@ def test_one_record_more_shifts_twenty_pieces(table_model: Any, runs: Any) -> No
     assert loss <= minus + FLOAT
 
 
-class FirstToken(Recorded):
-    """Draws the first outcome of all."""
-
-    def below(self, bound: int) -> int:
-        return 0
-
-
-def test_a_record_that_leaves_a_context_of_two_replaces_its_row(table_model: Any, runs: Any) -> None:
+def test_a_record_that_leaves_a_context_of_two_replaces_its_row(runs: Any) -> None:
     """Four contexts whose middle two agree, so that the published γ is 0. When one record of the last leaves, its row
     goes from (6, 6) to (−6, 6), and the log-probability of token 0 falls by 1.984326."""
     chosen = PrivateInference(**SETTING, batch_size=4, records_per_context=2, tokens=1, records=8)
@@ -93,7 +75,7 @@ def test_a_record_that_leaves_a_context_of_two_replaces_its_row(table_model: Any
         names[keyed_hash(KEY, "context", name) % 4].append(name)
     letters = ("PP", "QQ", "RR", "ST")
     records = [Record(names[i][j], letters[i][j]) for i in range(4) for j in range(2)]
-    model = showing(table_model, {"PP": (-6, 6), "QQ": (0, 6), "RR": (0, 6), "ST": (6, 6), "T": (-6, 6)})
+    model = showing({"PP": (-6, 6), "QQ": (0, 6), "RR": (0, 6), "ST": (6, 6), "T": (-6, 6)})
     run = runs.begin(chosen, noise="recorded")
     generation = chosen.generate(records, model, run, key=KEY, source=FirstToken(0))
     (own,) = run.realised().values()

@@ -1,0 +1,84 @@
+"""The laws of every token of a released transcript, had other records been in the data.
+
+The transcript is forced, so that every data set has the same history, and each token has a law for each data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from cupel.mechanisms import selection
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.language_model import LanguageModel
+    from cupel.mechanisms.private_inference import PrivateInference
+    from cupel.mechanisms.records import Record
+    from cupel.mechanisms.slot_inputs import SlotInputs
+    from cupel.mechanisms.transcripts import Transcript
+
+Floats = NDArray[np.float64]
+
+
+class StepLaws:
+    """What a run of private inference would have drawn its tokens from, given some records.
+
+    Args:
+        mechanism: median or mean.
+        records: of a data set, not necessarily those of the run.
+        model: that wrote.
+        transcript: of the run.
+        key: of the batching.
+
+    Raises:
+        ValueError: for the unprotected control.
+    """
+
+    def __init__(
+        self,
+        mechanism: PrivateInference,
+        records: Sequence[Record],
+        model: LanguageModel,
+        transcript: Transcript,
+        *,
+        key: bytes,
+    ) -> None:
+        from cupel.mechanisms.slot_inputs import SlotInputs
+
+        if mechanism.aggregate == "none":
+            raise ValueError("without protection nothing is declared that a law could keep to")
+        self._mechanism, self._records, self._key, self._transcript = mechanism, records, key, transcript
+        self._inputs: SlotInputs = SlotInputs(mechanism, records, model, key, transcript.cluster_counts)
+
+    def contexts(self, slot: int) -> list[list[int]]:
+        """The contexts of a slot in tokens, sorted. Two data sets that agree here have the same laws in this slot."""
+        return sorted(map(list, self._inputs.slot(slot).contexts))
+
+    def of_slot(self, slot: int) -> Iterator[Floats]:
+        """For each token of a slot, the log-probabilities of all tokens, shape (V,), of the exact softmax."""
+        from cupel.mechanisms.slot_inputs import SlotRows
+
+        item = self._inputs.slot(slot)
+        rows = SlotRows(self._inputs.model, [item])
+        rule = self._mechanism.end_rule(self._inputs.model)
+        for document in rule.split(self._transcript.tokens[slot]):
+            logits = rows.forced(document)
+            for position in range(len(document)):
+                law = self._inputs.aggregate(item, logits[:, position])
+                scores = selection.floored(law.scores, law.clip) / law.temperature
+                yield np.asarray(scores - special.logsumexp(scores))
+            rows.restart()
+
+    def slot_units(self) -> NDArray[np.int64]:
+        """Shape (slots,): the number of units of each slot, which noisy slot counts are of."""
+        return self._inputs.batches.units
+
+    def cluster_units(self) -> NDArray[np.int64] | None:
+        """Shape (labels · K,): the number of units of each label and centre; None without centres."""
+        if self._mechanism.centres is None:
+            return None
+        return np.asarray(self._mechanism.cluster_units(self._records, self._key).ravel())

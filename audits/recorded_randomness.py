@@ -1,0 +1,199 @@
+"""Whether recorded samples and noise can come from the law that was declared: p-values for what brute force cannot see.
+
+Each is the probability, or an upper bound on it, of something at least as telling under the declared law. They refute
+what a mechanism says of its own randomness; no ε follows from them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from cupel.attacks.recorder import Recording, Step
+
+Floats = NDArray[np.float64]
+
+_MOST_VALUES = 5000  # of noise, for the test of its law: the exact distribution is used up to 10⁴
+_ROUNDING = 2.0**-51  # of what rounding leaves of noise that was added and is taken apart again
+_CLEAR = 1e-9  # of a scale
+_ANEW = "noise drawn anew"
+
+
+@dataclass(frozen=True, slots=True)
+class RandomnessTest:
+    """A p-value.
+
+    Attributes:
+        about: ``sampling`` or ``noise``.
+        step: the first step that it is about.
+        declared: the law under which `p_value` is computed.
+        found: what was seen.
+        p_value: at most this is the probability of that, or of more of it, under the law.
+    """
+
+    about: Literal["sampling", "noise"]
+    step: int
+    declared: str
+    found: str
+    p_value: float
+
+
+def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
+    """Tests of all samples that mechanisms drew themselves against independent coins.
+
+    With inclusion by independent coins of rate q, the sizes of K batches are independent Bin(n, q), and so are the
+    numbers of batches, of T in a run, that units take part in: Bin(T, q). Five tests:
+
+    - all inclusions together are Bin(·, q): its two-sided tail;
+    - m of K equal batch sizes: for each size s, the number of batches that have it is Bin(K, f(s)), so that
+      Σ_s P[Bin(K, f(s)) ≥ m] bounds the probability that any size occurs m times. A constant size fails here;
+    - the same for how often units take part. Shuffled epochs, in which each takes part once, fail here;
+    - the largest deviation of a batch size, and of a participation, by a union bound over both tails of each.
+    """
+    tests = []
+    for number, rate, runs in _samples(recordings):
+        said = f"independent coins of rate {rate:.6g}"
+        total, ones = sum(flags.size for flags in runs), int(sum(flags.sum() for flags in runs))
+        sizes = np.concatenate([flags.sum(axis=1) for flags in runs])
+        tests.append(
+            RandomnessTest("sampling", number, said, f"{ones} of {total} inclusions", _tails([ones], total, rate))
+        )
+        tests += _counts(number, said, "batches have size", sizes, runs[0].shape[1], rate)
+        for length in sorted({len(flags) for flags in runs}):
+            taken = np.concatenate([flags.sum(axis=0) for flags in runs if len(flags) == length])
+            tests += _counts(number, said, f"units are in, of {length} batches,", taken, length, rate)
+    return tests
+
+
+def _samples(recordings: Sequence[Recording]) -> list[tuple[int, float, list[NDArray[np.bool_]]]]:
+    """For each sample that is declared: its first step, its rate, and its flags in each run, shape (batches, units)."""
+    found: dict[tuple[str, tuple[Hashable, ...]], tuple[int, float, list[list[NDArray[np.bool_]]]]] = {}
+    for index, recording in enumerate(recordings):
+        for number, step in enumerate(recording.steps):
+            if step.kind == "sample" and step.own and step.units:
+                rate = step.event.sampling_probability
+                *_, runs = found.setdefault((repr(step.event), step.units), (number, rate, [[] for _ in recordings]))
+                runs[index].append(step.value)
+    return [(number, rate, [np.stack(flags) for flags in runs if flags]) for number, rate, runs in found.values()]
+
+
+def _counts(
+    number: int, said: str, what: str, counts: NDArray[np.int64], trials: int, rate: float
+) -> Iterator[RandomnessTest]:
+    """The two tests of independent counts with the law Bin(trials, rate)."""
+    often = np.bincount(counts)
+    most = int(often.max())
+    law = stats.binom.pmf(np.arange(trials + 1), trials, rate)
+    equal = min(1.0, float(np.sum(stats.binom.sf(most - 1, len(counts), law))))
+    yield RandomnessTest("sampling", number, said, f"{most} of {len(counts)} {what} {int(often.argmax())}", equal)
+    far = int(counts[np.argmax(np.abs(counts - trials * rate))])
+    yield RandomnessTest("sampling", number, said, f"of {len(counts)} {what} one {far}", _tails(counts, trials, rate))
+
+
+def _tails(counts: Sequence[int] | NDArray[np.int64], trials: int, rate: float) -> float:
+    """Both tails of the most extreme of some Bin(trials, rate), times their number."""
+    values = np.asarray(counts)
+    least = np.minimum(stats.binom.cdf(values, trials, rate), stats.binom.sf(values - 1, trials, rate))
+    return min(1.0, 2 * len(values) * float(least.min()))
+
+
+def noise_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
+    """Tests of all values that mechanisms drew themselves, for noise that repeats and for its law.
+
+    Given the noise of one step, that of another repeats it to within rounding with probability at most Π 2t·f(0), t
+    the rounding and f(0) the largest density of the declared law, in units of its scale; for whole numbers and for
+    selections it is the probability of those very values. Compared are the steps of the first run with each other, and
+    the first run with each later one. The law of the noise of the first run is tested after Kolmogorov and Smirnov.
+    """
+    first, *others = recordings
+    own = {number: step for number, step in enumerate(first.steps) if step.own and step.kind != "sample"}
+    tests = []
+    for kind, law in (("gaussian", special.ndtr), ("laplace", stats.laplace.cdf)):
+        steps = {number: step for number, step in own.items() if step.kind == kind and step.scale and step.query.size}
+        if steps:
+            tests += [_law(kind, law, steps), _within(steps)]
+    for index, other in enumerate(others, start=1):
+        tests += _between(own, other, index)
+    return tests
+
+
+def _law(kind: str, law: Callable[..., Any], steps: dict[int, Step]) -> RandomnessTest:
+    """Whether all noise of a kind is of its declared law, where rounding leaves enough of it to tell."""
+    found = [noise[error < _CLEAR] for noise, error in map(_standard, steps.values())]
+    pooled = np.concatenate(found)[:_MOST_VALUES]
+    p_value = float(stats.kstest(pooled, law).pvalue) if len(pooled) else 1.0
+    seen = f"{len(pooled)} values, of a standard deviation of {pooled.std() if len(pooled) else 0:.3g} scales"
+    return RandomnessTest("noise", min(steps), f"{kind} noise of the declared scale", seen, p_value)
+
+
+def _within(steps: dict[int, Step]) -> RandomnessTest:
+    """The pair of steps whose noise repeats, in units of its scale, that is least likely to."""
+    numbers = list(steps)
+    worst, pair = 0.0, (numbers[0], numbers[0])
+    for size in {step.query.size for step in steps.values()}:
+        own = [number for number in numbers if steps[number].query.size == size]
+        by_value = sorted(own, key=lambda number: float(_standard(steps[number])[0][0]))
+        for one, two in itertools.pairwise(by_value):  # equal ones are next to each other
+            log = _log_chance(steps[one], steps[two]) if _repeats(steps[one], steps[two]) else 0.0
+            if log < worst:
+                worst, pair = log, (min(one, two), max(one, two))
+    chance = math.exp(min(0.0, worst + math.log(max(1, math.comb(len(numbers), 2)))))
+    return RandomnessTest("noise", pair[0], _ANEW, f"that of step {pair[1]} is the same", chance)
+
+
+def _between(own: dict[int, Step], other: Recording, index: int) -> list[RandomnessTest]:
+    """The step of the first run that a later run repeats and is least likely to, and the repetition of all of them."""
+    pairs = [(number, step, other.steps[number]) for number, step in own.items() if number < len(other.steps)]
+    if not pairs:
+        return []
+    logs = [_log_chance(step, later) if _repeats(step, later) else 0.0 for _, step, later in pairs]
+    least = int(np.argmin(logs))
+    one = math.exp(min(0.0, logs[least] + math.log(len(logs))))
+    every = math.exp(math.fsum(logs)) if all(_repeats(step, later) for _, step, later in pairs) else 1.0
+    return [
+        RandomnessTest("noise", pairs[least][0], _ANEW, f"that of run {index} is the same", one),
+        RandomnessTest("noise", pairs[0][0], _ANEW, f"run {index} has the same in every step", every),
+    ]
+
+
+def _standard(step: Step) -> tuple[Floats, Floats]:
+    """The noise of a release in units of its scale, and bounds on its error.
+
+    The release was rounded by at most u·(|query| + |noise|), and so are its difference to the query and the quotient.
+    """
+    noise = (step.value - step.query) / step.scale
+    return noise, _ROUNDING * (np.abs(step.query) / step.scale + np.abs(noise))
+
+
+def _repeats(step: Step, later: Step) -> bool:
+    """Whether two steps have the same noise in units of its scale, or the same selection."""
+    if later.kind != step.kind or later.query.size != step.query.size:
+        return False
+    if step.kind == "selection":
+        return bool(step.value[0] == later.value[0])
+    if not step.scale or not later.scale:
+        return False
+    (noise, error), (again, more) = _standard(step), _standard(later)
+    return bool((np.abs(noise - again) <= error + more).all())
+
+
+def _log_chance(step: Step, later: Step) -> float:
+    """A bound on the log-probability that noise drawn anew at `later` repeats that of `step` to within rounding."""
+    if step.kind == "selection":
+        return float(later.query[step.value[0]])
+    noise, error = _standard(step)
+    if step.kind == "discrete_laplace":
+        rate = 1 / later.scale
+        size = np.rint(np.abs(noise) * step.scale).sum()
+        return min(0.0, float(noise.size * math.log(math.tanh(rate / 2)) - rate * size))
+    # Where it repeats it, its own error is as in `_standard`, with this noise in the place of its own.
+    within = error + 1.01 * _ROUNDING * (np.abs(later.query) / later.scale + np.abs(noise))
+    density = 1 / math.sqrt(2 * math.pi) if step.kind == "gaussian" else 0.5
+    return float(np.minimum(0.0, np.log(np.maximum(2 * within * density, 1e-300))).sum())
