@@ -1,0 +1,353 @@
+"""The membership audit: scores of candidates, and who was in the data.
+
+*With coins.* Each of m candidates was put into the data by its own fair coin. Scores are functions of what was released
+and of the attacker's own randomness, never of the coins. The highest r/2 are guessed "in" and the lowest r/2 "out" (or
+the highest r "in"), with r fixed before; ties are broken by a random order from a seed. So the guesses are a function
+of the output with a fixed r, which is what the `tight` rule of `audits.one_run` needs.
+
+Each of A attacks and R numbers of guesses is one attempt, and gives a bound at confidence 1 − β/(A·R). If the claim is
+true each exceeds it with probability at most β/(A·R), so the largest exceeds it with probability at most β.
+
+*Without coins* (a training set and a holdout that somebody chose) members and others can differ in more than
+membership. Areas under the curve and rates describe how well scores tell them apart; no ε follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.audits.one_run import epsilon_one_run
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.roc import Area, area_under_curve, positives_at
+from cupel.audits.rounding import above, below
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Side: TypeAlias = Literal["both", "in"]
+
+FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
+LEAST_GUESSES = 100
+UNFAIR_LEVEL = 0.001
+"""With this probability at most fair coins are taken for others."""
+
+_BLIND = "scores are functions of what was released, not of the coins"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """What attacks say of candidates, and who was in.
+
+    Attributes:
+        by_attack: name of an attack → shape (m,), larger for "in".
+        included: shape (m,) of bool.
+    """
+
+    by_attack: Mapping[str, Floats]
+    included: Bools
+
+    def __post_init__(self) -> None:
+        if self.included.ndim != 1 or self.included.dtype != np.bool_ or not self.by_attack:
+            raise ValueError("membership needs one truth value for each candidate, and at least one attack")
+        for name, scores in self.by_attack.items():
+            if scores.shape != self.included.shape or np.isnan(scores).any():
+                raise ValueError(f"attack {name!r} must give each of {len(self.included)} candidates a score, not NaN")
+        members = int(self.included.sum())
+        if not 0 < members < len(self.included):
+            raise ValueError(
+                f"{members} of {len(self.included)} candidates were in the data; there must be some in and some out"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What is fixed before scores are seen.
+
+    Attributes:
+        guesses: numbers r of guesses, each paid for; empty for `default_guesses`.
+        side: whether ``both`` ends are guessed, or only ``in``.
+        fair_coins: whether each candidate was in by its own independent fair coin. Only then there is an ε.
+        delta: δ in [0, 1) at which ε is bounded.
+        confidence: 1 − β of the bound, and of each interval by itself.
+        claimed_epsilon: ε that is claimed at δ; None for no claim.
+        unit: what a candidate is.
+        adjacency: of the claim; a coin that puts a candidate in or not plays the game of add_remove.
+        seed: of the order of ties.
+    """
+
+    guesses: tuple[int, ...] = ()
+    side: Side = "both"
+    fair_coins: bool
+    delta: float = 0.0
+    confidence: float = 0.95
+    claimed_epsilon: float | None = None
+    unit: Unit = dataclasses.field(default_factory=Unit)
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for r in self.guesses:
+            validate.integer(minimum=1, guesses=r)
+        validate.one_of(("both", "in"), side=self.side)
+        validate.probability_below_one(delta=self.delta)
+        validate.open_probability(confidence=self.confidence)
+        validate.integer(seed=self.seed)
+        if self.claimed_epsilon is not None:
+            validate.non_negative(claimed_epsilon=self.claimed_epsilon)
+        if self.adjacency is not Adjacency.ADD_REMOVE:
+            raise ValueError(f"candidates that are in or out play the game of add_remove, not of {self.adjacency}")
+        if self.unit.kind == "secret":
+            raise ValueError("candidates that are in or out test no unit secret; the unit is record, user or group(k)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attack with one number of guesses."""
+
+    attack: str
+    guesses: int
+    correct: int
+    bound: Bound
+
+
+def default_guesses(candidates: int) -> int:
+    """A tenth of the candidates, but at least 100, or all where there are fewer."""
+    return min(candidates, max(LEAST_GUESSES, candidates // 10))
+
+
+def right_guesses(scores: Floats, included: Bools, guesses: int, *, side: Side, seed: int) -> int:
+    """How many of r guesses are right: the ⌈r/2⌉ highest scores "in" and the ⌊r/2⌋ lowest "out", or r "in".
+
+    Args:
+        scores: shape (m,).
+        included: shape (m,).
+        guesses: r ≤ m.
+        side: ``both`` or ``in``.
+        seed: of the random order in which equal scores stand.
+    """
+    random_order = np.random.default_rng(seed).permutation(len(scores))
+    ranked = random_order[np.argsort(-scores[random_order], kind="stable")]
+    called_in = guesses if side == "in" else (guesses + 1) // 2
+    called_out = guesses - called_in
+    right = included[ranked[:called_in]].sum() + (~included[ranked[len(ranked) - called_out :]]).sum()
+    return int(right)
+
+
+def membership_audit(scores: Scores, design: Design, *, control: Scores | None = None) -> AuditResult:
+    """What scores show of who was in the data.
+
+    Args:
+        scores: of all attacks that were tried on the release.
+        design: what was fixed before.
+        control: scores by the same attacks where the leak is known, such as of a model that learned its records by
+            heart. If no attack tells members from others there (area under the curve above ½ with confidence), no
+            conclusion is drawn. None: finding nothing says nothing of attacks that might find something.
+
+    Returns:
+        The audit. With fair coins it has one bound, the largest of all attempts, at the confidence of the design.
+
+    Raises:
+        ValueError: for more guesses than candidates.
+    """
+    m, confidence = len(scores.included), design.confidence
+    areas = _areas(scores, confidence)
+    attempts = _attempts(scores, design) if design.fair_coins else []
+    best = max(attempts, key=lambda attempt: attempt.bound.value, default=None)
+    failures = _unfair(scores.included) if design.fair_coins else []
+    failures += [] if control is None else _blind(_areas(control, confidence))
+    bound = None if best is None else _together(best, attempts, confidence)
+    return AuditResult(
+        name="membership",
+        game=_game(design),
+        attack=", ".join(scores.by_attack),
+        statistics=(*(("one_run_tight",) if design.fair_coins else ()), "area under the curve", "clopper_pearson"),
+        conclusion=_conclusion(design, areas, best, bound, control, failures),
+        trials=m,
+        bounds=() if bound is None or failures else (bound,),
+        rates=_rates(scores, confidence),
+        controls=() if control is None else _rates(control, confidence, "positive control: "),
+        controls_passed=not failures if failures or control is not None else None,
+        p_value=_p_value(attempts) if attempts else None,
+        multiplicity=_multiplicity(scores, design, attempts),
+        details={
+            "candidates": m,
+            "included": int(scores.included.sum()),
+            "fair_coins": design.fair_coins,
+            "side": design.side,
+            "failures": failures,
+            "areas": _described(areas),
+            "control_areas": {} if control is None else _described(_areas(control, confidence)),
+            "attempts": [
+                {
+                    "attack": attempt.attack,
+                    "guesses": attempt.guesses,
+                    "correct": attempt.correct,
+                    "epsilon": attempt.bound.value,
+                    "ceiling": attempt.bound.ceiling,
+                    "confidence": attempt.bound.confidence,
+                }
+                for attempt in attempts
+            ],
+        },
+    )
+
+
+def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
+    m = len(scores.included)
+    numbers = tuple(dict.fromkeys(design.guesses)) or (default_guesses(m),)
+    if max(numbers) > m:
+        raise ValueError(f"guesses must be at most the number of candidates, {m}, not {max(numbers)}")
+    each = 1 - (1 - design.confidence) / (len(numbers) * len(scores.by_attack))
+    attempts = []
+    for name, values in scores.by_attack.items():
+        for r in numbers:
+            correct = right_guesses(values, scores.included, r, side=design.side, seed=design.seed)
+            bound = epsilon_one_run(
+                m,
+                r,
+                correct,
+                delta=design.delta,
+                confidence=each,
+                rule="tight",
+                adjacency=design.adjacency,
+                unit=design.unit,
+            )
+            attempts.append(_Attempt(name, r, correct, bound))
+    return attempts
+
+
+def _together(best: _Attempt, attempts: Sequence[_Attempt], confidence: float) -> Bound:
+    """The largest bound, with the confidence with which all of them hold."""
+    return dataclasses.replace(
+        best.bound,
+        confidence=confidence,
+        ceiling=max(attempt.bound.ceiling or 0.0 for attempt in attempts),
+        assumptions=(*best.bound.assumptions, _BLIND),
+        private=True,
+    )
+
+
+def _p_value(attempts: Sequence[_Attempt]) -> float:
+    """Of the hypothesis that the output does not depend on the coins: then every guess is right with probability ½.
+
+    P[Bin(r, ½) ≥ v] for each attempt, the smallest times their number.
+    """
+    tails = [float(special.bdtrc(a.correct - 1, a.guesses, 0.5)) if a.correct else 1.0 for a in attempts]
+    return min(1.0, len(attempts) * min(tails))
+
+
+def _areas(scores: Scores, confidence: float) -> dict[str, Area]:
+    inside = scores.included
+    return {
+        name: area_under_curve(values[inside], values[~inside], confidence=confidence)
+        for name, values in scores.by_attack.items()
+    }
+
+
+def _described(areas: Mapping[str, Area]) -> dict[str, Any]:
+    return {
+        name: {"value": area.value, "interval": [area.interval.lower, area.interval.upper]}
+        for name, area in areas.items()
+    }
+
+
+def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, ...]:
+    rates = []
+    inside = scores.included
+    members, others = int(inside.sum()), int((~inside).sum())
+    for name, values in scores.by_attack.items():
+        for share in FALSE_POSITIVE_RATES:
+            hits, false = positives_at(values[inside], values[~inside], false_positive_rate=share)
+            where = f"{before}{name}, at most {share:.4g} false positives"
+            rates.append(Rate(f"{where}: members found", hits, members, confidence))
+            rates.append(Rate(f"{where}: others taken for members", false, others, confidence))
+    return tuple(rates)
+
+
+def _unfair(included: Bools) -> list[str]:
+    """Fair coins put so few, or so many, into the data with probability at most `UNFAIR_LEVEL`."""
+    m, members = len(included), int(included.sum())
+    if 2 * float(special.bdtr(min(members, m - members), m, 0.5)) > UNFAIR_LEVEL:
+        return []
+    return [f"{members} of {m} candidates were in the data, which fair coins do once in a thousand times at most"]
+
+
+def _blind(areas: Mapping[str, Area]) -> list[str]:
+    if any(area.interval.lower > 0.5 for area in areas.values()):
+        return []
+    best = max(areas.values(), key=lambda area: area.value)
+    return [
+        "in the positive control no attack tells members from others: the largest area under the curve is "
+        f"{best.value:.3f}, in [{best.interval.lower:.3f}, {best.interval.upper:.3f}]"
+    ]
+
+
+def _game(design: Design) -> str:
+    if design.fair_coins:
+        return "each candidate enters the data by its own fair coin; find which did from what was released"
+    return "some candidates were in the data and some were not; tell them apart by what was released"
+
+
+def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) -> tuple[str, ...]:
+    rates = (
+        "areas under the curve and rates at "
+        f"{len(FALSE_POSITIVE_RATES)} false-positive rates for each of {len(scores.by_attack)} attacks; each interval "
+        "stands by itself and takes records as independent: they describe, and no ε follows"
+    )
+    if not attempts:
+        return (rates,)
+    numbers = dict.fromkeys(attempt.guesses for attempt in attempts)
+    tried = (
+        f"{len(scores.by_attack)} attacks ({', '.join(scores.by_attack)}) × {len(numbers)} numbers of guesses "
+        f"({', '.join(map(str, numbers))}, {'highest in and lowest out' if design.side == 'both' else 'highest in'}): "
+        f"each attempt at confidence {attempts[0].bound.confidence:.6g}, so that the largest bound holds with "
+        f"{design.confidence:.6g}"
+    )
+    return (tried, "one p-value, times the number of attempts", rates)
+
+
+def _conclusion(
+    design: Design,
+    areas: Mapping[str, Area],
+    best: _Attempt | None,
+    bound: Bound | None,
+    control: Scores | None,
+    failures: Sequence[str],
+) -> str:
+    if failures:
+        return f"No conclusion: {'; '.join(failures)}."
+    name = max(areas, key=lambda attack: areas[attack].value)
+    area = areas[name]
+    told = f"the largest area under the curve is {area.value:.3f} ({name}, in {_ends(area)})"
+    if best is None or bound is None:
+        return f"{told}; members were not chosen by fair coins, so no ε follows."
+    counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {told}"
+    at = f" at δ = {design.delta:.3g}" if design.delta else ""
+    claim = design.claimed_epsilon
+    if bound.value > 0:
+        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {design.confidence:.4g}"
+        if claim is not None and bound.value > claim:
+            return f"{shown}, which refutes the claim of {above(claim, 4)}."
+    else:
+        shown = f"{counts}: no leak is shown"
+        if control is None:
+            shown += ", and without a positive control nothing follows from that"
+    ceiling = bound.ceiling or 0.0
+    reach = f"as many guesses could have shown at most ε = {above(ceiling, 4)}"
+    if claim is None:
+        return f"{shown}; {reach}."
+    blunt = ", which is not above the claim: this says nothing of it" if ceiling <= claim else ""
+    return f"{shown}; the claim of {above(claim, 4)} is not refuted; {reach}{blunt}."
+
+
+def _ends(area: Area) -> str:
+    return f"[{area.interval.lower:.3f}, {area.interval.upper:.3f}]"
