@@ -7,6 +7,7 @@ was fitted on.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +41,9 @@ def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]
     """Every score that suits the outputs, fitted on them.
 
     - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
-    - Numbers, or arrays of one shape: a linear and a quadratic discriminant, which are the log-likelihood ratio of two
-      normal laws with the same and with different (co)variances. For a single number the linear one is the number.
+    - Outputs of several forms (keys, lengths, where there is text, NaN or nothing): the same for the form alone.
+    - Numbers, or arrays or mappings of one shape: a linear and a quadratic discriminant, which are the log-likelihood
+      ratio of two normal laws with the same and with different (co)variances. For one number the linear one is it.
 
     Args:
         on_d: outputs on D, at least two, as `plain` gives them.
@@ -57,6 +59,12 @@ def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]
     if len({*keys[0], *keys[1]}) < len(on_d) + len(on_d_prime):
         scores.append(_by_counts(Counter(keys[0]), Counter(keys[1])))
     both, fits = _numbers([*on_d, *on_d_prime])
+    if not fits.all() or not np.isfinite(both).all():
+        one, other = (Counter(key(_form(output)) for output in side) for side in (on_d, on_d_prime))
+        if len({*one, *other}) > 1:
+            scores.append(
+                _by_counts(one, other, of=_form, name="log-likelihood ratio of the form (keys, lengths, NaN)")
+            )
     if fits.all():
         scores += _by_numbers(both.shape[1:], *np.split(both.reshape(len(both), -1), [len(on_d)]))
     if not scores:
@@ -97,6 +105,7 @@ def key(output: Any) -> str:
 
 def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tuple[Floats, NDArray[np.bool_]]:
     """The outputs that are numbers or arrays of this shape, by default the first one's; and which outputs those are."""
+    outputs = [[output[name] for name in sorted(output)] if isinstance(output, dict) else output for output in outputs]
     whole = _array(outputs)
     if whole is not None and shape in (None, whole.shape[1:]):
         return whole, np.ones(len(outputs), dtype=np.bool_)
@@ -122,16 +131,37 @@ def _array(output: Any) -> Floats | None:
     return array.astype(np.float64) if array.dtype.kind in "bif" and array.size else None
 
 
-def _by_counts(on_d: Counter[str], on_d_prime: Counter[str]) -> Score:
+def _form(output: Any) -> Any:
+    """What is left of an output without its values."""
+    match output:
+        case dict():
+            return {name: _form(value) for name, value in output.items()}
+        case list():
+            forms = [_form(item) for item in output]
+            return [len(forms), forms[0]] if all(form == forms[0] for form in forms) and forms else forms
+        case float() if not math.isfinite(output):
+            return str(output)
+        case None | str():
+            return type(output).__name__
+    return "number"
+
+
+def _by_counts(
+    on_d: Counter[str],
+    on_d_prime: Counter[str],
+    of: Callable[[Any], Any] = lambda output: output,
+    name: str = "log-likelihood ratio of the counted outcomes",
+) -> Score:
+    """From the counts of what `of` makes of outputs."""
     kinds = len({*on_d, *on_d_prime}) + 1  # one for everything that has not been seen
     totals = [counts.total() + _SMOOTHING * kinds for counts in (on_d_prime, on_d)]
 
-    def of(outputs: Sequence[Any]) -> Floats:
-        keys = [key(output) for output in outputs]
-        one, other = (np.array([counts[name] for name in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
+    def ratios(outputs: Sequence[Any]) -> Floats:
+        keys = [key(of(output)) for output in outputs]
+        one, other = (np.array([counts[seen] for seen in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
         return np.asarray(np.log(one / totals[0]) - np.log(other / totals[1]))
 
-    return Score("log-likelihood ratio of the counted outcomes", of)
+    return Score(name, ratios)
 
 
 def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> list[Score]:

@@ -75,6 +75,28 @@ def test_nan_and_infinities_are_outcomes_like_others() -> None:
     assert values[0] > values[2] > values[1]
 
 
+def test_the_form_of_an_output_is_a_score_of_its_own() -> None:
+    g = np.random.default_rng(0)
+    on_d = [{"a": x} for x in g.normal(size=50)]
+    on_d_prime = [{"a": x, "b": [y, y]} for x, y in g.normal(size=(50, 2))]
+    (score,) = fitted_scores(on_d, on_d_prime)
+    assert score.name == "log-likelihood ratio of the form (keys, lengths, NaN)"
+    ratio = math.log(50.5 / 0.5)
+    values = score.of([{"a": 9.0}, {"a": 1.0, "b": [0.0, 1.0]}, {"a": 1.0, "b": [0.0]}, {"a": NAN}, {"a": "9"}])
+    np.testing.assert_allclose(values, [-ratio, ratio, 0, 0, 0], atol=1e-15)
+    sides = g.normal(size=(2, 50))
+    mapped = fitted_scores(*([{"b": x, "a": 0.5} for x in side] for side in sides))
+    listed = fitted_scores(*([[0.5, x] for x in side] for side in sides))
+    assert (
+        [one.name for one in mapped]
+        == [one.name for one in listed]
+        == ["linear discriminant", "quadratic discriminant"]
+    )
+    assert mapped[0].of([{"a": 0.5, "b": 2.0}]).tolist() == listed[0].of([[0.5, 2.0]]).tolist()
+    lengths = fitted_scores([[1.0], [2.0], [3.0, 4.0]], [[1.5, 2.0], [2.5, 7.0], []])
+    assert [one.name for one in lengths] == [score.name]
+
+
 @pytest.mark.parametrize("odd", [None, "text", [1.0], [1.0, 2.0, 3.0], {"a": 1}, 10**400, [[1.0, 2.0]]])
 def test_an_output_of_another_shape_says_d(odd: Any) -> None:
     g = np.random.default_rng(0)
