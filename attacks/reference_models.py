@@ -1,7 +1,9 @@
 """Reference models: copies of a public model that the attacker fine-tunes on random halves of the candidates.
 
 The attacker tosses coins of its own (a public choice, from a seed) and so knows the members of each reference model;
-the coins of the game it never sees. What comes out are signals: what each model says of each candidate.
+the coins of the game it never sees. Models come in pairs, and the second one is trained on what the first one was not:
+an even number of them has every candidate in exactly half. What comes out are signals: what each model says of each
+candidate.
 """
 
 from __future__ import annotations
@@ -40,8 +42,11 @@ class References:
 
 
 def coins(models: int, records: int, seed: int) -> NDArray[np.bool_]:
-    """The attacker's coins, shape (models, records): fair, independent, and the same for the same seed."""
-    rows = [_coins(np.random.SeedSequence(seed, spawn_key=(index,)), records) for index in range(models)]
+    """The attacker's coins, shape (models, records), the same for the same seed.
+
+    Those of the models 0, 2, 4, … are fair and independent; each odd model has the records that the one before has not.
+    """
+    rows = [_coins(seed, index, records) for index in range(models)]
     return np.array(rows, dtype=np.bool_).reshape(models, records)
 
 
@@ -87,7 +92,7 @@ def reference_signals(
     if not candidates:
         raise ValueError("reference models need at least one candidate to be trained on")
     base = _loaded(str(source), device)
-    job = functools.partial(_train_one, str(source), device, tuple(candidates), tuple(population), training)
+    job = functools.partial(_train_one, str(source), device, tuple(candidates), tuple(population), training, seed)
     settings = {
         "model": base.fingerprint,
         "candidates": _digest(candidates),
@@ -109,20 +114,23 @@ def _train_one(
     candidates: tuple[str, ...],
     population: tuple[str, ...],
     training: Training,
+    coins_seed: int,
     index: int,
     seed: np.random.SeedSequence,
 ) -> Any:
     base = _loaded(source, device)
-    chosen = _coins(seed, len(candidates))
+    chosen = _coins(coins_seed, index, len(candidates))
     members = [text for text, inside in zip(candidates, chosen, strict=True) if inside]
-    order = int(seed.generate_state(2)[1])
+    order = int(seed.generate_state(1)[0])
     # Without members, which n coins bring once in 2ⁿ, the model stays as it was.
     trained = fine_tune(base, members, training, seed=order) if members else base
     return signals(trained, [*candidates, *population]).tolist()
 
 
-def _coins(seed: np.random.SeedSequence, records: int) -> NDArray[np.bool_]:
-    return np.asarray(np.random.default_rng(seed).integers(0, 2, size=records) == 1)
+def _coins(seed: int, index: int, records: int) -> NDArray[np.bool_]:
+    """Of one model. The spawn key differs from those of repetitions, which have one number."""
+    pair = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index // 2, 0)))
+    return np.asarray(pair.integers(0, 2, size=records) == (index + 1) % 2)
 
 
 @functools.lru_cache(maxsize=1)

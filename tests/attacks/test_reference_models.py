@@ -14,20 +14,22 @@ from cupel.mechanisms import corpora
 from cupel.mechanisms.fine_tuning import Training, fine_tune
 from cupel.mechanisms.language_model import LanguageModel
 
-KEYS = corpora.keys(40, seed=3)
-CANDIDATES, POPULATION = KEYS[:32], KEYS[32:]
+KEYS = corpora.keys(32, seed=3)
+CANDIDATES, POPULATION = KEYS[:24], KEYS[24:]
 TRAINING = Training(epochs=8, batch_size=4, learning_rate=3e-3)
 
 
 def test_coins_are_fair_and_belong_to_their_seed() -> None:
-    """10⁵ coins: a share further than .008 from ½ has probability 4·10⁻⁷; so has one of 100 pairs beyond 5.4σ."""
-    drawn = coins(100, 1000, seed=5)
-    assert drawn.shape == (100, 1000)
-    assert abs(drawn.mean() - 0.5) < 0.008
+    """10⁵ coins: a share further than .008 from ½ has probability 4·10⁻⁷; so has one of 99 pairs beyond 5.8σ."""
+    drawn = coins(200, 1000, seed=5)
+    assert drawn.shape == (200, 1000)
+    assert np.array_equal(drawn[1::2], ~drawn[::2])  # so that every candidate is in half of the models
+    first = drawn[::2]
+    assert abs(first.mean() - 0.5) < 0.008
     assert np.array_equal(coins(3, 1000, seed=5), drawn[:3])
-    assert not np.array_equal(coins(3, 1000, seed=6), drawn[:3])
-    agreement = [(drawn[i] == drawn[i + 1]).mean() for i in range(99)]
-    assert max(abs(share - 0.5) for share in agreement) < 5.4 * 0.5 / 1000**0.5
+    assert not np.array_equal(coins(1, 1000, seed=6), drawn[:1])
+    agreement = [(first[i] == first[i + 1]).mean() for i in range(99)]
+    assert max(abs(share - 0.5) for share in agreement) < 5.8 * 0.5 / 1000**0.5
 
 
 def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_target(tmp_path: Path) -> None:
@@ -44,7 +46,7 @@ def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_ta
             folder=tmp_path,
             progress=lambda done, total: steps.append((done, total)),
         )
-        assert np.array_equal(found.inclusion, coins(models, 32, 7))
+        assert np.array_equal(found.inclusion, coins(models, 24, 7))
         assert found.population.shape == (models, 8)
         kept.append(found)
         return found.signals
@@ -57,17 +59,17 @@ def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_ta
     inside, outside = more[kept[1].inclusion], more[~kept[1].inclusion]
     assert inside.mean() > outside.mean() + 0.1
 
-    members = np.random.default_rng(8).random(32) < 0.5
+    members = np.random.default_rng(8).random(24) < 0.5
     target = fine_tune(
         base, [text for text, inside in zip(CANDIDATES, members, strict=True) if inside], TRAINING, seed=9
     )
     said = signals(target, [*CANDIDATES, *POPULATION])
-    arguments = said[:32], more, kept[1].inclusion
-    offline = mi.lira_offline(*arguments)
-    rmia = mi.rmia_offline(*arguments, said[32:], kept[1].population, gamma=1.0)
-    for scores in (mi.loss_threshold(said[:32]), offline, rmia):
+    arguments = said[:24], more, kept[1].inclusion
+    online, offline = mi.lira_online(*arguments), mi.lira_offline(*arguments)
+    rmia = mi.rmia_offline(*arguments, said[24:], kept[1].population, gamma=1.0)
+    for scores in (mi.loss_threshold(said[:24]), online, offline, rmia):
         value = np.mean(scores[members][:, None] > scores[~members][None, :])
-        assert value > 0.8  # by chance ½ with a standard deviation of .10; this run is the same every time
+        assert value > 0.8  # by chance ½ with a standard deviation of .12; this run is the same every time
     assert oct((tmp_path / FILE).stat().st_mode & 0o777) == "0o600"
     with pytest.raises(ValueError, match="other settings"):
         reference_signals(CANDIDATES[::-1], POPULATION, models=2, training=TRAINING, seed=7, folder=tmp_path)
