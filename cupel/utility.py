@@ -92,8 +92,8 @@ def synthetic_file(given: Path) -> Path:
     raise InputError(f"{given}: holds neither release/{SYNTHETIC_NAME} nor private/{SYNTHETIC_NAME}; name a run folder")
 
 
-def output_file(given: Path, asked: Path | None) -> Path:
-    """Where the numbers go: ``private/utility.json`` of the run folder or beside the file, unless asked otherwise.
+def output_file(given: Path, asked: Path | None, name: str = "utility.json") -> Path:
+    """Where the numbers go: into ``private/`` of the run folder or beside the file, unless asked otherwise.
 
     Raises:
         InputError: for a place inside a ``release`` folder, or one that cannot be written.
@@ -101,7 +101,7 @@ def output_file(given: Path, asked: Path | None) -> Path:
     if asked is None:
         folder = given if given.is_dir() else given.resolve().parent
         folder = folder.parent if folder.name in ("release", "private") else folder
-        asked = folder / "private" / "utility.json"
+        asked = folder / "private" / name
     elif asked.is_dir() or not asked.parent.is_dir():
         raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
     if "release" in asked.resolve().parts[:-1]:
