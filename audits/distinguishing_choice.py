@@ -158,21 +158,18 @@ def found_test(
         on_d, on_d_prime = on_d[fitted:], on_d_prime[fitted:]
     else:
         scores = [_given(score)]
-    best: tuple[tuple[float, float], Test] | None = None
-    tried = 0
+    best: tuple[float, Test] | None = None
+    tried, rates = 0, _promised_rates(len(on_d), tested, confidence)
     for one in scores:
         out, inside = np.sort(one.of(on_d)), np.sort(one.of(on_d_prime))
         thresholds = _thresholds(np.concatenate([out, inside]))
         tried += thresholds.size
         fp, tp = (side.size - np.searchsorted(side, thresholds) for side in (out, inside))
         for delta, limit in limits(guarantee):
-            excess = _promised(tp, fp, out.size, tested, delta, confidence) - limit
-            # Where nothing can be shown, the test that errs least.
-            apart = np.abs(tp - fp)
-            index = int(np.lexsort((apart, excess))[-1])
-            merit = (float(excess[index]), float(apart[index]))
-            if best is None or merit > best[0]:
-                best = merit, Test(one, float(thresholds[index]), delta, 0)
+            excess = _shown(rates[fp], rates[inside.size - tp], delta) - limit
+            index = int(np.argmax(excess))
+            if best is None or excess[index] > best[0]:
+                best = float(excess[index]), Test(one, float(thresholds[index]), delta, 0)
     assert best is not None
     return dataclasses.replace(best[1], tried=tried)
 
@@ -200,15 +197,19 @@ def _thresholds(scores: Floats) -> Floats:
     return np.concatenate([values[:1], np.where(apart, middles, values[1:])])
 
 
-def _promised(
-    tp: NDArray[np.int64], fp: NDArray[np.int64], runs: int, tested: int, delta: float, confidence: float
-) -> Floats:
-    """The ε that as many tested runs would show if every error rate were at its upper limit."""
-    false, miss = (upper_limit(errors, runs, _CAUTION) for errors in (fp, runs - tp))
-    fp_tested, fn_tested = (np.ceil(rate * tested).astype(np.int64) for rate in (false, miss))
-    return epsilons_clopper_pearson(
-        tested - fn_tested, fn_tested, fp_tested, tested - fp_tested, delta=delta, confidence=confidence
-    )
+@functools.lru_cache(maxsize=8)
+def _promised_rates(runs: int, tested: int, confidence: float) -> Floats:
+    """For 0, …, `runs` errors in training, the upper limit of the rate that tested runs would show, by caution."""
+    cautious = upper_limit(np.arange(runs + 1), runs, _CAUTION)
+    return upper_limit(np.ceil(cautious * tested).astype(np.int64), tested, (1 - confidence) / 2)
+
+
+def _shown(false: Floats, miss: Floats, delta: float) -> Floats:
+    """The ε that these upper limits of both error rates show, in either direction; −inf for nothing."""
+    with np.errstate(divide="ignore"):
+        first = np.log(np.maximum(1 - miss - delta, 0.0)) - np.log(false)
+        second = np.log(np.maximum(1 - false - delta, 0.0)) - np.log(miss)
+    return np.asarray(np.maximum(first, second))
 
 
 def _epsilon(delta: float) -> Bound:
