@@ -48,6 +48,7 @@ METHODS = {
     "leave_one_out": "Leave-one-out loss",
     "leave_one_out_rerun": "Leave-one-out, run again",
     "reconstruction": "Canary reconstruction",
+    "third_party": "Planted canaries",
     **dict.fromkeys(("one_run", "one_run_adaptive", "one_run_tight"), "One-run statistic"),
     "clopper_pearson": "Clopper–Pearson",
 }

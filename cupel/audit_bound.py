@@ -1,0 +1,108 @@
+"""What the scores of a planned audit show: a lower bound on ε, its ceiling, controls and everything that was tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupel import __version__
+from cupel.accounting.adjacency import Adjacency
+from cupel.audit_files import BOUND, SCORES, Manifest, hashed, read_manifest, read_sealed, sealed, write_whole
+from cupel.audit_score import ATTACKS
+from cupel.audits.result import AuditResult
+from cupel.audits.third_party import Scoring, third_party_audit
+from cupel.audits.verdict import decide
+from cupel.errors import InputError
+from cupel.progress import Progress
+
+FILE = ("file", "sha256", "bytes", "rows")
+"""What is said of a synthetic file."""
+
+
+def bound(folder: Path, *, expect: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
+    """Bounds ε from ``scores.json`` and writes ``bound.json``; nothing can be scored afterwards.
+
+    Args:
+        folder: of the plan.
+        expect: the hash of the manifest that was kept outside.
+        progress: where to show progress.
+
+    Returns:
+        What ``bound.json`` holds: the audit, whether it refutes the planned claim, and the hashes it rests on.
+
+    Raises:
+        InputError: for files that are not there or were changed.
+    """
+    manifest, digest = read_manifest(folder, expect)
+    document = read_scores(folder, digest)
+    gone = [entry["path"] for entry in document["scorings"] if not _is_unchanged(entry, progress or Progress())]
+    audit = third_party_audit(
+        manifest.design,
+        manifest.coins,
+        [_scoring(entry) for entry in document["scorings"]],
+        attack=ATTACKS[manifest.kind],
+        kind=manifest.kind,
+    )
+    found = sealed(
+        {
+            "schema": 1,
+            "cupel": __version__,
+            "manifest_sha256": digest,
+            "manifest_expected": expect is not None,
+            "scores_sha256": document["sha256"],
+            "synthetic": [{key: entry[key] for key in FILE} for entry in document["scorings"]],
+            "not_checked": gone,
+            "claim": manifest.claim.model_dump() if manifest.claim else None,
+            "refuted": refutes(manifest, audit),
+            "audit": audit.to_json(),
+        }
+    )
+    write_whole(folder / BOUND, json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return found
+
+
+def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
+    """``scores.json``, which belongs to this manifest.
+
+    Raises:
+        InputError: if it is not there, was changed, or is another manifest's.
+    """
+    path = folder / SCORES
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no scores; run `cupel audit score {folder} SYNTHETIC` first")
+    document = read_sealed(path)
+    if document["manifest_sha256"] != manifest_sha256:
+        raise InputError(f"{path}: was made with another manifest; score again")
+    return document
+
+
+def refutes(manifest: Manifest, audit: AuditResult) -> bool | None:
+    """Whether the audit refutes the planned claim, by the rules of a verdict; None where nothing was claimed."""
+    design = manifest.design
+    if design.claim is None:
+        return None
+    verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=audit.bounds)
+    return verdict.name == "REFUTED"
+
+
+def _is_unchanged(entry: dict[str, Any], progress: Progress) -> bool:
+    """Whether a synthetic file is still what was scored; False where it is gone.
+
+    Raises:
+        InputError: if it was changed.
+    """
+    path = Path(entry["path"])
+    if not path.is_file():
+        return False
+    with progress.stage("Hashing") as step:
+        if hashed(path, step) != entry["sha256"]:
+            raise InputError(f"{path}: was changed since it was scored; put back the file that was scored")
+    return True
+
+
+def _scoring(entry: dict[str, Any]) -> Scoring:
+    scores = {name: np.array(entry[name], dtype=np.float64) for name in ("candidates", "never", "copied")}
+    return Scoring(name=entry["file"], **scores)

@@ -1,0 +1,93 @@
+"""The instructions that a plan of an audit comes with, in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cupel.accounting.adjacency import Unit
+
+_WHAT = {
+    "key": "a sentence with a random 5-digit key; the audit looks for keys that synthetic texts print",
+    "echo": "a text that begins as the data do and ends in random common words; the audit looks for synthetic texts "
+    "that make the endings likely",
+    "table": "a row of values that stand together in no row of the data; the audit looks for synthetic rows nearby",
+}
+
+_STEPS = """# An audit that is planned
+
+Somebody claims that a generator of synthetic data is private. This folder tests that with canaries: made-up records, of
+which about half were put into `{file}`, each by its own fair coin; `private/manifest.json` knows all.
+Each canary is {what}.
+
+1. Keep this number outside this folder, with somebody who does not run the generator:
+   `{digest}`
+   It is the SHA-256 of the manifest, and proves later that no coin was changed.
+2. Add all rows of `{file}` to the data, anywhere, by a rule that does not look at them.
+   {unit} Change nothing else, and remove no canary: that would undo its coin.
+3. Run the whole pipeline {runs}, from raw data to synthetic data, with the settings of the release, filters
+   and deduplication included. Do not show the manifest or `{file}` to anyone who tunes or filters by hand.
+4. `cupel audit score DIR SYNTHETIC --expect {digest}`
+   reads the synthetic file. {scorings}
+5. `cupel audit bound DIR` says what the scores show, and `cupel audit report DIR` writes a page.
+
+Decide on the run{plural} before you look at a result, and use these canaries for no other: a result that is one of
+several counts only if all were planned. Canaries are made up, so synthetic data that saw them may repeat what is not
+true: release those of a run without canaries.
+
+## What it can show
+
+{reach}
+
+The test is about adding or removing one {unit_name}. It says nothing of a claim about exchanging one, and a result that
+shows nothing does not mean that nothing leaks: another attack may find more.
+"""
+
+
+def readme(about: dict[str, Any]) -> str:
+    """The text for a plan.
+
+    Args:
+        about: what ``plan.json`` holds.
+    """
+    files = about["scorings"]
+    unit = Unit.parse(about["unit"])
+    return _STEPS.format(
+        file=about["canaries"]["file"],
+        what=_WHAT[about["kind"]],
+        digest=about["manifest_sha256"],
+        unit=_unit(unit, about["copies"]),
+        runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",
+        scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
+        plural="" if files == 1 else "s",
+        unit_name="record" if unit.kind == "record" else "user" if unit.kind == "user" else f"group of {unit.size}",
+        reach="\n".join(reach(about)),
+    )
+
+
+def _unit(unit: Unit, copies: int) -> str:
+    if unit.kind == "user":
+        each = "one record" if copies == 1 else f"{copies} records"
+        return f"Each canary is a user with {each}."
+    return "Each canary is one record." if copies == 1 else f"Each canary is a group of {copies} records."
+
+
+def reach(about: dict[str, Any]) -> list[str]:
+    """What a plan can show at most, one sentence each, warnings last.
+
+    Args:
+        about: what ``plan.json`` holds.
+    """
+    ceiling, half = about["ceiling"], about["ceiling_of_half"]
+    at = f" at δ = {about['delta']:.3g}" if about["delta"] else ""
+    lines = [
+        f"With {about['confidence']:.4g} confidence and {ceiling['guesses']} guesses, all of them right, it shows "
+        f"ε ≥ {ceiling['epsilon']:.4g}{at}; fewer right guesses show less."
+    ]
+    if about["guesses"] is not None:
+        lines.append(f"With {half['guesses']} guesses, all right, it would be {half['epsilon']:.4g}.")
+    claim, needed = about["claim"], about["guesses_needed"]
+    if claim is not None and needed is not None and not about["warnings"]:
+        lines.append(
+            f"To refute the claim of ε = {claim['epsilon']:.4g} takes {needed} guesses if all are right, more if not."
+        )
+    return [*lines, *(f"Warning: {warning}." for warning in about["warnings"])]
