@@ -1,0 +1,100 @@
+"""Extraction counts units: verbatim, near-verbatim, and those with the longest runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cupel.attacks.extraction import Criteria, extraction
+from cupel.attacks.holdout import Hits, Units, content_key
+from cupel.mechanisms.word_runs import Words
+
+A = "the quick brown fox jumps over the lazy dog at noon"
+B = "a slow green turtle crawls under an eager cat by night"
+SHORT = "hello there"
+
+
+def extracted(synthetic: list[str], source: list[str], holdout: list[str], **rule: float) -> dict[str, Hits]:
+    units = Units.of([content_key(text) for text in source], [content_key(text) for text in holdout])
+    found = extraction(Words.of(synthetic), Words.of(source), Words.of(holdout), units, Criteria(**rule))  # type: ignore[arg-type]
+    return {hits.name: hits for hits in found}
+
+
+@pytest.mark.parametrize(("length", "hit"), [(7, False), (8, True), (9, True)])
+def test_verbatim_is_a_run_of_so_many_words(length: int, hit: bool) -> None:
+    given = "We saw that " + " ".join(A.upper().split()[1 : 1 + length]) + ", and left."
+    found = extracted([given], [A], [B])["verbatim_extraction"]
+    assert found.source.tolist() == [hit]
+    assert found.holdout.tolist() == [False]
+
+
+def test_a_shorter_record_counts_where_it_occurs_whole() -> None:
+    found = extracted(["He said: hello there, you!"], [SHORT, "hello you"], [B])["verbatim_extraction"]
+    assert found.source.tolist() == [True, False]
+
+
+def test_near_verbatim_is_a_share_of_runs() -> None:
+    """11 words have 8 runs of 4; a word exchanged in the middle breaks 4 of them, at the end 1."""
+    middle, end = A.replace("over", "beyond"), A.replace("noon", "dawn")
+    for given, share in ((middle, 4 / 8), (end, 7 / 8)):
+        for threshold in (share - 0.01, share, share + 0.01):
+            found = extracted([given], [A], [B], near_share=threshold)["near_verbatim_extraction"]
+            assert found.source.tolist() == [threshold <= share]
+
+
+def test_the_longest_runs_are_guessed_in_a_number_that_is_fixed() -> None:
+    """Of 20 units the share .15 is 3: the one with 10 words, the one with 9, and one of the others by chance."""
+    source = [f"{i} {i}x {i}y filler words in here" for i in range(8)] + [A, B]
+    holdout = [f"{i} {i}x {i}y filler words in here" for i in range(20, 30)]
+    given = [" ".join(A.split()[:9]), " ".join(B.split()[:10])]
+    found = extracted(given, source, holdout, longest_share=0.15, words=3)["longest_runs"]
+    assert found.source[-2:].all()
+    assert found.source.sum() + found.holdout.sum() == 3
+    quantiles = found.details["longest_run"]
+    assert quantiles["source"]["quantiles"] == {"0.5": None, "0.95": 10, "0.99": 10, "1": 10}
+    assert quantiles["holdout"]["quantiles"]["1"] is None
+
+
+def test_ties_are_broken_without_looking_at_the_side() -> None:
+    """No text has anything in common with the synthetic one: of 400 guesses source units are hypergeometric."""
+    source, holdout = ([f"{side}{i} a{side}{i}" for i in range(1000)] for side in "sh")
+    found = extracted(["nothing of it"], source, holdout, longest_share=0.2)["longest_runs"]
+    low, high = stats.hypergeom.ppf([5e-7, 1 - 5e-7], 2000, 1000, 400)
+    assert low <= found.source.sum() <= high  # false alarm 1e-6
+
+
+def test_copies_are_one_unit_and_what_is_on_both_sides_is_none() -> None:
+    found = extracted([A, B], [A, A, B, SHORT], [B, "another text", "another text"])["verbatim_extraction"]
+    assert found.source.tolist() == [True, False]
+    assert found.holdout.tolist() == [False]
+    assert found.details["copies"] == 2
+    assert found.details["in_both"] == 1
+
+
+def test_a_user_is_hit_by_any_record() -> None:
+    units = Units.of(["u", "v", "u"], ["w"])
+    found = extraction(Words.of([A]), Words.of([SHORT, B, A]), Words.of(["x y"]), units)[0]
+    assert found.source.tolist() == [True, False]
+    assert units.source.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "rule", [{"words": 0}, {"near_words": 0}, {"near_share": 0.0}, {"near_share": 1.1}, {"longest_share": 1.0}]
+)
+def test_impossible_criteria(rule: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(rule))):
+        Criteria(**rule)  # type: ignore[arg-type]
+
+
+def test_an_empty_side_is_refused() -> None:
+    units = Units.of([], ["x"])
+    with pytest.raises(ValueError, match="one of them has none"):
+        extraction(Words.of([A]), Words.of([]), Words.of([A]), units)
+
+
+def test_units_do_not_depend_on_the_order_of_sides() -> None:
+    units, other = Units.of(["a", "b", "a"], ["b", "c"]), Units.of(["b", "c"], ["a", "b", "a"])
+    assert np.array_equal(units.source, other.holdout)
+    assert np.array_equal(units.holdout, other.source)
+    assert (units.copies, units.in_both) == (other.copies, other.in_both) == (1, 1)
