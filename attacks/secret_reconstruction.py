@@ -1,0 +1,203 @@
+"""Secret reconstruction: the Bayes-optimal guess of a secret's value from noisy releases in which it takes part.
+
+A secret has one of K values, v with public probability π_v. In each of T rounds it occurs k times, k drawn from a
+public law w, and each occurrence of value v adds a public vector u_v to what is released: a count in the cluster of
+that value, an offset to its centre, or both. Noise of standard deviation σ is added to every coordinate. All else that
+is in the release is known and taken off. With y_t the release of round t,
+
+    log P[v | y] = log π_v + Σ_t log Σ_k w_k exp((k·⟨y_t, u_v⟩ − k²·‖u_v‖²/2)/σ²) + const,
+
+because ‖y_t‖² is common to all values. The same holds for discrete Gaussian noise where the u_v are whole numbers: its
+normalisation does not depend on where it is centred. The largest posterior is the guess that no other beats.
+
+Source: "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithms 1 and 2, for what
+    is released; Hayes, Mahloujifar and Balle, "Bounding Training Data Reconstruction in DP-SGD" (2023), for the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+
+Floats = NDArray[np.float64]
+Step = Callable[[int, int], None]
+
+_CELLS = 1 << 22  # numbers that are held at once
+_RARE = 1e-9  # counts that are less likely are left out: a guess that takes them for impossible is as good as the best
+
+
+class Release(Protocol):
+    """What is attacked: given the values of n secrets, n independent runs with each in its places."""
+
+    def __call__(self, values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        """What is released, less all that is known, shape (n, T, d), for values of shape (n,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecretModel:
+    """What the attacker knows.
+
+    Attributes:
+        prior: shape (K,), the probability of each value; sums to 1.
+        weights: shape (m,), the probability of 0, 1, … occurrences in a round.
+        directions: shape (K, d), what an occurrence of each value adds; None for K orthogonal vectors of length 1,
+            coordinate v for value v.
+        sigma: standard deviation of the noise, above 0.
+        rounds: T.
+    """
+
+    prior: Floats
+    weights: Floats
+    directions: Floats | None
+    sigma: float
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        validate.positive(sigma=self.sigma)
+        validate.integer(minimum=1, rounds=self.rounds)
+        for name in ("prior", "weights"):
+            law = np.asarray(getattr(self, name), dtype=np.float64)
+            if law.ndim != 1 or not law.size or not (law >= 0).all() or abs(float(law.sum()) - 1) > 1e-9:
+                raise ValueError(f"{name} must be one row of probabilities that sum to 1")
+        if self.directions is not None and (
+            self.directions.ndim != 2
+            or len(self.directions) != len(self.prior)
+            or not np.isfinite(self.directions).all()
+        ):
+            raise ValueError(f"directions must be one vector for each of {len(self.prior)} values")
+
+    @classmethod
+    def uniform(
+        cls,
+        values: int,
+        sigma: float,
+        *,
+        weights: ArrayLike = (0.0, 1.0),
+        directions: ArrayLike | None = None,
+        rounds: int = 1,
+    ) -> SecretModel:
+        """Values that are equally likely, and occur once a round unless `weights` say otherwise."""
+        validate.integer(minimum=2, values=values)
+        given = None if directions is None else np.asarray(directions, dtype=np.float64)
+        return cls(np.full(values, 1 / values), np.asarray(weights, dtype=np.float64), given, sigma, rounds)
+
+    @property
+    def p(self) -> float:
+        """The largest probability of a guess before."""
+        return float(self.prior.max())
+
+    @property
+    def width(self) -> int:
+        """d, the number of coordinates of a release."""
+        return len(self.prior) if self.directions is None else self.directions.shape[1]
+
+    def log_posterior(self, released: Floats) -> Floats:
+        """The log of the posterior of each value, up to what all values have in common.
+
+        Args:
+            released: shape (n, T, d).
+
+        Returns:
+            Shape (n, K).
+
+        Raises:
+            ValueError: for another shape.
+        """
+        if released.ndim != 3 or released.shape[1:] != (self.rounds, self.width):
+            raise ValueError(f"releases must be of shape (n, {self.rounds}, {self.width}), not {released.shape}")
+        with np.errstate(divide="ignore"):  # an impossible value has log 0
+            log_prior, log_weights = np.log(self.prior), np.log(self.weights)
+        total = np.repeat(log_prior[None, :], len(released), axis=0)
+        possible = np.flatnonzero(self.weights > _RARE)
+        lengths = np.ones(len(self.prior)) if self.directions is None else (self.directions**2).sum(axis=1)
+        for round_ in range(self.rounds):
+            y = released[:, round_]
+            inner = y if self.directions is None else y @ self.directions.T
+            terms = (log_weights[k] + (k * inner - k * k * lengths / 2) / self.sigma**2 for k in possible.tolist())
+            total += _log_sum(terms) if len(possible) > 1 else next(terms)
+        return total
+
+
+def _log_sum(terms: Iterator[Floats]) -> Floats:
+    out = next(terms)
+    for term in terms:
+        out = np.logaddexp(out, term)
+    return out
+
+
+def gaussian_release(model: SecretModel, sigma: float | None = None) -> Release:
+    """The release that the model describes, with Gaussian noise of its σ or of another: for games against itself.
+
+    It draws from the generator of the game and protects nobody.
+    """
+    noise = validate.positive(sigma=model.sigma if sigma is None else sigma)
+
+    def release(values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        shape = (len(values), model.rounds)
+        counts = rng.choice(len(model.weights), size=shape, p=model.weights).astype(np.float64)
+        out = rng.normal(scale=noise, size=(*shape, model.width))
+        if model.directions is None:
+            out[np.arange(len(values)), :, values] += counts
+        else:
+            out += counts[:, :, None] * model.directions[values][:, None, :]
+        return out
+
+    return release
+
+
+@dataclass(frozen=True, slots=True)
+class SecretGuesses:
+    """How often the attacker was right.
+
+    Attributes:
+        games: independent games, each with a value and a run of its own.
+        right: how many guesses were right.
+        p: the largest probability of a guess before.
+        values: K.
+        rounds: T.
+    """
+
+    games: int
+    right: int
+    p: float
+    values: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.right <= self.games:
+            raise ValueError(f"of {self.games} games, {self.right} cannot have been won")
+
+
+def guess_secrets(
+    release: Release, model: SecretModel, games: int, *, seed: int, progress: Step | None = None
+) -> SecretGuesses:
+    """Plays games: draws a value from the prior, releases, guesses the value with the largest posterior.
+
+    Args:
+        release: what is attacked. The model may say something else of it; then guesses are worse than they could be.
+        model: what the attacker knows.
+        games: how many.
+        seed: of values and of releases that draw from the generator they are given.
+        progress: called with games done and `games`.
+
+    Returns:
+        The count of right guesses. Ties go to the first value.
+    """
+    validate.integer(games=games)
+    rng = np.random.default_rng(validate.integer(seed=seed))
+    chunk = max(1, _CELLS // (model.rounds * max(model.width, len(model.prior))))
+    right = 0
+    for begin in range(0, games, chunk):
+        count = min(chunk, games - begin)
+        values = rng.choice(len(model.prior), size=count, p=model.prior)
+        guesses = model.log_posterior(release(values, rng)).argmax(axis=1)
+        right += int((guesses == values).sum())
+        if progress is not None:
+            progress(begin + count, games)
+    return SecretGuesses(games, right, model.p, len(model.prior), model.rounds)
