@@ -263,9 +263,6 @@ def rerun(
 ) -> Loss:
     """The loss of everything a run released when unit i is taken out of the whole pipeline.
 
-    Assignment, batching, contexts and noisy counts are those of the data without the unit. Only slots whose contexts
-    change are scored; the others have the same law.
-
     Args:
         mechanism: that ran.
         records: of the run.
@@ -277,6 +274,30 @@ def rerun(
     gone = records[index]
     by_user = mechanism.unit.kind == "user"
     rest = [record for record in records if (record.user != gone.user if by_user else record.id != gone.id)]
+    return loss_between(mechanism, records, rest, model, generation, key)
+
+
+def loss_between(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    rest: Sequence[Record],
+    model: LanguageModel,
+    generation: Generation,
+    key: bytes,
+) -> Loss:
+    """The loss of everything a run released between its records and others.
+
+    Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
+    scored; the others have the same law.
+
+    Args:
+        mechanism: that ran.
+        records: of the run.
+        rest: what the records are compared with, such as a neighbour.
+        model: that wrote.
+        generation: of the run.
+        key: of the batching.
+    """
     clusters = generation.transcript.cluster_counts
     full, less = mechanism.batches(records, key, clusters), mechanism.batches(rest, key, clusters)
     changed = [

@@ -14,7 +14,11 @@ whether it keeps to what was declared is arithmetic:
 
 What it proves. An exceeded sensitivity or range is certain, for it was seen: the declared *event* is refuted. The claim
 that rests on it may still be true by another argument, so no bound on ε follows, and an output that reads the data
-past its events has none. Nothing found says that these neighbours of this data set, with this history, show nothing.
+past its events has none. That nothing is found says no more than that these neighbours, with
+these histories, show nothing.
+
+Source: Cebere et al., "Privacy in Theory, Bugs in Practice: Grey-Box Auditing of Differential Privacy Libraries"
+(2026), for the comparison of recorded queries with declared sensitivities.
 """
 
 from __future__ import annotations

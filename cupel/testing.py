@@ -2,6 +2,8 @@
 
 - `assert_never_exceeds`: a mechanism is run many times on two neighbours, and the test fails if that shows more than
   the claim allows. `docs/testing.md` has examples, `cupel.pytest_plugin` a fixture.
+- `assert_events_hold`: a mechanism is recorded and replayed on neighbours, and the test fails if a query moves by more
+  than its event declares, or anything is read past the events. `docs/known-bugs.md` has an example.
 - `recorded_run`: a generator of a claim with noise that can be played again.
 """
 
@@ -25,6 +27,7 @@ from cupel.attacks.distinguishing import plain
 from cupel.attacks.repetitions import repeat
 from cupel.audits.distinguishing import distinguishing_audit
 from cupel.audits.distinguishing_choice import reach
+from cupel.audits.event_assertion import assert_events_hold as assert_events_hold
 from cupel.audits.implications import describe, implied_limit
 from cupel.audits.result import AuditResult
 from cupel.audits.rounding import above, below
