@@ -118,5 +118,5 @@ def test_the_published_example() -> None:
     for noise, expected in ((sigma, "REFUTED"), (sigma * math.sqrt(2), "UNPROVEN")):
         # A count and a centre in orthogonal places, each with `noise`, say as much as their sum over √2.
         model = SecretModel.uniform(10_000, noise / math.sqrt(2), weights=weights)
-        found = guess_secrets(gaussian_release(model), model, 20_000, seed=3)
+        found = guess_secrets(gaussian_release(model), model, 10_000, seed=3)
         assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == expected

@@ -1,0 +1,296 @@
+"""Audits of released text and tables, whoever made them: source against holdout, on files."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupel import __version__
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Unit
+from cupel.attacks.holdout import Hits, Units
+from cupel.audits.released_data import holdout_audit
+from cupel.errors import InputError, input_errors
+from cupel.progress import Progress
+from cupel.utility import synthetic_file, write
+
+if TYPE_CHECKING:
+    from cupel.attacks.pii import PersonalData
+    from cupel.attacks.tables import Table, Tables
+    from cupel.mechanisms.records import Record
+
+TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
+
+PRIVATE = (
+    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
+    "private side: do not release it."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What released data are held against, and how.
+
+    Attributes:
+        source: file of the records that the generator saw.
+        holdout: file of records of the same kind that it did not see, with the same columns.
+        coins: whether each unit was put into source or holdout by its own independent fair coin.
+        delta: δ at which ε is bounded, where there are coins.
+        confidence: with which all intervals and bounds of the audit hold together.
+        seed: of draws and ties; public choices.
+        progress: shows the stages.
+    """
+
+    source: Path
+    holdout: Path
+    coins: bool = False
+    delta: float = 0.0
+    confidence: float = 0.95
+    seed: int = 0
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range."""
+        validate.probability_below_one(delta=self.delta)
+        validate.open_probability(confidence=self.confidence)
+        validate.integer(seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(Options):
+    """For text.
+
+    Attributes:
+        text: column of the text in source and holdout.
+        user: column of the user, who is then the unit; None for records.
+        synthetic_text: column of the text in the synthetic file.
+        words, near_words, near_share: see `cupel.attacks.extraction.Criteria`.
+    """
+
+    text: str = "text"
+    user: str | None = None
+    synthetic_text: str = "text"
+    words: int = 8
+    near_words: int = 4
+    near_share: float = 0.75
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(Options):
+    """For tables.
+
+    Attributes:
+        secret: column whose value is guessed from the others; None for no such audit.
+        ignore: columns that are left out, such as ids.
+        categorical: columns to take for categories though all their values are numbers.
+        limit: at most so many units, drawn from both sides together; exact matches are looked for among all.
+    """
+
+    secret: str | None = None
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    limit: int = 20_000
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range."""
+        super().check()
+        validate.integer(minimum=2, limit=self.limit)
+
+
+def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str, Any]:
+    """Which records do synthetic texts repeat, and which personal data do they print?
+
+    Args:
+        synthetic: a file, or a run folder.
+        options: what it is held against.
+        output: where the result is going to be written; the key of its hashes lies or is put beside it.
+
+    Returns:
+        The audits in JSON types.
+
+    Raises:
+        InputError: one line, for files, columns or parameters that do not do.
+    """
+    from cupel.attacks.extraction import Criteria, extraction
+    from cupel.attacks.pii import personal_data
+    from cupel.mechanisms.records import read_records, read_texts
+    from cupel.mechanisms.word_runs import Words
+
+    with input_errors():
+        options.check()
+        criteria = Criteria(options.words, options.near_words, options.near_share)
+    path, progress = synthetic_file(synthetic), options.progress
+    key = _key(output.with_name(KEY_NAME))
+
+    def released() -> Iterator[str]:
+        return (text for text, _ in read_texts(path, text=options.synthetic_text, empty=True))
+
+    with progress.stage("Reading") as step, input_errors():
+        sides = [read_records(file, text=options.text, user=options.user) for file in (options.source, options.holdout)]
+        _check_sides(options, *sides)
+        written, source, holdout = Words.of(released()), *(Words.of(r.text for r in side) for side in sides)
+        if not len(written):
+            raise InputError(f"{path}: holds no text")
+        step(1, 1)
+    units = _text_units(options, sides, (source, holdout))
+    with progress.stage("Comparing words") as step:
+        hits = extraction(written, source, holdout, units, criteria, seed=options.seed)
+        step(1, 1)
+    with progress.stage("Looking for personal data") as step, input_errors():
+        texts = [[record.text for record in side] for side in sides]
+        printed = personal_data(released(), texts[0], texts[1], units, key=key)
+        step(1, 1)
+    found = _result("text", path, options, units, [*hits, printed.hits], "user" if options.user else "record")
+    return found | {"personal_data": _personal(printed)}
+
+
+def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
+    """Which rows does a synthetic table repeat, come close to, tell the secret of, or single out?
+
+    Args:
+        synthetic: a file.
+        options: what it is held against.
+
+    Raises:
+        InputError: as above.
+    """
+    from cupel.attacks.attribute_inference import attribute_inference
+    from cupel.attacks.nearest_record import closest_records, exact_matches
+    from cupel.attacks.singling_out import singling_out
+    from cupel.attacks.tables import encode
+    from cupel.mechanisms.records import read_rows
+
+    progress = options.progress
+    with progress.stage("Reading") as step, input_errors():
+        options.check()
+        files = (synthetic, options.source, options.holdout)
+        rows = [[values for _, values in read_rows(file)] for file in files]
+        _check_sides(options, *rows[1:])
+        every = encode(*rows, ignore=options.ignore, categorical=options.categorical)
+        if options.secret is not None:
+            every.place(options.secret)
+        step(1, 1)
+    del rows
+    units = Units.of(every.source.keys(), every.holdout.keys())
+    _check_units(options, units, f"{options.source} and {options.holdout}", "--ignore")
+    every = _replaced(every, _firsts(every.source, units.source), _firsts(every.holdout, units.holdout))
+    some = _drawn(every, options)
+    hits = [exact_matches(every)]
+    with progress.stage("Nearest rows") as step:
+        hits.append(closest_records(some, seed=options.seed, limit=options.limit // 2, progress=step))
+    if options.secret is not None:
+        with progress.stage("Guessing the secret column") as step, input_errors():
+            hits.append(attribute_inference(some, options.secret, progress=step))
+    with progress.stage("Singling out") as step:
+        hits.append(singling_out(some, seed=options.seed, progress=step))
+    found = _result("table", synthetic, options, units, hits, "record")
+    columns = {"numeric": list(every.numeric), "categorical": list(every.categorical)}
+    return found | {"columns": columns, "used": len(some.source) + len(some.holdout)}
+
+
+def _check_sides(options: Options, source: Sequence[Any], holdout: Sequence[Any]) -> None:
+    for path, side in ((options.source, source), (options.holdout, holdout)):
+        if not side:
+            raise InputError(f"{path}: holds no record; an audit needs some of source and holdout")
+
+
+def _text_units(options: TextOptions, sides: list[list[Record]], words: tuple[Any, Any]) -> Units:
+    if options.user is not None:
+        units = Units.of(*([record.user or "" for record in side] for side in sides))
+        if units.in_both:
+            raise InputError(
+                f"{options.source} and {options.holdout}: {units.in_both} users of column {options.user!r} are in "
+                "both; put all records of a user on one side"
+            )
+        return units
+    units = Units.of(*([str(key) for key in side.whole().tolist()] for side in words))
+    _check_units(options, units, f"{options.source} and {options.holdout}", "--user")
+    return units
+
+
+def _check_units(options: Options, units: Units, files: str, option: str) -> None:
+    if not units.source_count or not units.holdout_count:
+        raise InputError(f"{files}: one of them holds nothing that the other does not; give files of different records")
+    repeated = units.copies + units.in_both
+    if options.coins and repeated:
+        raise InputError(
+            f"{files}: {repeated} records have the content of another one, and --coins needs a coin for each unit: "
+            "leave repeated records out before the coins are thrown"
+            + (", or name the column of what the coins were thrown for with --user" if option == "--user" else "")
+        )
+
+
+def _firsts(side: Table, units: np.ndarray[Any, np.dtype[np.int64]]) -> Table:
+    """The first row of each unit."""
+    numbers, rows = np.unique(units, return_index=True)
+    return side.take(np.sort(rows[numbers >= 0]))
+
+
+def _replaced(tables: Tables, source: Table, holdout: Table) -> Tables:
+    from dataclasses import replace
+
+    return replace(tables, source=source, holdout=holdout)
+
+
+def _drawn(tables: Tables, options: TableOptions) -> Tables:
+    """At most so many units: drawn from both sides together, since coins say nothing of a draw that knows the sides."""
+    count, total = len(tables.source), len(tables.source) + len(tables.holdout)
+    if total <= options.limit:
+        return tables
+    chosen = np.sort(np.random.default_rng(options.seed).permutation(total)[: options.limit])
+    source, holdout = chosen[chosen < count], chosen[chosen >= count] - count
+    if not len(source) or not len(holdout):
+        raise InputError(f"of {options.limit} units drawn, one of source and holdout has none: raise --limit")
+    return _replaced(tables, tables.source.take(source), tables.holdout.take(holdout))
+
+
+def _result(kind: str, path: Path, options: Options, units: Units, hits: list[Hits], unit: str) -> dict[str, Any]:
+    """Every audit at the confidence with which all of them hold together."""
+    names = tuple(found.name for found in hits)
+    each = 1 - (1 - options.confidence) / len(hits)
+    audits = [
+        holdout_audit(
+            found, coins=options.coins, confidence=each, delta=options.delta, unit=Unit(unit), tried=names
+        ).to_json()
+        for found in hits
+    ]
+    return {
+        "schema": 1,
+        "private": PRIVATE,
+        "version": __version__,
+        "kind": kind,
+        "files": {"synthetic": str(path), "source": str(options.source), "holdout": str(options.holdout)},
+        "unit": unit,
+        "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
+        "coins": options.coins,
+        "confidence": options.confidence,
+        "seed": options.seed,
+        "audits": audits,
+    }
+
+
+def _personal(printed: PersonalData) -> dict[str, Any]:
+    values = [
+        {"kind": value.kind, "hash": value.hash, "occurrences": value.occurrences, "where": value.where}
+        for value in printed.values
+    ]
+    return {"counts": printed.counts(), "hash": f"HMAC-SHA256 under the key in {KEY_NAME}", "values": values}
+
+
+def _key(path: Path) -> bytes:
+    """The key that lies at `path`, or a new one, which is written there: hashes of several audits then compare."""
+    import json
+
+    if not path.exists():
+        key = secrets.token_bytes(32)
+        write({"key": key.hex()}, path)
+        return key
+    try:
+        return bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{path}: is not the key of an earlier audit; move it away, and a new one is made") from None

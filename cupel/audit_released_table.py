@@ -1,0 +1,48 @@
+"""The numbers of `cupel audit text` and `cupel audit table` as tables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def print_audits(found: dict[str, Any]) -> None:
+    """Every audit, what personal data were printed, and before them that all of it is private."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(_audits(found))
+    if "personal_data" in found:
+        counts = {kind: of for kind, of in found["personal_data"]["counts"].items() if any(of.values())}
+        console.print(
+            _personal(counts) if counts else "No personal data on any side, of the kinds that are looked for."
+        )
+    for audit in found["audits"]:
+        console.print(f"{audit['name']}: {audit['conclusion']}", markup=False, highlight=False)
+
+
+def _audits(found: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    title = f"Units hit ({found['unit']}); everything holds together with confidence {100 * found['confidence']:g} %"
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(("audit", "source", "holdout", "difference", "p", "ε ≥")):
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for audit in found["audits"]:
+        rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
+        low, high = audit["difference"]
+        bound = f"{audit['bounds'][0]['value']:.4g}" if audit["bounds"] else "–"
+        table.add_row(audit["name"], *rates, f"{low:.3f} to {high:.3f}", f"{audit['p_value']:.2g}", bound)
+    return table
+
+
+def _personal(counts: dict[str, dict[str, int]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Distinct values in the synthetic texts, by where else they occur", title_justify="left")
+    for number, column in enumerate(("kind", "source only", "holdout only", "both", "neither", "occurrences")):
+        table.add_column(column, justify="right" if number else "left")
+    for kind, of in counts.items():
+        columns = ("source", "holdout", "both", "neither", "occurrences")
+        table.add_row(kind.replace("_", " "), *(str(of[column]) for column in columns))
+    return table
