@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cupel import cli_audit_membership as _membership
+from cupel import cli_audit_released as _released
 from cupel import cli_third_party as _third_party
 
 app = typer.Typer(
@@ -13,6 +14,8 @@ app = typer.Typer(
     help="Plays privacy games against a generator, also one that is not ours, and says what they show at least.",
 )
 
+app.command("text", epilog=_released.TEXT_EXAMPLE)(_released.text)
+app.command("table", epilog=_released.TABLE_EXAMPLE)(_released.table)
 app.command("plan", epilog="Example: cupel audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit")(
     _third_party.plan
 )
