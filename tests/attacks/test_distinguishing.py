@@ -34,20 +34,20 @@ def test_one_number_is_its_own_score(shift: float, name: str) -> None:
 
 
 def test_discriminants_of_vectors_approach_the_true_ratio() -> None:
-    """With 20000 outputs, coefficients are off by about 1/√20000: the correlation with the truth is 1 to 1e-2."""
+    """With 5000 outputs, coefficients are off by about 1/√5000 = .014: the correlation with the truth is 1 to 1e-2."""
     g = np.random.default_rng(0)
     root = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 2.0]])
     means = np.zeros(3), np.array([0.5, -0.5, 0.3])
-    sides = [g.normal(size=(20000, 3)) @ root.T + mean for mean in means]
+    sides = [g.normal(size=(5000, 3)) @ root.T + mean for mean in means]
     fresh = g.normal(size=(500, 3)) @ root.T
     truth = fresh @ np.linalg.solve(root @ root.T, means[1])
     score = named(fitted_scores(*(side.tolist() for side in sides)), "linear")
     assert np.corrcoef(score.of(fresh.tolist()), truth)[0, 1] > 0.99
-    wide = [g.normal(size=(20000, 2)) * scale for scale in (1.0, 2.0)]
+    wide = [g.normal(size=(5000, 2)) * scale for scale in (1.0, 2.0)]
     fresh = g.normal(size=(500, 2))
     quadratic = named(fitted_scores(*(side.tolist() for side in wide)), "quadratic").of(fresh.tolist())
     truth = np.square(fresh).sum(axis=1) * (1 - 1 / 4) / 2 - 2 * math.log(2)
-    np.testing.assert_allclose(quadratic, truth, atol=0.05 * (1 + np.abs(truth).max()))
+    np.testing.assert_allclose(quadratic, truth, atol=0.1 * (1 + np.abs(truth).max()))
 
 
 def test_more_coordinates_than_outputs_and_constant_ones_do_no_harm() -> None:

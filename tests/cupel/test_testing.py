@@ -72,11 +72,11 @@ def test_a_mechanism_that_takes_a_numpy_generator() -> None:
         return mechanisms.numpy_sum(data, rng=source.generator)
 
     near = {"data": [0], "neighbor": [1], "adjacency": "replace_one"}
-    (bound,) = assert_never_exceeds(adapted, GDP(1.0), **near)
+    (bound,) = assert_never_exceeds(adapted, GDP(1.0), **near, runs=400)
     assert bound.delta is not None
-    far = {"data": [0], "neighbor": [2], "adjacency": "replace_one"}
+    far = {"data": [0], "neighbor": [4], "adjacency": "replace_one"}
     with pytest.raises(AssertionError, match=r"Gaussian differential privacy with μ = 1 \(replace_one"):
-        assert_never_exceeds(adapted, GDP(1.0), **far)
+        assert_never_exceeds(adapted, GDP(1.0), **far, runs=400)
 
 
 def test_the_generator_and_the_source_of_a_run_differ_from_those_of_others() -> None:
@@ -92,13 +92,14 @@ def test_several_pairs_are_paid_for() -> None:
     assert [bound.confidence for bound in bounds] == [1 - (1 - CONFIDENCE) / 3] * 3
     assert len({bound.value for bound in bounds}) == 3  # each with runs of its own
 
-    def loud_if_alone(data: list[int], source: SeededSource) -> int:
-        return mechanisms.loud_count(data, source) if len(data) < 2 else mechanisms.count(data, source)
+    def quiet_if_empty(data: list[int], source: SeededSource) -> int:
+        return mechanisms.count(data, source) if data else 0
 
     with pytest.raises(AssertionError, match="pair:    number 2 of 3, counted from 0, the worst of 1 that failed"):
-        assert_never_exceeds(loud_if_alone, PureDP(1.0), pairs=[pairs[0], pairs[0][::-1], pairs[2]], runs=1400)
+        assert_never_exceeds(quiet_if_empty, PureDP(1.0), pairs=pairs, runs=400)
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_what_is_found() -> None:
     found = [assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR, runs=200, workers=n) for n in (1, 2)]
     assert found[0] == found[1]
