@@ -18,6 +18,7 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.attacks.leave_one_out import scoring_error
 from cupel.attacks.step_laws import StepLaws
 from cupel.audits.record_replay import Finding, Kind
+from cupel.audits.result import AuditResult
 from cupel.mechanisms import noise
 
 if TYPE_CHECKING:
@@ -73,6 +74,26 @@ def inference_findings(
             if finding.kind not in worst or excess > worst[finding.kind][0]:
                 worst[finding.kind] = (excess, finding)
     return [finding for _, finding in worst.values()]
+
+
+def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjacency: Adjacency | str) -> AuditResult:
+    """The findings of `inference_findings` as an audit. It has no bounds; its `errors` are the findings."""
+    relation = Adjacency(adjacency)
+    conclusion = (
+        f"The run did not keep to its events: {findings[0]}. Bounds that rest on these events are not proven for it."
+        if findings
+        else f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other outputs."
+    )
+    return AuditResult(
+        name="record_replay",
+        game=f"record and replay: the released tokens are forced on neighbours of the data under {relation}",
+        attack="the laws of every token over the whole vocabulary, and the counts, compared with what was charged",
+        statistics=("largest excess over what was charged",),
+        conclusion=conclusion,
+        trials=neighbors,
+        multiplicity=(f"the largest excess over {neighbors} neighbours (of certain ones: no correction)",),
+        errors=tuple(map(str, findings)),
+    )
 
 
 class _Audit:

@@ -12,7 +12,7 @@ from dp_accounting import dp_event
 
 from cupel import evidence, generation, narrative
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound
+from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.events import to_json
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
 from cupel.accounting.ledger import Ledger
@@ -95,16 +95,33 @@ def run(
                 done, canaries, folder, guarantee=guarantee, confidence=1 - ALLOWED_ERROR, progress=progress
             )
         )
+    if "record_replay" in claim.audits:
+        audits.append(evidence.record_replay(done, progress))
     found = [bound for audit in audits for bound in audit.bounds]
     verdict = decide(
         guarantee,
         adjacency=done.mechanism.adjacency,
         unit=done.mechanism.unit,
-        bounds=[*proof.bounds, *found],
+        bounds=[*weighed(proof.bounds, audits), *found],
     )
     assay = document(done, guarantee, proof, audits, verdict, device)
     write(assay, output)
     return assay
+
+
+def weighed(bounds: list[Bound], audits: list[AuditResult]) -> list[Bound]:
+    """Upper bounds as the verdict takes them: estimates, where the run was seen not to keep to its events.
+
+    The document keeps them as they are: the releasable page says what is proven of the mechanism as described, and must
+    not depend on what was found on private data.
+    """
+    broken = next((audit for audit in audits if audit.name == "record_replay" and audit.errors), None)
+    if broken is None:
+        return bounds
+    said = f"the run keeps to its events, which record and replay contradicts: {broken.errors[0]}"
+    return [
+        dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, said)) for bound in bounds
+    ]
 
 
 def prove(done: GeneratorRun, guarantee: Guarantee) -> Proof:

@@ -158,7 +158,7 @@ def _parameters_model() -> type[BaseModel]:
 
 PrivateInferenceParameters: Any = _parameters_model()
 
-AuditName = Literal["leave_one_out", "reconstruction"]
+AuditName = Literal["leave_one_out", "reconstruction", "record_replay"]
 
 
 class Claim(_Strict):
@@ -190,11 +190,14 @@ class Claim(_Strict):
                     f"public.records: there are {KEYS} keys of five digits, and reconstruction holds half of them out, "
                     f"so at most {most}, not {self.public.records}"
                 )
-        if self.audits and self.adjacency is not Adjacency.ADD_REMOVE:
+        adding = [name for name in self.audits if name != "record_replay"]
+        if adding and self.adjacency is not Adjacency.ADD_REMOVE:
             raise ValueError(
-                f"audits: {' and '.join(self.audits)} play at adjacency add_remove and say nothing of a claim at "
+                f"audits: {' and '.join(adding)} play at adjacency add_remove and say nothing of a claim at "
                 f"{self.adjacency}; leave them out"
             )
+        if "record_replay" in self.audits and self.parameters.aggregate == "none":
+            raise ValueError("audits: record_replay compares a run with its events, and aggregate none has no event")
         return self
 
     def claimed(self) -> guarantees.Guarantee:

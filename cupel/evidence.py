@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.guarantees import Guarantee
 from cupel.attacks.leave_one_out import LeaveOneOut, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
 from cupel.audits.games import AuditResult, leave_one_out_audit, reconstruction_audit
+from cupel.audits.replayed_inference import inference_findings, inference_replay_audit
 from cupel.claim import BuiltinData, Claim
 from cupel.generation import GeneratorRun, charge_and_generate, create_once
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record, with_content_ids
-from cupel.progress import Progress
+from cupel.progress import Progress, Step
 
 RERUNS = 4
 """How many records are taken out of the whole pipeline: those with the largest losses, and as many others."""
+
+REPLAYED = 4
+"""How many units record and replay takes out, and copies."""
 
 CONTROL_CANDIDATES = 512
 GAME_CANDIDATES = 512
@@ -103,6 +108,51 @@ def leave_one_out(
         batches_are_kept=run.mechanism.variant == "sound",
         published_is_bound=not run.mechanism.replaces_rows,
     )
+
+
+def record_replay(run: GeneratorRun, progress: Progress) -> AuditResult:
+    """Every token of a finished run against what was charged for it, on some neighbours of the data."""
+    others = replay_neighbors(run.records, run.mechanism.unit.kind, run.mechanism.adjacency)
+    with progress.stage("Replaying neighbours") as step:
+        findings = inference_findings(
+            run.mechanism,
+            run.records,
+            _told(others, step),
+            run.model,
+            run.generation,
+            key=run.key,
+        )
+    return inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)
+
+
+def _told(others: Sequence[list[Record]], step: Step) -> Iterator[list[Record]]:
+    for done, other in enumerate(others):
+        step(done, len(others))
+        yield other
+    step(len(others), len(others))
+
+
+def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency) -> list[list[Record]]:
+    """Neighbours of the data: units spread evenly over the records go, and copies of their records come.
+
+    Under add_remove one of the two happens, under replace_one a unit goes and a copy of the next one's comes. A copy
+    has an id of its own, so that it may fall into any slot.
+    """
+    units: dict[str, list[Record]] = {}
+    for record in records:
+        units.setdefault((record.user or record.id) if unit == "user" else record.id, []).append(record)
+    names = list(units)
+    chosen = [names[place] for place in np.linspace(0, len(names) - 1, min(REPLAYED, len(names))).astype(int)]
+    found = []
+    for name, following in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
+        ids = {record.id for record in units[name]}
+        rest = [record for record in records if record.id not in ids]
+        copies = [
+            dataclasses.replace(record, id=f"copy of {record.id}", hashed=None, user=record.user and f"copy of {name}")
+            for record in units[following]
+        ]
+        found += [rest, [*records, *copies]] if adjacency is Adjacency.ADD_REMOVE else [[*rest, *copies]]
+    return found
 
 
 def _most_and_others(losses: np.ndarray, count: int) -> list[int]:

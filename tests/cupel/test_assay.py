@@ -13,6 +13,7 @@ from cupel import assay, evidence, testing
 from cupel.accounting import Adjacency, account
 from cupel.accounting.ledger import Ledger
 from cupel.claim import read_claim
+from cupel.mechanisms.records import Record
 from cupel.reports import schema
 
 CLAIMS = Path(__file__).resolve().parents[2] / "examples" / "claims"
@@ -148,3 +149,58 @@ def test_shipped_claims_come_out_as_the_readme_says(name: str, verdict: str, tmp
         # False alarm: at most 1 in 20 for each protected claim, because the interval has confidence 95%; the two
         # Clopper–Pearson intervals that it combines make it far less.
         assert lower <= 0 <= upper
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "parameters"),
+    [
+        ("add_remove", "{aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 31, tokens: 8}"),
+        ("replace_one", "{aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 31, tokens: 8}"),
+    ],
+)
+def test_a_run_keeps_to_its_events_on_neighbours(adjacency: str, parameters: str, tmp_path: Path) -> None:
+    text = f"""
+name: replayed
+data: {{source: builtin, name: keys}}
+adjacency: {adjacency}
+mechanism: private_inference
+parameters: {parameters}
+public: {{records: 62, labels: [key]}}
+guarantee: {{type: pure_dp, epsilon: 1000.0}}
+audits: [record_replay]
+"""
+    done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+    assert done.verdict == "SUPPORTED"
+    (replayed,) = done.audits
+    assert replayed.trials == (2 if adjacency == "add_remove" else 1) * evidence.REPLAYED
+    assert replayed.conclusion.startswith("Every event held")
+
+
+def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Had less been charged for a token, the verdict would not be SUPPORTED; the releasable page stays the same."""
+    text = SMALL.replace("[leave_one_out, reconstruction]", "[record_replay]").replace("ex_post", "pure_dp")
+    text = text.replace("median", "mean")
+    pages = []
+    for name, words in (("whole", "Every event held"), ("less", "The run did not keep to its events: range")):
+        if name == "less":
+            monkeypatch.setattr("cupel.audits.replayed_inference._Audit._eta", lambda self: 1e-6)
+        done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+        assert done.verdict == {"whole": "SUPPORTED", "less": "UNPROVEN"}[name]
+        assert done.audits[0].conclusion.startswith(words)
+        page = (tmp_path / "out" / "release" / "report.html").read_text()
+        pages.append(page.replace(done.created, "then"))
+    assert pages[0] == pages[1]
+
+
+def test_neighbours_are_neighbours(tmp_path: Path) -> None:
+    """Of every unit, and with copies that are no longer what they were copied from."""
+    records = [Record(str(i), f"text {i}", None, f"user {i // 2}", "h") for i in range(10)]
+    for unit, size in (("record", 1), ("user", 2)):
+        others = evidence.replay_neighbors(records, unit, Adjacency.ADD_REMOVE)
+        assert [len(other) - 10 for other in others] == [-size, size] * evidence.REPLAYED
+        for other in evidence.replay_neighbors(records, unit, Adjacency.REPLACE_ONE):
+            assert len(other) == 10
+            assert len(set(other) & set(records)) == 10 - size
+            new = set(other) - set(records)
+            assert len({record.user for record in new}) == 1
+            assert not {record.user for record in new} & {record.user for record in records}
