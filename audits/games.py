@@ -2,6 +2,7 @@
 
 from cupel.audits.distinguishing import distinguishing_audit
 from cupel.audits.leave_one_out import leave_one_out_audit
+from cupel.audits.membership import membership_audit
 from cupel.audits.reconstruction import reconstruction_audit, source_minus_holdout
 from cupel.audits.result import AuditResult, Rate
 
@@ -10,6 +11,7 @@ __all__ = [
     "Rate",
     "distinguishing_audit",
     "leave_one_out_audit",
+    "membership_audit",
     "reconstruction_audit",
     "source_minus_holdout",
 ]

@@ -1,0 +1,36 @@
+"""The example of the page of membership inference prints what the page says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command import run
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "membership.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def test_the_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    (code,) = blocks("python")
+    exec(compile(code, "docs/membership.md", "exec"), {})  # noqa: S102
+    commands, expected = blocks("console"), blocks("text")
+    assert len(commands) == len(expected) == 2
+    for command, printed, code in zip(commands, expected, (1, 0), strict=True):
+        program, *arguments = shlex.split(command.removeprefix("$ "))
+        assert program == "cupel"
+        result = run(*arguments)
+        assert result.returncode == code, result.stderr
+        assert [line.rstrip() for line in result.stdout.splitlines()] == printed.splitlines()
+
+
+def test_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", PAGE):
+        assert (Path(__file__).resolve().parents[2] / "docs" / link).exists(), link
