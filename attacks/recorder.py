@@ -78,7 +78,7 @@ def record(mechanism: Mechanism[Data], data: Data, *, rng: np.random.Generator |
     """Runs a mechanism once.
 
     Args:
-        mechanism: called with the data and a recorder.
+        mechanism: called with the data, which it must not change, and a recorder.
         data: private, or made up.
         rng: draws what the mechanism leaves to the recorder; by default from the operating system's entropy.
     """

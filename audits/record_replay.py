@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import json_number
 from cupel.attacks.recorder import Data, Mechanism, Recording, Step, record, replay
 from cupel.audits.recorded_randomness import noise_tests, sampling_tests
 from cupel.audits.result import AuditResult
@@ -77,6 +78,13 @@ class Finding:
     p_value: float | None = None
     part: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON types."""
+        numbers = {"declared": self.declared, "found": self.found}
+        return dataclasses.asdict(self) | {
+            name: json_number(value) if isinstance(value, float) else value for name, value in numbers.items()
+        }
+
     def __str__(self) -> str:
         where = [self.part] if self.part is not None else []
         where += [f"step {self.step}"] if self.step is not None else []
@@ -100,7 +108,7 @@ def record_replay_findings(
     """What a mechanism does otherwise than it declares, worst first for each step.
 
     Args:
-        mechanism: called with data and a `Recorder`; each call is a run of its own.
+        mechanism: called with data, which it must not change, and a `Recorder`; each call is a run of its own.
         data: a small data set.
         neighbors: of the data, at `adjacency`; `cupel.attacks.neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out; of the declared events.
@@ -145,7 +153,7 @@ def record_replay_audit(
             f"{tests} tests of samples and noise, together wrong with probability at most {false_alarm:g}",
         ),
         errors=tuple(map(str, findings)),
-        details={"findings": [dataclasses.asdict(finding) for finding in findings]},
+        details={"findings": [finding.to_json() for finding in findings]},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_an_outcome_that_only_some_data_allow_has_no_range() -> None:
         list("ab"),
     )
     assert (found.kind, found.found) == ("range", math.inf)
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["found"] == "inf"
 
 
 def test_what_is_read_past_all_events_changes_the_output() -> None:

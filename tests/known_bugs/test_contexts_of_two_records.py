@@ -112,8 +112,10 @@ def claimed() -> float:
 
 @functools.cache
 def exact() -> float:
-    """A lower bound on the ε of these two data sets for 367 tokens, of one law each."""
-    return DominatingPair.finite(*map(np.exp, mean()[2])).self_compose(TOKENS).epsilon(DELTA).lower
+    """A lower bound on the ε of these two data sets for 367 tokens, of one law each; less what floats may err by, as
+    derived in `test_actual_batch_size.py`."""
+    pair = DominatingPair.finite(*map(np.exp, mean()[2]))
+    return pair.self_compose(TOKENS).epsilon(DELTA * (1 + 1e-7)).lower - 1e-7
 
 
 def test_a_claim_of_9_9_loses_21_8() -> None:

@@ -93,7 +93,7 @@ def _log_ratios(size: int, runs: int, rng: np.random.Generator, *, draws: list[i
 
 @functools.cache
 def sampled() -> tuple[float, ...]:
-    """Kills are in the place of kills: three of the counts are drawn once a process, and the last one once."""
+    """What all processes draw, without killing any: three of the counts once a process, and the last one once."""
     return tuple(told_apart(seen_in_all(bug=bug), 100, 101, CLAIM, runs=40_000, score=float) for bug in (True, False))
 
 
