@@ -262,19 +262,19 @@ def _gaussian(models: Floats, chosen: Bools, which: str, per_record: bool) -> tu
     counts = chosen.sum(axis=0)
     mean = np.where(chosen, models, 0.0).sum(axis=0) / counts
     squares = np.where(chosen, (models - mean) ** 2, 0.0).sum(axis=0)
+    # Of equal signals the mean may be off by a rounding, so that their sum of squares need not be 0.
+    constant = np.where(chosen, models, -np.inf).max(axis=0) == np.where(chosen, models, np.inf).min(axis=0)
     if per_record:
-        scale = np.sqrt(squares / (counts - 1))
-        if (scale == 0).any():
-            record = int(scale.argmin())
+        if constant.any():
+            record = int(constant.argmax())
             raise ValueError(f"models {which} record {record} all give it the same signal; use the global variance")
-        return mean, scale
+        return mean, np.sqrt(squares / (counts - 1))
     freedom = int(counts.sum()) - len(counts)
     if len(counts) and freedom < 1:
         raise ValueError(f"no record has 2 reference models {which} it, so no variance can be seen: train more models")
-    pooled = float(np.sqrt(squares.sum() / max(1, freedom)))
-    if len(counts) and pooled == 0:
+    if len(counts) and constant.all():
         raise ValueError(f"reference models {which} a record all give it the same signal; no variance can be seen")
-    return mean, pooled
+    return mean, float(np.sqrt(squares.sum() / max(1, freedom)))
 
 
 def _log_mean(logs: Floats, chosen: Bools | None = None) -> Floats:

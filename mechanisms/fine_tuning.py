@@ -56,8 +56,8 @@ def fine_tune(
 ) -> LanguageModel:
     """A copy of the model, trained further on texts, each between end-of-text tokens.
 
-    A text is cut to the model's context length. Weights are trained in float32. One call of the model sees so many
-    tokens that memory is bounded; a batch's gradient is summed over several calls where needed.
+    A text is cut to the model's context length. Weights are trained in float32. One call of the model gives a bounded
+    number of logits, or those of one text; a batch's gradient is summed over several calls where needed.
 
     Args:
         model: stays as it is.
@@ -97,7 +97,7 @@ def fine_tune(
 def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """How likely each text is as a whole document: between end-of-text tokens, its end included.
 
-    A text is cut to the model's context length. Memory is bounded by calls of a fixed number of logits.
+    A text is cut to the model's context length. Memory is bounded by calls of a fixed number of logits, or of one text.
 
     Args:
         model: the model.

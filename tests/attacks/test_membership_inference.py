@@ -230,6 +230,7 @@ POPULATION: dict[str, Any] = {"population_target": np.zeros(3), "population_refe
         (mi.lira_offline, {"inclusion": np.ones((4, 2), bool)}, "without it; record 0 has 0"),
         (mi.lira_online, {"references": np.zeros((4, 2)), "variance": "per_record"}, "use the global variance"),
         (mi.lira_online, {"references": np.zeros((4, 2))}, "no variance can be seen"),
+        (mi.lira_offline, {"references": np.full((7, 2), 0.1), "inclusion": None}, "no variance can be seen"),
         (
             mi.lira_online,
             {"references": np.zeros((2, 2)), "inclusion": np.array([[True, True], [False, False]])},
