@@ -88,7 +88,7 @@ class Bound:
         interval: a two-sided enclosure of the exact value, where one is known.
         ceiling: for an audit, the largest value that the same test could have certified.
         null_family: for an audit, the mechanisms that its test rejects: a bound of ε says that none of them with a
-            smaller ε plausibly gives what was seen. `ANY_MECHANISM`, or a family such as Gaussian mechanisms.
+            smaller ε plausibly gives what was seen. `ANY_MECHANISM`, or a family such as ``every μ-GDP mechanism``.
         assumptions: what must hold besides the description of the mechanism, one sentence each.
         private: the number depends on the private data and may not be released.
     """

@@ -14,7 +14,7 @@ from scipy import optimize, special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.counts import Integers, counts
 
 _SHARES = 4096
@@ -152,5 +152,6 @@ def _bound(
         delta=delta or None,
         confidence=confidence,
         ceiling=ceiling,
+        null_family=ANY_MECHANISM,
         assumptions=("each run is independent of the others", "the test was fixed before these runs"),
     )

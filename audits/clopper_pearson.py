@@ -11,7 +11,7 @@ from scipy import special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Interval, Rigor
 from cupel.audits.counts import Integers, counts, ordered
 
 Floats = NDArray[np.float64]
@@ -107,6 +107,7 @@ def epsilon_clopper_pearson(
         delta=delta or None,
         confidence=confidence,
         ceiling=float(ceiling),
+        null_family=ANY_MECHANISM,
         assumptions=(_INDEPENDENT, "the test was fixed before these runs"),
     )
 
@@ -146,6 +147,7 @@ def mu_clopper_pearson(
         unit=unit or Unit(),
         confidence=confidence,
         ceiling=ceiling,
+        null_family="every μ-GDP mechanism",
         assumptions=(_INDEPENDENT, "the test was fixed before these runs", "the mechanism is Gaussian"),
     )
 

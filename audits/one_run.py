@@ -43,7 +43,7 @@ from scipy import special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.counts import count, counts, ordered
 
 Floats = NDArray[np.float64]
@@ -102,6 +102,7 @@ def epsilon_one_run(
         delta=delta or None,
         confidence=confidence,
         ceiling=float(ceiling),
+        null_family=ANY_MECHANISM,
         assumptions=(_COINS, *((_FIXED,) if delta and rule != "adaptive" else ())),
     )
 

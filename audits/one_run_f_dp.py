@@ -40,7 +40,7 @@ from typing import Literal, TypeAlias
 
 from cupel.accounting import gaussian_curve, validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.counts import count
 
 Family: TypeAlias = Literal["gdp", "approx_dp"]
@@ -102,6 +102,7 @@ def epsilon_one_run_f_dp(
         delta=delta or None,
         confidence=confidence,
         ceiling=ceiling,
+        null_family="every μ-GDP mechanism" if family == "gdp" else ANY_MECHANISM,
         assumptions=(
             "each candidate was included by its own fair coin, independent of everything else",
             "the number of guesses was fixed before the run",

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.clopper_pearson import epsilons_clopper_pearson
 
 Floats = NDArray[np.float64]
@@ -133,6 +133,7 @@ def epsilon_from_scores(
         delta=delta or None,
         confidence=confidence,
         ceiling=found[1],
+        null_family=ANY_MECHANISM,
         assumptions=("each run of the mechanism is independent of the others", said),
     )
 

@@ -53,6 +53,7 @@ def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) ->
         at=p,
         confidence=confidence,
         ceiling=max(p, float(ceiling)),
+        null_family="every (p, r)-secret-protected mechanism",
         assumptions=(_GAMES,),
     )
 

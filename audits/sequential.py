@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.counts import count
 
 Floats = NDArray[np.float64]
@@ -161,6 +161,7 @@ class Sequential:
             delta=self.delta or None,
             confidence=self.confidence,
             ceiling=self.ceiling(self.rounds),
+            null_family=ANY_MECHANISM,
             assumptions=("each run is independent of the others", "each event was named before its round"),
         )
 
