@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from cupel import __version__
 from cupel.accounting.adjacency import Unit
-from cupel.audits.membership import Design, Scores, Side, membership_audit
+from cupel.audits.membership import membership_audit
+from cupel.audits.membership_design import Design, Scores, Side
 from cupel.errors import InputError, input_errors
 from cupel.membership_files import Signals, read_candidates, read_signals
 from cupel.progress import Progress

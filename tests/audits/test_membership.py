@@ -12,7 +12,8 @@ from scipy import stats
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
-from cupel.audits.membership import Design, Scores, default_guesses, membership_audit, right_guesses
+from cupel.audits.membership import membership_audit
+from cupel.audits.membership_design import Design, Scores, default_guesses, right_guesses
 from cupel.audits.one_run import epsilon_one_run, epsilons_one_run
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from cupel.attacks import membership_inference as mi
 from cupel.attacks.reference_models import reference_signals, signals
-from cupel.audits.membership import Design, Scores, membership_audit
+from cupel.audits.membership import membership_audit
+from cupel.audits.membership_design import Design, Scores
 from cupel.mechanisms import corpora
 from cupel.mechanisms.fine_tuning import Training, fine_tune
 from cupel.mechanisms.language_model import LanguageModel
