@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -201,11 +203,17 @@ def main() -> None:
     sys.exit(_run(sys.argv[1:]))
 
 
+@functools.cache
+def _parser() -> Callable[..., int | None]:
+    """Made once: it reads the type hints of every command, which takes longer than many a command."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str]) -> int:
     from cupel.errors import InputError
 
     try:
-        return int(app(arguments or ["--help"], prog_name="cupel", standalone_mode=False) or 0)
+        return int(_parser()(arguments or ["--help"], prog_name="cupel", standalone_mode=False) or 0)
     except _USAGE_ERROR as error:
         print(f"cupel: {' '.join(error.format_message().split())} See `cupel --help`.", file=sys.stderr)
         return BAD_INPUT
