@@ -29,12 +29,15 @@ Bools = NDArray[np.bool_]
 ORDER = 8
 """Of the n-gram models: seven bytes before a letter reach into the word before it, which is where an ending is rare."""
 
+PIECE = 2_000_000
+"""Characters of text that one model is fitted to."""
+
 _KEYS = 100_000
-_BEGINNING = 72  # bytes of an echo's beginning, at most; cut at a word
+_BEGINNING = 48  # bytes of an echo's beginning, at most; cut at a word
 _ENDING = 8  # words of an echo's ending
 _COMMON = 5  # texts that hold a word for it to be common
-_FEWEST_WORDS = 32
-_PIECE = 2_000_000  # characters of text that one model is fitted to
+_FEWEST_WORDS = 100
+
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 PLAIN_WORDS = tuple(
@@ -102,8 +105,8 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
     """Distinct echoes that begin like the texts and end in random common words of theirs.
 
     Words that fewer than five texts hold are left out of endings, so that no name of one record gets into them; where
-    that leaves fewer than 32, plain English words join them. A beginning is written by an n-gram model and may repeat a
-    piece of a text.
+    that leaves fewer than 100, plain English words join them. A beginning is written by an n-gram model and may repeat
+    a piece of a text.
 
     Args:
         count: how many.
@@ -166,7 +169,7 @@ def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
     for text in texts:
         piece.append(text)
         size += len(text) + 1
-        if size >= _PIECE:
+        if size >= PIECE:
             yield piece
             piece, size = [], 0
     if piece:

@@ -153,9 +153,11 @@ def _draw(options: Options, data: Data, rng: np.random.Generator) -> list[Canary
         keys = text_canaries.draw_keys(count, data.keys, rng)
         return [Canary(text=text_canaries.key_text(key), start=len(text_canaries.key_text(key)) - 5) for key in keys]
     if options.kind == "echo":
-        texts = _wording(options, data)
-        echoes = text_canaries.draw_echoes(count, texts, rng)
-        likely, _ = text_canaries.echo_log_probabilities(texts, echoes)
+        texts = _wording(options, data, rng)
+        echoes = text_canaries.draw_echoes(count + options.canaries // 2, texts, rng)
+        # Echoes of no use but for the reference, as many as are planted: it knows what echoes are like, but not which.
+        echoes, others = echoes[:count], [echo.text for echo in echoes[count:]]
+        likely, _ = text_canaries.echo_log_probabilities([*texts, *others], echoes)
         return [
             Canary(text=echo.text, start=echo.start, reference=float(value))
             for echo, value in zip(echoes, likely, strict=True)
@@ -164,13 +166,16 @@ def _draw(options: Options, data: Data, rng: np.random.Generator) -> list[Canary
     return [Canary(row=row, reference=float(value)) for row, value in zip(rows, distances, strict=True)]
 
 
-def _wording(options: Options, data: Data) -> list[str]:
-    """What echoes sound like: the data, or without data the builtin notes."""
+def _wording(options: Options, data: Data, rng: np.random.Generator) -> list[str]:
+    """What echoes sound like: the data, as much as one model is fitted to, or without data the builtin notes."""
     if data.path is None:
         from cupel.mechanisms.corpora import notes
 
         return [text for text, _ in notes(400, 0)]
-    return [str(row[options.text]) for row in data.rows if row.get(options.text)]
+    texts = [str(row[options.text]) for row in data.rows if row.get(options.text)]
+    texts = [texts[place] for place in rng.permutation(len(texts))]
+    lengths = np.cumsum([len(text) for text in texts])
+    return texts[: max(1, int(np.searchsorted(lengths, text_canaries.PIECE)))]
 
 
 def _rows(

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 ATTACKS = {
     "key": "a key that a synthetic text prints is guessed to be in the data",
     "echo": "the log-probability of a canary's ending under an n-gram model of the synthetic text, less that under one "
-    "of the data it was made like; the highest are guessed to be in the data",
+    "of the data and of other such canaries; the highest are guessed to be in the data",
     "table": "minus the distance to the nearest synthetic row, as a share of the distance to the nearest row of the "
     "data; the highest are guessed to be in the data",
 }

@@ -82,7 +82,7 @@ def test_long_files_are_judged_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -
     pieces = [[*texts(40, seed), echoes[seed].text] for seed in range(3)]
     size = max(sum(len(text) + 1 for text in piece[:-1]) for piece in pieces) + 1
     assert all(sum(len(text) + 1 for text in piece) >= size for piece in pieces)
-    monkeypatch.setattr(planted_canaries, "_PIECE", size)
+    monkeypatch.setattr(planted_canaries, "PIECE", size)
     judged, starts = [echo.text for echo in echoes], [echo.start for echo in echoes]
     each = [NGramModel.fit(piece, order=planted_canaries.ORDER).log_probabilities(judged, starts) for piece in pieces]
     plain, beside = echo_log_probabilities((text for piece in pieces for text in piece), echoes)
