@@ -148,7 +148,7 @@ def _in_processes(job: Job, indices: deque[int], seed: int, workers: int) -> Res
 def _start(sent: bytes, seed: int) -> tuple[Connection, Any]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, sent, seed), daemon=True)
+    process = context.Process(target=_work, args=(theirs, sent, seed))
     with _one_thread():
         process.start()
     theirs.close()

@@ -30,7 +30,7 @@ def test_one_number_is_its_own_score(shift: float, name: str) -> None:
     g = np.random.default_rng(0)
     scores = fitted_scores(g.normal(size=50).tolist(), (g.normal(size=50) + shift).tolist())
     assert scores[0].name == name
-    assert scores[0].of([2.5, -1.0]).tolist() == [2.5 * shift, -shift]
+    assert scores[0].of([2.5, -1.0, NAN, "text"]).tolist() == [2.5 * shift, -shift, -INF, -INF]
 
 
 def test_discriminants_of_vectors_approach_the_true_ratio() -> None:

@@ -49,8 +49,8 @@ def test_what_is_done_is_not_run_again_and_the_count_may_grow(tmp_path: Path) ->
     assert (tmp_path / "kept" / FILE).stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_run_goes_on(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)])
+def test_a_killed_run_goes_on(tmp_path: Path, workers: int, number: signal.Signals) -> None:
     program = (
         "from cupel.attacks.repetitions import repeat\nimport repeated_jobs\n"
         "if __name__ == '__main__':\n"
@@ -58,15 +58,22 @@ def test_a_killed_run_goes_on(tmp_path: Path, workers: int) -> None:
     )
     (tmp_path / "program.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(Path(jobs.__file__).parent)}
-    process = subprocess.Popen([sys.executable, tmp_path / "program.py"], env=environment)
+    command = [sys.executable, tmp_path / "program.py"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     file = tmp_path / FILE
     deadline = time.monotonic() + 60
     while not file.exists() or file.read_bytes().count(b"\n") < 4:
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does it: to the workers too
+        _, errors = process.communicate(timeout=60)
+        assert errors.count("Traceback") == 1
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+    else:
+        process.send_signal(number)
+        process.communicate(timeout=60)  # its workers end by themselves
     lines = file.read_bytes().count(b"\n")
     assert 4 <= lines < 201
     file.write_bytes(file.read_bytes() + b'{"index": 150, "resu')  # as if cut off
@@ -86,6 +93,17 @@ def test_an_interruption_leaves_what_is_done(tmp_path: Path) -> None:
             repeat(jobs.draw, 50, seed=5, workers=workers, folder=folder, progress=stop)
         assert (folder / FILE).read_bytes().count(b"\n") == 5
         assert repeat(jobs.draw, 50, seed=5, folder=folder) == expected(50)
+
+
+def test_an_interruption_does_not_wait_for_what_is_running() -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        repeat(jobs.sleep_but_at_first, 2, seed=5, workers=2, progress=stop)
+    assert time.monotonic() - start < 100
 
 
 def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:

@@ -86,6 +86,18 @@ def test_the_generator_and_the_source_of_a_run_differ_from_those_of_others() -> 
     assert one.name == "recorded"
 
 
+def test_no_two_runs_share_their_randomness() -> None:
+    """Two of 400 words of 64 bits agree by chance with probability below 1e-14."""
+    seen: list[int] = []
+
+    def draws(data: list[int], source: SeededSource) -> int:
+        seen.extend([source.below(2**64), int(source.generator.integers(2**63))])
+        return 0
+
+    assert_never_exceeds(draws, PureDP(1.0), **PAIR, runs=100)
+    assert len(set(seen)) == len(seen) == 400
+
+
 def test_several_pairs_are_paid_for() -> None:
     pairs = [([1, 2], [1, 2, 3]), ([1], [1, 3]), ([], [3])]
     bounds = assert_never_exceeds(mechanisms.count, PureDP(1.0), pairs=pairs, runs=400)

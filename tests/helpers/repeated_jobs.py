@@ -29,6 +29,12 @@ def slow_draw(index: int, seed: np.random.SeedSequence) -> Any:
     return draw(index, seed)
 
 
+def sleep_but_at_first(index: int, seed: np.random.SeedSequence) -> Any:
+    """Two minutes from the second repetition on."""
+    time.sleep(120 if index else 0)
+    return index
+
+
 def fail_at_three(index: int, seed: np.random.SeedSequence) -> Any:
     """Raises in repetition 3."""
     if index == 3:
