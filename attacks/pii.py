@@ -14,7 +14,7 @@ import hmac
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -204,7 +204,7 @@ class PersonalData:
 
 
 def personal_data(
-    synthetic: Iterable[str], source: Sequence[str], holdout: Sequence[str], units: Units, *, key: bytes
+    synthetic: Iterable[str], source: Iterable[str], holdout: Iterable[str], units: Units, *, key: bytes
 ) -> PersonalData:
     """Looks for personal data in released texts, and for each value in source and holdout.
 
@@ -212,8 +212,8 @@ def personal_data(
     value are no candidates. Whether they are does not depend on which side they are on.
 
     Args:
-        synthetic: the released texts; read once.
-        source, holdout: the texts of each side.
+        synthetic: the released texts.
+        source, holdout: the texts of each side; all three are gone through once.
         units: which unit each of them counts for.
         key: of the hashes, at least 16 bytes that stay private.
 

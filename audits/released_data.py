@@ -117,7 +117,7 @@ def _conclusion(
     source, holdout = rates
     counts = (
         f"{source.hits} of {source.trials} source units and {holdout.hits} of {holdout.trials} holdout units are {hit} "
-        f"(p = {above(p_value, 2)})"
+        f"(p {f'= {above(p_value, 2)}' if p_value else '< 1e-300'})"
     )
     if bound is not None and bound.value > 0:
         at = f" at δ = {bound.delta:.3g}" if bound.delta else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from cupel.accounting.adjacency import Unit
 from cupel.attacks.holdout import Hits, Units
 from cupel.audits.released_data import holdout_audit
 from cupel.errors import InputError, input_errors
-from cupel.progress import Progress
+from cupel.progress import Progress, Step
 from cupel.utility import synthetic_file, write
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
         options.check()
         criteria = Criteria(options.words, options.near_words, options.near_share)
     path, progress = synthetic_file(synthetic), options.progress
-    key = _key(output.with_name(KEY_NAME))
+    key_file = output.with_name(KEY_NAME)
+    key = _key(key_file)
 
     def released() -> Iterator[str]:
         return (text for text, _ in read_texts(path, text=options.synthetic_text, empty=True))
@@ -136,17 +137,32 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
         written, source, holdout = Words.of(released()), *(Words.of(r.text for r in side) for side in sides)
         if not len(written):
             raise InputError(f"{path}: holds no text")
+        units = _text_units(options, sides, (source, holdout))
         step(1, 1)
-    units = _text_units(options, sides, (source, holdout))
     with progress.stage("Comparing words") as step:
         hits = extraction(written, source, holdout, units, criteria, seed=options.seed)
         step(1, 1)
     with progress.stage("Looking for personal data") as step, input_errors():
-        texts = [[record.text for record in side] for side in sides]
-        printed = personal_data(released(), texts[0], texts[1], units, key=key)
-        step(1, 1)
+        seen, unseen = ((record.text for record in side) for side in sides)
+        total, first = len(written) + len(source) + len(holdout), len(written) + len(source)
+        printed = personal_data(
+            _counted(released(), step, 0, total),
+            _counted(seen, step, len(written), total),
+            _counted(unseen, step, first, total),
+            units,
+            key=key,
+        )
     found = _result("text", path, options, units, [*hits, printed.hits], "user" if options.user else "record")
+    if not key_file.exists():
+        write({"key": key.hex()}, key_file)
     return found | {"personal_data": _personal(printed)}
+
+
+def _counted(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterator[str]:
+    for done, text in enumerate(texts, begin + 1):
+        yield text
+        if done % 1024 == 0 or done == total:
+            step(done, total)
 
 
 def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
@@ -174,11 +190,11 @@ def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
         every = encode(*rows, ignore=options.ignore, categorical=options.categorical)
         if options.secret is not None:
             every.place(options.secret)
+        del rows
+        units = Units.of(every.source.keys(), every.holdout.keys())
+        _check_units(options, units, f"{options.source} and {options.holdout}", "--ignore")
         step(1, 1)
-    del rows
-    units = Units.of(every.source.keys(), every.holdout.keys())
-    _check_units(options, units, f"{options.source} and {options.holdout}", "--ignore")
-    every = _replaced(every, _firsts(every.source, units.source), _firsts(every.holdout, units.holdout))
+    every = replace(every, source=_firsts(every.source, units.source), holdout=_firsts(every.holdout, units.holdout))
     some = _drawn(every, options)
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
@@ -231,12 +247,6 @@ def _firsts(side: Table, units: np.ndarray[Any, np.dtype[np.int64]]) -> Table:
     return side.take(np.sort(rows[numbers >= 0]))
 
 
-def _replaced(tables: Tables, source: Table, holdout: Table) -> Tables:
-    from dataclasses import replace
-
-    return replace(tables, source=source, holdout=holdout)
-
-
 def _drawn(tables: Tables, options: TableOptions) -> Tables:
     """At most so many units: drawn from both sides together, since coins say nothing of a draw that knows the sides."""
     count, total = len(tables.source), len(tables.source) + len(tables.holdout)
@@ -246,7 +256,7 @@ def _drawn(tables: Tables, options: TableOptions) -> Tables:
     source, holdout = chosen[chosen < count], chosen[chosen >= count] - count
     if not len(source) or not len(holdout):
         raise InputError(f"of {options.limit} units drawn, one of source and holdout has none: raise --limit")
-    return _replaced(tables, tables.source.take(source), tables.holdout.take(holdout))
+    return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
 
 
 def _result(kind: str, path: Path, options: Options, units: Units, hits: list[Hits], unit: str) -> dict[str, Any]:
@@ -283,13 +293,11 @@ def _personal(printed: PersonalData) -> dict[str, Any]:
 
 
 def _key(path: Path) -> bytes:
-    """The key that lies at `path`, or a new one, which is written there: hashes of several audits then compare."""
+    """The key that lies at `path`, so that hashes of several audits compare, or a new one."""
     import json
 
     if not path.exists():
-        key = secrets.token_bytes(32)
-        write({"key": key.hex()}, path)
-        return key
+        return secrets.token_bytes(32)
     try:
         return bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
     except (OSError, ValueError, KeyError, TypeError):

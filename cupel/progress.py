@@ -79,4 +79,5 @@ def _bar(title: str) -> Iterator[Step]:
     try:
         yield step
     finally:
-        bar.stop()
+        if bar.live.is_started:  # to stop what never began prints an empty line
+            bar.stop()
