@@ -18,9 +18,6 @@ from cupel.audits.verdict import decide
 from cupel.errors import InputError
 from cupel.progress import Progress
 
-FILE = ("file", "sha256", "bytes", "rows")
-"""What is said of a synthetic file."""
-
 
 def bound(folder: Path, *, expect: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Bounds ε from ``scores.json`` and writes ``bound.json``; nothing can be scored afterwards.
@@ -38,7 +35,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
     """
     manifest, digest = read_manifest(folder, expect)
     document = read_scores(folder, digest)
-    gone = [entry["path"] for entry in document["scorings"] if not _is_unchanged(entry, progress or Progress())]
+    checked = [_is_unchanged(entry, progress or Progress()) for entry in document["scorings"]]
     audit = third_party_audit(
         manifest.design,
         manifest.coins,
@@ -53,8 +50,10 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
             "manifest_sha256": digest,
             "manifest_expected": expect is not None,
             "scores_sha256": document["sha256"],
-            "synthetic": [{key: entry[key] for key in FILE} for entry in document["scorings"]],
-            "not_checked": gone,
+            "synthetic": [
+                {**{key: entry[key] for key in ("file", "sha256", "bytes", "rows")}, "checked": there}
+                for entry, there in zip(document["scorings"], checked, strict=True)
+            ],
             "claim": manifest.claim.model_dump() if manifest.claim else None,
             "refuted": refutes(manifest, audit),
             "audit": audit.to_json(),

@@ -38,8 +38,14 @@ true: release those of a run without canaries.
 
 {reach}
 
-The test is about adding or removing one {unit_name}. It says nothing of a claim about exchanging one, and a result that
-shows nothing does not mean that nothing leaks: another attack may find more.
+{read}The test is about adding or removing one {unit_name}. It says nothing of a claim about exchanging one, and a
+result that shows nothing does not mean that nothing leaks: another attack may find more.
+"""
+
+
+_READ = """What canaries look like (ranges, words, wording, and what they are compared with) was read from {path}. That
+is a read of private data, which stays in this folder: keep it as private as the data.
+
 """
 
 
@@ -61,6 +67,7 @@ def readme(about: dict[str, Any]) -> str:
         plural="" if files == 1 else "s",
         unit_name="record" if unit.kind == "record" else "user" if unit.kind == "user" else f"group of {unit.size}",
         reach="\n".join(reach(about)),
+        read=_READ.format(path=about["reads_data"]) if about["reads_data"] else "",
     )
 
 

@@ -11,7 +11,7 @@ import numpy
 import scipy
 
 from cupel import __version__
-from cupel.audit_bound import FILE, read_scores
+from cupel.audit_bound import read_scores
 from cupel.audit_files import BOUND, Manifest, guarantee, read_manifest, read_sealed, write_whole
 from cupel.audits.implications import describe
 from cupel.errors import InputError
@@ -49,7 +49,7 @@ def _document(
     folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool
 ) -> ThirdPartyAudit:
     claim = manifest.claim
-    gone = {Path(path).name for path in found["not_checked"]}
+
     return ThirdPartyAudit.model_validate(
         {
             "schema": 1,
@@ -70,10 +70,7 @@ def _document(
                 "manifest_sha256": digest,
                 "manifest_expected": expected,
             },
-            "synthetic": [
-                {**{key: entry[key] for key in FILE}, "checked": entry["file"] not in gone}
-                for entry in found["synthetic"]
-            ],
+            "synthetic": found["synthetic"],
             "refuted": found["refuted"],
             "audit": found["audit"],
             "limitations": _limitations(manifest),

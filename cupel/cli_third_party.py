@@ -100,8 +100,9 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         print(json.dumps(found, ensure_ascii=False))
     elif not quiet:
         print(found["audit"]["conclusion"])
-        for path in found["not_checked"]:
-            print(f"{path} is not there any more, so that it could not be checked.")
+        for file in found["synthetic"]:
+            if not file["checked"]:
+                print(f"{file['file']} is not there any more, so that it could not be checked.")
     raise typer.Exit(1 if found["refuted"] else 0)
 
 
