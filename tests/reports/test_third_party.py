@@ -1,0 +1,111 @@
+"""The page of an audit by planted canaries: well-formed, self-contained, and nothing can break out of its text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from cupel.reports.third_party import ThirdPartyAudit, render
+
+HOSTILE = "<script>alert(1)</script>\"'`{{7*7}}{% raw %}&amp;</style></title><svg onload=x>\x00\u202e"
+VOID = {"meta", "br"}
+
+
+class Nesting(HTMLParser):
+    """Checks that tags nest, and keeps their names."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def document(words: str = "words", **changes: Any) -> ThirdPartyAudit:
+    bound = {
+        "direction": "lower", "value": 1.23456, "method": "one_run_tight", "rigor": "finite_sample",
+        "adjacency": "add_remove", "unit": "record", "delta": 1e-5, "confidence": 0.95, "ceiling": 3.98765,
+        "assumptions": [words], "private": True,
+    }  # fmt: skip
+    rate = {"name": words, "hits": 3, "trials": 9, "rate": 1 / 3, "interval": [0.07, 0.71], "confidence": 0.95}
+    audit = {
+        "name": "third_party", "game": words, "attack": words, "statistics": ["one_run_tight"], "conclusion": words,
+        "trials": 9, "bounds": [bound], "rates": [rate], "controls": [rate], "controls_passed": True,
+        "difference": [-0.1, 0.9], "p_value": 0.01, "multiplicity": [words], "details": {"failures": []},
+    }  # fmt: skip
+    plan = {
+        "kind": "echo", "candidates": 9, "unit": "record", "copies": 1, "adjacency": "add_remove", "guesses": 4,
+        "scorings": 1, "confidence": 0.95, "statistic": "one_run_tight", "manifest_sha256": "ab" * 32,
+        "manifest_expected": False,
+    }  # fmt: skip
+    synthetic = {"file": words, "sha256": "cd" * 32, "bytes": 10, "rows": 2, "checked": True}
+    given = {
+        "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 2, "delta": 1e-5},
+        "guarantee": words, "plan": plan, "synthetic": [synthetic], "refuted": False, "audit": audit,
+        "limitations": [words], "versions": {"cupel": words},
+    }  # fmt: skip
+    return ThirdPartyAudit.model_validate({**given, **changes})
+
+
+def outside(page: str) -> str:
+    """The page without its drawings, in which long names take several lines."""
+    return re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+
+
+def failed() -> ThirdPartyAudit:
+    audit = document().audit
+    changes = {"bounds": [], "controls_passed": False, "details": {"failures": ["a control failed"]}}
+    return document().model_copy(update={"audit": audit.model_copy(update=changes)})
+
+
+@pytest.mark.parametrize(
+    ("what", "headline", "scale"),
+    [
+        (document(), "A leak is shown, not above the claim", True),
+        (document(refuted=True), "REFUTED", True),
+        (document(claim=None, guarantee="", refuted=None), "A leak is shown", False),
+        (failed(), "No conclusion", False),
+    ],
+)
+def test_the_page_is_well_formed_and_self_contained(what: ThirdPartyAudit, headline: str, scale: bool) -> None:
+    page = render(what)
+    Nesting(page)
+    assert page.startswith("<!DOCTYPE html>")
+    assert not re.search(r"https?://|//[a-z]|<script|<link|@import|url\((?!#)", page)
+    assert re.search(rf'<p class="word[^>]*>(<span.*</span> )?{headline}</p>', page)
+    assert ('id="figure-scale"' in page) is scale
+    assert ("What went wrong" in page) is (headline == "No conclusion")
+
+
+def test_numbers_are_rounded_to_the_side_that_is_true() -> None:
+    page = render(document())
+    assert "ε ≥\u00a01.234" in page.replace("ε\u00a0", "ε ")
+    assert "3.987" in page
+    assert "1.235" not in page
+    assert "3.988" not in page
+
+
+def test_nothing_breaks_out_of_its_text() -> None:
+    calm, hostile = render(document()), render(document(HOSTILE))
+    assert set(Nesting(hostile).tags) == set(Nesting(calm).tags)
+    assert Nesting(outside(hostile)).tags == Nesting(outside(calm)).tags
+    assert "<script" not in hostile
+    assert "49" not in outside(hostile).partition("<body>")[2]
+    assert "\x00" not in hostile
+    assert "\u202e" not in hostile
