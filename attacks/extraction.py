@@ -36,7 +36,8 @@ class Criteria:
         near_words: length of the runs that near-verbatim counts.
         near_share: near-verbatim, if at least this share of its runs of `near_words` words occurs in synthetic texts,
             in whatever order and in however many of them; in (0, 1].
-        longest_share: the share of all units that the third attack guesses: those with the longest runs; in (0, 1).
+        longest_share: the largest share of all units that the third attack guesses: those with the longest runs of at
+            least `words` words; in (0, 1).
     """
 
     words: int = 8
@@ -65,9 +66,9 @@ def extraction(
         seed: of ties between longest runs; a public choice.
 
     Returns:
-        Verbatim and near-verbatim: a unit is hit if one of its records is. And the units with the longest runs: how
-        many is fixed before, so that this attack tells more where records have many words in common anyway; runs
-        below `criteria.words` tie.
+        Verbatim and near-verbatim: a unit is hit if one of its records is. And the units with the longest runs, of
+        `criteria.words` at least: no more than a share that is fixed before, so that this attack tells more where
+        records have many words in common anyway.
 
     Raises:
         ValueError: where a side is empty.
@@ -84,7 +85,8 @@ def extraction(
         Hits(
             "longest_runs",
             _GAME,
-            f"the {rule.longest_share:.0%} of all units with the longest runs of words in common with a synthetic text",
+            f"the {rule.longest_share:.0%} of all units with the longest runs in common with a synthetic text, of at "
+            f"least {rule.words} words",
             "among those with the longest runs",
             *_longest_units(units, sides[0].longest, sides[1].longest, rule.longest_share, seed),
             {"longest_run": longest},
@@ -102,6 +104,7 @@ def _longest_units(
     order = np.lexsort((np.random.default_rng(seed).permutation(len(longest)), -longest))
     guessed = np.zeros(len(longest), dtype=np.bool_)
     guessed[order[: math.ceil(share * len(longest))]] = True
+    guessed &= longest > 0
     return guessed[: units.source_count], guessed[units.source_count :]
 
 

@@ -96,8 +96,8 @@ def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection
     counts = f"{result.right} of {result.games} secrets are guessed ({result.p:.3g} of them would be without a release)"
     shown = f"with confidence {bound.confidence:.4g} r is at least {below(bound.value, 4)} at p = {guarantee.p:g}"
     if bound.value > guarantee.r:
-        return f"{counts}: {shown}, above the claimed {above(guarantee.r, 4)}."
+        return f"{counts}: {shown}, above the claimed {guarantee.r:g}."
     ceiling = bound.ceiling or 0.0
     if ceiling <= guarantee.r:
         return f"{counts}: {shown}; so few games could have shown at most {above(ceiling, 4)}, no more than the claim."
-    return f"{counts}: {shown}, not above the claimed {above(guarantee.r, 4)}: no leak beyond the claim found."
+    return f"{counts}: {shown}, not above the claimed {guarantee.r:g}: no leak beyond the claim found."

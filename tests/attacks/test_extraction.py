@@ -44,22 +44,23 @@ def test_near_verbatim_is_a_share_of_runs() -> None:
 
 
 def test_the_longest_runs_are_guessed_in_a_number_that_is_fixed() -> None:
-    """Of 20 units the share .15 is 3: the one with 10 words, the one with 9, and one of the others by chance."""
+    """Of 20 units the share .15 is 3: those with 10, 9 and 3 words, of which the last may be too few, and .05 is 1."""
     source = [f"{i} {i}x {i}y filler words in here" for i in range(8)] + [A, B]
     holdout = [f"{i} {i}x {i}y filler words in here" for i in range(20, 30)]
-    given = [" ".join(A.split()[:9]), " ".join(B.split()[:10])]
-    found = extracted(given, source, holdout, longest_share=0.15, words=3)["longest_runs"]
-    assert found.source[-2:].all()
-    assert found.source.sum() + found.holdout.sum() == 3
+    given = [" ".join(A.split()[:9]), " ".join(B.split()[:10]), "24 24x 24y"]
+    for words, share, hit in ((3, 0.15, ([8, 9], [4])), (3, 0.05, ([9], [])), (4, 0.15, ([8, 9], []))):
+        found = extracted(given, source, holdout, longest_share=share, words=words)["longest_runs"]
+        assert (np.flatnonzero(found.source).tolist(), np.flatnonzero(found.holdout).tolist()) == hit
     quantiles = found.details["longest_run"]
     assert quantiles["source"]["quantiles"] == {"0.5": None, "0.95": 10, "0.99": 10, "1": 10}
     assert quantiles["holdout"]["quantiles"]["1"] is None
 
 
 def test_ties_are_broken_without_looking_at_the_side() -> None:
-    """No text has anything in common with the synthetic one: of 400 guesses source units are hypergeometric."""
-    source, holdout = ([f"{side}{i} a{side}{i}" for i in range(1000)] for side in "sh")
-    found = extracted(["nothing of it"], source, holdout, longest_share=0.2)["longest_runs"]
+    """All have the same two words in common with the synthetic one: of 400 guesses source units are hypergeometric."""
+    source, holdout = ([f"{side}{i} one two" for i in range(1000)] for side in "sh")
+    found = extracted(["one two three"], source, holdout, longest_share=0.2, words=2)["longest_runs"]
+    assert found.source.sum() + found.holdout.sum() == 400
     low, high = stats.hypergeom.ppf([5e-7, 1 - 5e-7], 2000, 1000, 400)
     assert low <= found.source.sum() <= high  # false alarm 1e-6
 
