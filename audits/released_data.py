@@ -57,6 +57,7 @@ def holdout_audit(
     hits, other = int(found.source.sum()), int(found.holdout.sum())
     source, holdout = len(found.source), len(found.holdout)
     p_value = hypergeometric_tail(hits, source + holdout, source, hits + other)
+    least = hypergeometric_tail(min(source, hits + other), source + holdout, source, hits + other)
     failures = _failures(other, source, holdout, hits + other)
     bound = None
     if coins:
@@ -80,7 +81,7 @@ def holdout_audit(
         game=found.game,
         attack=found.attack,
         statistics=("hypergeometric tail", "clopper_pearson", *(("one_run",) if coins else ())),
-        conclusion=_conclusion(found.hit, rates, p_value, bound, failures, 1 - confidence),
+        conclusion=_conclusion(found.hit, rates, p_value, least, bound, failures, 1 - confidence),
         trials=source + holdout,
         bounds=() if failures or bound is None else (bound,),
         rates=rates + tuple(Rate(*counts, confidence) for counts in found.beside),
@@ -93,7 +94,7 @@ def holdout_audit(
             **found.details,
             "coins": coins,
             "failures": failures,
-            "least_p_value": hypergeometric_tail(min(source, hits + other), source + holdout, source, hits + other),
+            "least_p_value": least,
         },
     )
 
@@ -110,7 +111,13 @@ def _failures(other: int, source: int, holdout: int, hits: int) -> list[str]:
 
 
 def _conclusion(
-    hit: str, rates: tuple[Rate, Rate], p_value: float, bound: Bound | None, failures: list[str], beta: float
+    hit: str,
+    rates: tuple[Rate, Rate],
+    p_value: float,
+    least: float,
+    bound: Bound | None,
+    failures: list[str],
+    beta: float,
 ) -> str:
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
@@ -127,6 +134,8 @@ def _conclusion(
         if p_value <= beta
         else "no leak found by this attack, which does not say that there is none"
     )
+    if least > beta:
+        leak = "so few hits could not have shown a leak, had all been in the source"
     if bound is None:
         return f"{counts}: {leak}; {NO_COINS}."
     reach = above(bound.ceiling or 0.0, 4)

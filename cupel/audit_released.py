@@ -41,7 +41,8 @@ class Options:
         holdout: file of records of the same kind that it did not see, with the same columns.
         coins: whether each unit was put into source or holdout by its own independent fair coin.
         delta: δ at which ε is bounded, where there are coins.
-        confidence: with which all intervals and bounds of the audit hold together.
+        confidence: with which all bounds of the audit hold together. Each of k attacks is at 1 − (1 − confidence)/k, as
+            are its intervals, every one by itself.
         seed: of draws and ties; public choices.
         progress: shows the stages.
     """
@@ -260,7 +261,7 @@ def _drawn(tables: Tables, options: TableOptions) -> Tables:
 
 
 def _result(kind: str, path: Path, options: Options, units: Units, hits: list[Hits], unit: str) -> dict[str, Any]:
-    """Every audit at the confidence with which all of them hold together."""
+    """Every audit at the confidence with which the bounds of all of them hold together."""
     names = tuple(found.name for found in hits)
     each = 1 - (1 - options.confidence) / len(hits)
     audits = [

@@ -24,7 +24,7 @@ def print_audits(found: dict[str, Any]) -> None:
 def _audits(found: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    title = f"Units hit ({found['unit']}); everything holds together with confidence {100 * found['confidence']:g} %"
+    title = f"Units hit ({found['unit']}); all bounds together hold with confidence {100 * found['confidence']:g} %"
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(("audit", "source", "holdout", "difference", "p", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", overflow="fold")

@@ -21,7 +21,7 @@ Coins = Annotated[
     typer.Option("--coins", help="Each unit is in source or holdout by its own fair coin: then ε is bounded too."),
 ]
 Delta = Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")]
-Confidence = Annotated[float, typer.Option(help="Of all intervals and bounds together, in (0, 1).")]
+Confidence = Annotated[float, typer.Option(help="Of all bounds together, in (0, 1).")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 

@@ -70,6 +70,13 @@ def test_a_holdout_that_is_hit_more_often_ends_it() -> None:
     assert found.conclusion.startswith("No conclusion: holdout units are hit more often")
 
 
+def test_so_few_hits_say_nothing() -> None:
+    """Four hits, all in the source, have p = C(50, 4)/C(100, 4) = .0587."""
+    found = holdout_audit(hits(4, 50, 0, 50), coins=False, confidence=0.95)
+    assert found.details["least_p_value"] == found.p_value == pytest.approx(0.0587, abs=5e-5)
+    assert "so few hits could not have shown a leak" in found.conclusion
+
+
 @pytest.mark.parametrize(("source", "holdout"), [(0, 5), (5, 0)])
 def test_without_units_there_is_no_conclusion(source: int, holdout: int) -> None:
     found = holdout_audit(hits(0, source, 0, holdout), coins=True, confidence=0.95)
