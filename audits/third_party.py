@@ -24,27 +24,24 @@ misses verbatim copies shows nothing by finding nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting import validate
-from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.audits.clopper_pearson import difference_interval
-from cupel.audits.one_run import canaries_needed, epsilon_one_run, epsilons_one_run, hypergeometric_tail
+from cupel.audits.one_run import hypergeometric_tail
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.rounding import above, below
+from cupel.audits.third_party_design import Design
+from cupel.audits.verdict import decide
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Claim = PureDP | ApproxDP
 
 NEGATIVE_CONTROL_ERROR = 0.001
 """A negative control fails by chance with at most this probability, for each file."""
@@ -52,90 +49,6 @@ REQUIRED = 0.9
 """The share of its guesses that the positive control must get right, of those that can be right."""
 
 _TOP = 10  # the negative control looks at the highest tenth
-_LEAST = 1e-6  # an ε of 0 takes as many guesses as this one
-_RUN = "the run read the planted canaries and nothing else of the plan, and was decided on before any result was seen"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
-    """What was fixed before the run.
-
-    Attributes:
-        candidates: m.
-        guesses: r, how many of the highest scores are guessed "in"; None guesses every candidate that scores above 0.
-        files: K, how many synthetic files may be looked at.
-        confidence: 1 − β, jointly for all files.
-        unit: what a candidate is.
-        claim: what is claimed of adding or removing a unit; None for no claim.
-        delta: δ at which ε is bounded; that of the claim, if there is one.
-    """
-
-    candidates: int
-    guesses: int | None
-    files: int
-    confidence: float
-    unit: Unit
-    claim: Claim | None = None
-    delta: float = 0.0
-
-    def __post_init__(self) -> None:
-        validate.integer(minimum=2, candidates=self.candidates)
-        if self.guesses is not None:
-            validate.integer(minimum=1, guesses=self.guesses)
-            if self.guesses > self.candidates // 2:
-                raise ValueError(
-                    f"guesses must be at most half of the {self.candidates} candidates, since only about half of them "
-                    f"are in the data; not {self.guesses}"
-                )
-        validate.integer(minimum=1, files=self.files)
-        validate.open_probability(confidence=self.confidence)
-        validate.probability_below_one(delta=self.delta)
-        if self.unit.kind == "secret":
-            raise ValueError("canaries that are in or out test no unit secret; the unit is record, user or group(k)")
-
-    @property
-    def rule(self) -> Literal["tight", "adaptive"]:
-        """How δ is paid for."""
-        return "adaptive" if self.guesses is None else "tight"
-
-    @property
-    def each(self) -> float:
-        """The confidence of the bound from one file."""
-        return 1 - (1 - self.confidence) / self.files
-
-    def ceiling(self, guesses: int) -> float:
-        """The largest ε that one file can show with this many guesses, all of them right."""
-        return self._epsilon(guesses, guesses)
-
-    def needed(self, epsilon: float) -> int | None:
-        """The fewest guesses that show ε, all right; None if half of the candidates are not enough."""
-        try:
-            found = canaries_needed(
-                max(epsilon, _LEAST), confidence=self.each, delta=self.delta, m=self.candidates, rule=self.rule
-            )
-        except ValueError:
-            return None
-        return found if found <= self.candidates // 2 else None
-
-    def bound(self, guesses: int, correct: int) -> Bound:
-        """The lower bound from one file."""
-        found = epsilon_one_run(
-            self.candidates,
-            guesses,
-            correct,
-            delta=self.delta,
-            confidence=self.each,
-            rule=self.rule,
-            adjacency=Adjacency.ADD_REMOVE,
-            unit=self.unit,
-        )
-        return dataclasses.replace(found, assumptions=(*found.assumptions, _RUN), private=True)
-
-    def _epsilon(self, guesses: int, correct: int) -> float:
-        found = epsilons_one_run(
-            self.candidates, guesses, correct, delta=self.delta, confidence=self.each, rule=self.rule
-        )
-        return float(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -230,6 +143,14 @@ def third_party_audit(
     )
 
 
+def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
+    """Whether bounds refute the claim, by the rules of a verdict; None where nothing was claimed."""
+    if design.claim is None:
+        return None
+    verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=bounds)
+    return verdict.name == "REFUTED"
+
+
 def _p_value(included: Bools, guess: Bools) -> float:
     """Of as many right guesses by chance, if the output does not depend on the coins."""
     return hypergeometric_tail(int((guess & included).sum()), len(included), int(included.sum()), int(guess.sum()))
@@ -240,7 +161,7 @@ def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, i
     guess = guessed_in(scoring.copied, design.guesses)
     possible = int(included.sum()) if design.guesses is None else min(design.guesses, int(included.sum()))
     right = int((guess & included).sum())
-    return right, possible, design._epsilon(int(guess.sum()), right)
+    return right, possible, design.epsilon(int(guess.sum()), right)
 
 
 def highest_of_both(scoring: Scoring, included: Bools, guesses: int | None) -> tuple[int, int, int, int]:
@@ -299,11 +220,12 @@ def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
     right, possible, _ = _positive(design, included, scoring)
     top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
     where = "guessed in" if design.guesses is None else f"among the {drawn} highest that were not planted"
-    return [
+    rates = [
         Rate("positive control: copied canaries found", right, possible, design.each),
-        Rate(f"holdout canaries {where}", top, holdout, design.each),
         Rate(f"negative control: canaries in no list {where}", drawn - top, never, design.each),
     ]
+    # Of keys, the holdout's rate stands among the rates of the audit already.
+    return rates if design.guesses is None else [*rates, Rate(f"holdout canaries {where}", top, holdout, design.each)]
 
 
 def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
@@ -336,8 +258,10 @@ def _conclusion(
     if design.claim is None:
         return f"{shown}; a test with as many guesses could have shown at most ε = {ceiling}."
     claimed = above(design.claim.epsilon, 4)
-    if bound.value > design.claim.epsilon:
+    if refutes(design, [bound]):
         return f"{shown}, which refutes the claim of {claimed}."
+    if bound.value > design.claim.epsilon:
+        return f"{shown}; that is above the claim of {claimed}, which is refuted with 95% confidence or more only."
     if (bound.ceiling or 0.0) <= design.claim.epsilon:
         return (
             f"{shown}; the claim of {claimed} is not refuted, and could not have been by as many guesses, which show "

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from cupel import __version__
-from cupel.accounting.adjacency import Adjacency
-from cupel.audit_files import BOUND, SCORES, Manifest, hashed, read_manifest, read_sealed, sealed, write_whole
+from cupel.audit_files import BOUND, SCORES, hashed, read_manifest, read_sealed, sealed, write_whole
 from cupel.audit_score import ATTACKS
-from cupel.audits.result import AuditResult
-from cupel.audits.third_party import Scoring, third_party_audit
-from cupel.audits.verdict import decide
+from cupel.audits.third_party import Scoring, refutes, third_party_audit
 from cupel.errors import InputError
 from cupel.progress import Progress
 
@@ -55,7 +52,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
                 for entry, there in zip(document["scorings"], checked, strict=True)
             ],
             "claim": manifest.claim.model_dump() if manifest.claim else None,
-            "refuted": refutes(manifest, audit),
+            "refuted": refutes(manifest.design, audit.bounds),
             "audit": audit.to_json(),
         }
     )
@@ -76,15 +73,6 @@ def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     if document["manifest_sha256"] != manifest_sha256:
         raise InputError(f"{path}: was made with another manifest; score again")
     return document
-
-
-def refutes(manifest: Manifest, audit: AuditResult) -> bool | None:
-    """Whether the audit refutes the planned claim, by the rules of a verdict; None where nothing was claimed."""
-    design = manifest.design
-    if design.claim is None:
-        return None
-    verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=audit.bounds)
-    return verdict.name == "REFUTED"
 
 
 def _is_unchanged(entry: dict[str, Any], progress: Progress) -> bool:

@@ -22,7 +22,7 @@ from cupel.accounting.adjacency import Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.attacks.planted_canaries import Echo
 from cupel.attacks.planted_rows import Column
-from cupel.audits.third_party import Design
+from cupel.audits.third_party_design import Design
 from cupel.errors import InputError, input_errors
 
 Kind = Literal["key", "echo", "table"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cupel.accounting.adjacency import Unit
+from cupel.audits.rounding import below
 
 _WHAT = {
     "key": "a sentence with a random 5-digit key; the audit looks for keys that synthetic texts print",
@@ -43,8 +44,8 @@ result that shows nothing does not mean that nothing leaks: another attack may f
 """
 
 
-_READ = """What canaries look like (ranges, words, wording, and what they are compared with) was read from {path}. That
-is a read of private data, which stays in this folder: keep it as private as the data.
+_READ = """What canaries look like (ranges, words, wording, and what they are compared with) was read from
+`{path}`. That is a read of private data, which stays in this folder: keep it as private as the data.
 
 """
 
@@ -88,10 +89,10 @@ def reach(about: dict[str, Any]) -> list[str]:
     at = f" at δ = {about['delta']:.3g}" if about["delta"] else ""
     lines = [
         f"With {about['confidence']:.4g} confidence and {ceiling['guesses']} guesses, all of them right, it shows "
-        f"ε ≥ {ceiling['epsilon']:.4g}{at}; fewer right guesses show less."
+        f"ε ≥ {below(ceiling['epsilon'], 4)}{at}; fewer right guesses show less."
     ]
     if about["guesses"] is not None:
-        lines.append(f"With {half['guesses']} guesses, all right, it would be {half['epsilon']:.4g}.")
+        lines.append(f"With {half['guesses']} guesses, all right, it would be {below(half['epsilon'], 4)}.")
     claim, needed = about["claim"], about["guesses_needed"]
     if claim is not None and needed is not None and not about["warnings"]:
         lines.append(

@@ -94,12 +94,19 @@ def score(
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
     """Says what the scores show at least of the generator's ε. Exits 1 if that refutes the planned claim."""
     from cupel import audit_bound as job
+    from cupel.audits.rounding import below
 
     found = job.bound(folder, expect=expect, progress=_progress(json_, quiet))
     if json_:
         print(json.dumps(found, ensure_ascii=False))
     elif not quiet:
-        print(found["audit"]["conclusion"])
+        audit = found["audit"]
+        print(audit["conclusion"])
+        for bound_ in audit["bounds"]:
+            print(f"Ceiling of this test, had every guess been right: ε = {below(bound_['ceiling'], 4)}")
+        for rate in (*audit["rates"], *audit["controls"]):
+            print(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
+        print("Tried: " + "; ".join(audit["multiplicity"]))
         for file in found["synthetic"]:
             if not file["checked"]:
                 print(f"{file['file']} is not there any more, so that it could not be checked.")

@@ -16,13 +16,14 @@ from cupel.audits.one_run import epsilon_one_run
 from cupel.audits.result import AuditResult
 from cupel.audits.third_party import (
     NEGATIVE_CONTROL_ERROR,
-    Design,
     Scoring,
     guessed_in,
     highest_of_both,
     negative_p_value,
+    refutes,
     third_party_audit,
 )
+from cupel.audits.third_party_design import Design
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -87,11 +88,14 @@ def test_false_alarms_of_randomised_response_are_as_many_as_they_must_be(guesses
     assert low <= alarms <= high
 
 
-@pytest.mark.parametrize(("guesses", "delta"), [(60, 0.0), (60, 1e-5), (None, 0.0), (None, 1e-5)])
-def test_false_alarms_of_laplace_noise_are_at_most_nominal(guesses: int | None, delta: float) -> None:
+@pytest.mark.parametrize(
+    ("law", "guesses", "delta"),
+    [("laplace", 60, 0.0), ("laplace", 60, 1e-5), ("response", None, 0.0), ("response", None, 1e-5)],
+)
+def test_false_alarms_are_at_most_nominal(law: str, guesses: int | None, delta: float) -> None:
     """More than the limit with probability below 1e-6 if an alarm had probability 5 %."""
     claim = ApproxDP(EPSILON, delta) if delta else PureDP(EPSILON)
-    alarms = false_alarms(design(guesses, claim=claim, delta=delta), 1, 8, "laplace")
+    alarms = false_alarms(design(guesses, claim=claim, delta=delta), 1, 8, law)
     assert alarms <= stats.binom.ppf(1 - 1e-6, ROUNDS, 0.05)
 
 
@@ -174,6 +178,14 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     assert "which refutes the claim of 1" in audit(design(), included, full).conclusion
     assert "is not refuted by a test that could have shown at most" in audit(design(), included, silent).conclusion
     assert "this says nothing of the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
+    unsure = audit(design(confidence=0.9), included, full)
+    assert unsure.bounds[0].value > 1
+    assert "above the claim of 1, which is refuted with 95% confidence or more only" in unsure.conclusion
+    assert (refutes(design(), [unsure.bounds[0]]), refutes(design(), audit(design(), included, full).bounds)) == (
+        False,
+        True,
+    )
+    assert refutes(design(claim=None), unsure.bounds) is None
     assert "could have shown at most ε = " in audit(design(claim=None), included, silent).conclusion
     for words in ("private", "passed", "safe"):
         assert words not in audit(design(), included, silent).conclusion

@@ -95,7 +95,7 @@ def test_a_plan_holds_everything_that_is_fixed_before_the_run(tickets: Path, tmp
     digest = hashlib.sha256(content).hexdigest()
     assert digest in result.stdout
     assert digest in (folder / "README.md").read_text()
-    assert f"was read from {tickets}. That" in (folder / "README.md").read_text()
+    assert f"was read from\n`{tickets}`. That" in (folder / "README.md").read_text()
     assert json.loads((folder / "plan.json").read_text())["manifest_sha256"] == digest
     manifest = json.loads(content)
     assert len(manifest["candidates"]) == len(manifest["included"]) == len(manifest["never"]) == 80
