@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupel.attacks.longest_runs import longest_runs
@@ -28,6 +28,7 @@ def words(lists: list[list[str]]) -> Words:
     return Words.of(" ".join(one) for one in lists)
 
 
+@settings(max_examples=40)
 @given(texts, texts, st.sampled_from([1, 4, 1 << 20]))
 def test_every_run_is_found_and_none_goes_over_the_end_of_a_text(
     mine: list[list[str]], others: list[list[str]], chunk: int

@@ -101,9 +101,9 @@ def test_exact_noise_is_not_flagged_and_one_sigma_for_counts_and_centres_is() ->
     """
     sigma = noise_for(OCCURRENCES, CLAIM.p, CLAIM.r)
     assert blowup(OCCURRENCES, sigma / math.sqrt(2), CLAIM.p).lower > CLAIM.r
-    wrong = game(CLAIM, sigma, sigma, 10_000, seed=1)
+    wrong = game(CLAIM, sigma, sigma, 6000, seed=1)
     assert verdict(CLAIM, wrong) == "REFUTED"
-    right = game(CLAIM, sigma, sigma * math.sqrt(2), 10_000, seed=2)
+    right = game(CLAIM, sigma, sigma * math.sqrt(2), 6000, seed=2)
     assert verdict(CLAIM, right) == "UNPROVEN"
     assert right.bounds[0].ceiling > CLAIM.r
 
