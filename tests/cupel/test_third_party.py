@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import random
 import re
-import secrets
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import command
 import pyarrow
 import pyarrow.parquet
 import pytest
+from seeded_entropy import seed_entropy
 
 from cupel import audit_files, audit_plan
 from cupel.audit_files import read_manifest
@@ -436,9 +435,7 @@ def test_a_coin_moves_its_own_record_only(tmp_path: Path, tickets: Path, monkeyp
     """With all else equal, the planted rows of fewer coins are a part of those of more, ids and users included."""
     rows = []
     for included in (False, True):
-        draw = random.Random(0)
-        monkeypatch.setattr(secrets, "randbits", draw.getrandbits)
-        monkeypatch.setattr(secrets, "token_hex", lambda n, draw=draw: draw.randbytes(n).hex())
+        seed_entropy(monkeypatch, 0)
         coins = [True] * 9 + [included]
         monkeypatch.setattr(audit_plan.text_canaries, "draw_coins", lambda count, coins=coins: coins)
         folder = tmp_path / str(included)

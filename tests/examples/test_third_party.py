@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from command import run
+from seeded_entropy import seed_entropy
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "third-party"
 CONFIDENCE = 0.999999
@@ -32,13 +33,12 @@ def audited(kind: str, generator: str, tmp_path: Path) -> tuple[int, dict[str, A
 
 
 @pytest.mark.parametrize("kind", ["key", "echo", "table"])
-def test_a_generator_that_remembers_is_found(kind: str, tmp_path: Path) -> None:
+def test_a_generator_that_remembers_is_found(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """90 guesses of echoes and rows, and about 180 of keys, are nearly all right; all of 45 show ε = 1.
 
-    More than 3 of 90 wrong would need so many of about 200 planted canaries to leave no trace among 1500 records drawn
-    from about 600, each of which does with probability e^(−2.5). The negative control fails by chance with probability
-    at most .001.
+    Seeded, because the negative control fails by chance with probability at most .001.
     """
+    seed_entropy(monkeypatch, 0)
     code, found = audited(kind, "memorises.py", tmp_path)
     audit = found["audit"]
     assert (code, found["refuted"], audit["controls_passed"]) == (1, True, True)
