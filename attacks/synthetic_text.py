@@ -118,18 +118,19 @@ def _nearest(
     vectors: NDArray[np.float32], texts: Iterable[str], embedder: Embedder, neighbours: int, kind: str
 ) -> Floats:
     """The mean of the largest cosines, shape (n,)."""
-    best = np.full((len(vectors), neighbours), -np.inf, dtype=np.float32)
+    pieces = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
+    best = [np.empty((len(rows), 0), dtype=np.float32) for rows in pieces]
     seen = 0
     for piece in _pieces(texts):
         others = all_embedded(embedder, piece)
         seen += len(piece)
-        for start in range(0, len(vectors), _ROWS):
-            rows = slice(start, start + _ROWS)
-            both = np.concatenate([best[rows], vectors[rows] @ others.T], axis=1)
-            best[rows] = np.partition(both, -neighbours, axis=1)[:, -neighbours:]
+        for place, rows in enumerate(pieces):
+            both = np.concatenate([best[place], rows @ others.T], axis=1)
+            kept = min(neighbours, seen)
+            best[place] = np.partition(both, -kept, axis=1)[:, -kept:].copy()
     if seen < neighbours:
         raise ValueError(f"{seen} {kind} texts are too few for the {neighbours} nearest ones")
-    return np.asarray(best.mean(axis=1, dtype=np.float64))
+    return np.concatenate([rows.mean(axis=1, dtype=np.float64) for rows in best] or [np.zeros(0)])
 
 
 def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -24,20 +24,17 @@ from numpy.typing import NDArray
 from scipy import special
 
 from cupel.accounting.bounds import Bound
-from cupel.audits.membership_design import Design, Scores, default_guesses, right_guesses
+from cupel.audits.membership_design import Design, Scores, right_guesses, unfair_coins
 from cupel.audits.one_run import epsilon_one_run
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.roc import Area, area_under_curve, positives_at
 from cupel.audits.rounding import above, below
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
-UNFAIR_LEVEL = 0.001
-"""With this probability at most fair coins are taken for others."""
-
 _BLIND = "scores are functions of what was released, not of the coins"
+_ALONE = "each candidate is all that its user has in the data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,9 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
     areas = _areas(scores, confidence)
     attempts = _attempts(scores, design) if design.fair_coins else []
     best = max(attempts, key=lambda attempt: attempt.bound.value, default=None)
-    failures = _unfair(scores.included) if design.fair_coins else []
+    failures = unfair_coins(scores) if design.fair_coins else []
     failures += [] if control is None else _blind(_areas(control, confidence))
-    bound = None if best is None else _together(best, attempts, confidence)
+    bound = None if best is None or failures else _together(best, attempts, design)
     return AuditResult(
         name="membership",
         game=_game(design),
@@ -80,11 +77,11 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
         statistics=(*(("one_run_tight",) if design.fair_coins else ()), "area under the curve", "clopper_pearson"),
         conclusion=_conclusion(design, areas, best, bound, control, failures),
         trials=m,
-        bounds=() if bound is None or failures else (bound,),
+        bounds=() if bound is None else (bound,),
         rates=_rates(scores, confidence),
         controls=() if control is None else _rates(control, confidence, "positive control: "),
         controls_passed=not failures if failures or control is not None else None,
-        p_value=_p_value(attempts) if attempts else None,
+        p_value=_p_value(attempts) if attempts and not failures else None,
         multiplicity=_multiplicity(scores, design, attempts),
         details={
             "candidates": m,
@@ -99,7 +96,7 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
                     "attack": attempt.attack,
                     "guesses": attempt.guesses,
                     "correct": attempt.correct,
-                    "epsilon": attempt.bound.value,
+                    "epsilon": None if failures else attempt.bound.value,
                     "ceiling": attempt.bound.ceiling,
                     "confidence": attempt.bound.confidence,
                 }
@@ -111,9 +108,7 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
 
 def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
     m = len(scores.included)
-    numbers = tuple(dict.fromkeys(design.guesses)) or (default_guesses(m),)
-    if max(numbers) > m:
-        raise ValueError(f"guesses must be at most the number of candidates, {m}, not {max(numbers)}")
+    numbers = design.numbers(m)
     each = 1 - (1 - design.confidence) / (len(numbers) * len(scores.by_attack))
     attempts = []
     for name, values in scores.by_attack.items():
@@ -133,13 +128,13 @@ def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
     return attempts
 
 
-def _together(best: _Attempt, attempts: Sequence[_Attempt], confidence: float) -> Bound:
+def _together(best: _Attempt, attempts: Sequence[_Attempt], design: Design) -> Bound:
     """The largest bound, with the confidence with which all of them hold."""
     return dataclasses.replace(
         best.bound,
-        confidence=confidence,
+        confidence=design.confidence,
         ceiling=max(attempt.bound.ceiling or 0.0 for attempt in attempts),
-        assumptions=(*best.bound.assumptions, _BLIND),
+        assumptions=(*best.bound.assumptions, _BLIND, *((_ALONE,) if design.unit.kind == "user" else ())),
         private=True,
     )
 
@@ -179,14 +174,6 @@ def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, .
             rates.append(Rate(f"{where}: members found", hits, members, confidence))
             rates.append(Rate(f"{where}: others taken for members", false, others, confidence))
     return tuple(rates)
-
-
-def _unfair(included: Bools) -> list[str]:
-    """Fair coins put so few, or so many, into the data with probability at most `UNFAIR_LEVEL`."""
-    m, members = len(included), int(included.sum())
-    if 2 * float(special.bdtr(min(members, m - members), m, 0.5)) > UNFAIR_LEVEL:
-        return []
-    return [f"{members} of {m} candidates were in the data, which fair coins do once in a thousand times at most"]
 
 
 def _blind(areas: Mapping[str, Area]) -> list[str]:

@@ -16,7 +16,7 @@ from cupel.accounting.adjacency import Unit
 from cupel.audits.membership import membership_audit
 from cupel.audits.membership_design import Design, Scores, Side
 from cupel.errors import InputError, input_errors
-from cupel.membership_files import Signals, read_candidates, read_signals
+from cupel.membership_files import Signals, check_apart, read_candidates, read_signals
 from cupel.progress import Progress
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def audit_signals(path: Path, options: Options) -> dict[str, Any]:
         InputError: one line, for a file or options that do not do.
     """
     design = options.design()
-    return _of_signals(read_signals(path), options, design, {"scores": str(path)})
+    return _of_signals(read_signals(path, design.unit), options, design, {"scores": str(path)})
 
 
 def audit_model(
@@ -159,9 +159,12 @@ def audit_model(
     from cupel.mechanisms.records import read_texts
 
     design = options.design()
-    options.chosen(SIGNAL_ATTACKS, "loss")
-    candidates, included = read_candidates(records, text)
-    with input_errors():
+    _check_given(options.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
+    candidates, included = read_candidates(records, text, design.unit)
+    if population is not None:
+        check_apart(candidates, population, text)
+    with input_errors():  # before models are trained for hours
+        design.numbers(len(candidates))
         others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
         model = LanguageModel.load(target, references.device, dtype="float32")
         said = signals(model, [*candidates, *others])
@@ -216,7 +219,11 @@ def audit_texts(
     from cupel.mechanisms.records import read_texts
 
     design, names = options.design(), options.chosen(TEXT_ATTACKS, "ngram")
-    candidates, included = read_candidates(records, text)
+    candidates, included = read_candidates(records, text, design.unit)
+    if reference is not None:
+        check_apart(candidates, reference, text)
+    with input_errors():
+        design.numbers(len(candidates))
     members = [row for row, inside in zip(candidates, included, strict=True) if inside]
 
     def scored(name: str, released: Callable[[], Any]) -> Floats:
@@ -243,8 +250,8 @@ def _of_signals(signals: Signals, options: Options, design: Design, files: dict[
     """Its positive control is the same attack on the first reference model, whose members are known."""
     default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
     names = options.chosen(SIGNAL_ATTACKS, default)
-    if len(signals.references) == 0 and names != ("loss",):
-        raise InputError("LiRA and RMIA need reference models: columns ref_1, ref_2, …, or --references with --model")
+    has_population = bool(len(signals.population_target))
+    _check_given(names, bool(len(signals.references)), signals.inclusion is not None, has_population)
     with input_errors():
         scores = _scores(names, signals, options)
     known, control = signals.reference_as_target(), None
@@ -254,8 +261,26 @@ def _of_signals(signals: Signals, options: Options, design: Design, files: dict[
     return _result(scores, control, options, design, files | {"reference_models": len(signals.references)})
 
 
+def _check_given(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
+    """That there is all that the attacks need.
+
+    Raises:
+        InputError: naming the attack and what it misses.
+    """
+    for name in names:
+        if name != "loss" and not references:
+            raise InputError(
+                "LiRA and RMIA need reference models: columns ref_1, ref_2, …, or --references with --model"
+            )
+        if name.endswith("online") and not inclusion:
+            raise InputError(f"{name} needs to know what reference models saw: columns ref_in_1, ref_in_2, …")
+        if name.startswith("rmia") and not population:
+            raise InputError(f"{name} needs population records: rows without `included`, or --reference with --model")
+
+
 def _scores(names: Sequence[str], signals: Signals, options: Options) -> Scores:
-    return Scores({name: _score(name, signals, options) for name in names}, signals.included)
+    by_attack = {name: _score(name, signals, options) for name in names}
+    return Scores(by_attack, signals.included, signals.inclusion)
 
 
 def _score(name: str, signals: Signals, options: Options) -> Floats:
@@ -266,14 +291,10 @@ def _score(name: str, signals: Signals, options: Options) -> Floats:
         return attack.loss_threshold(target)
     if name == "lira-offline":
         return attack.lira_offline(target, references, inclusion)
-    if name.endswith("online") and inclusion is None:
-        raise ValueError(f"{name} needs to know what reference models saw: columns ref_in_1, ref_in_2, …")
     if name == "lira-online":
         assert inclusion is not None
         return attack.lira_online(target, references, inclusion)
     others = signals.population_target, signals.population_references
-    if not len(others[0]):
-        raise ValueError(f"{name} needs population records: rows without `included`, or --reference with --model")
     if name == "rmia-offline":
         return attack.rmia_offline(target, references, inclusion, *others, gamma=options.gamma, a=options.a)
     assert inclusion is not None

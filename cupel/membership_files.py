@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cupel.accounting.adjacency import Unit
 from cupel.errors import InputError, input_errors
-from cupel.mechanisms.records import read_rows
+from cupel.mechanisms.records import read_rows, read_texts
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_REFERENCE = re.compile(r"ref_(\d+)")
+_REFERENCE = re.compile(r"ref_([0-9]{1,6})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
@@ -56,25 +58,28 @@ class Signals:
         )
 
 
-def read_signals(path: Path) -> Signals:
+def read_signals(path: Path, unit: Unit) -> Signals:
     """Reads a .csv, .jsonl or .parquet file with one row for each record.
 
     Columns: ``target``; ``included`` (1 or 0, true or false), empty for a population record, which no model saw;
-    ``ref_1``, ``ref_2``, …; and ``ref_in_1``, … for all of them or none. Other columns are passed over.
+    ``ref_1``, ``ref_2``, …; ``ref_in_1``, … for all of them or none; and ``user`` at unit user, where no two candidates
+    are one user's. Other columns are passed over.
 
     Raises:
         InputError: one line, with the place of what is wrong.
     """
-    kept: list[tuple[bool | None, list[float], list[bool]]] = []
+    kept: list[tuple[bool | None, Floats, Bools]] = []
     names: list[str] = []
-    told = False
+    told, users = False, _Users(unit)
     for number, (where, row) in enumerate(_rows(path)):
         if number == 0:
             names, told = _columns(path, row)
         values = [_number(row, name, where) for name in ("target", *names)]
         inside = _truth(row, "included", where, empty=True)
+        if inside is not None:
+            users.add(row, where)
         seen = [] if inside is None or not told else [bool(_truth(row, f"ref_in_{n[4:]}", where)) for n in names]
-        kept.append((inside, values, seen))
+        kept.append((inside, np.array(values), np.array(seen, dtype=np.bool_)))
     candidates = [row for row in kept if row[0] is not None]
     _check_sides(path, [bool(row[0]) for row in candidates])
     every, others = (
@@ -91,21 +96,60 @@ def read_signals(path: Path) -> Signals:
     )
 
 
-def read_candidates(path: Path, text: str) -> tuple[list[str], Bools]:
+def read_candidates(path: Path, text: str, unit: Unit) -> tuple[list[str], Bools]:
     """Texts and who was in, from a .csv, .jsonl or .parquet file with the columns `text` and ``included``.
+
+    At unit user there is a column ``user`` as well, and no two candidates are one user's.
 
     Raises:
         InputError: one line, with the place of what is wrong, never a text.
     """
     texts: list[str] = []
     inside: list[bool] = []
+    users = _Users(unit)
     for where, row in _rows(path):
         if not isinstance(row.get(text), str) or not row[text]:
             raise InputError(f"{where}: column {text!r} must hold text that is not empty; name another with --text")
+        if _SURROGATE.search(row[text]):
+            raise InputError(f"{where}: column {text!r} has half of a surrogate pair, which is no character")
+        users.add(row, where)
         texts.append(row[text])
         inside.append(bool(_truth(row, "included", where)))
     _check_sides(path, inside)
     return texts, np.array(inside, dtype=np.bool_)
+
+
+def check_apart(candidates: list[str], path: Path, text: str) -> None:
+    """That no text of a file is a candidate, so that the file cannot tell who was in the data.
+
+    Raises:
+        InputError: with the place of the first one that is, white space aside.
+    """
+    known = {" ".join(candidate.split()) for candidate in candidates}
+    with input_errors():
+        for number, (row, _) in enumerate(read_texts(path, text=text), 1):
+            if " ".join(row.split()) in known:
+                raise InputError(
+                    f"{path}: text {number} is a candidate, so that scores would depend on whom the file holds; "
+                    "take texts that are no candidates"
+                )
+
+
+class _Users:
+    """Who the candidates are, where a unit is a user: a coin decides all of one."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._seen: set[str] | None = set() if unit.kind == "user" else None
+
+    def add(self, row: Mapping[str, Any], where: str) -> None:
+        if self._seen is None:
+            return
+        user = row.get("user")
+        if user is None or user == "" or isinstance(user, bool | float | list | dict):
+            raise InputError(f"{where}: at unit user the column 'user' must name each candidate's user")
+        if str(user) in self._seen:
+            raise InputError(f"{where}: this user has a candidate before; at unit user each has one, of all their text")
+        self._seen.add(str(user))
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -125,7 +169,7 @@ def _columns(path: Path, row: Mapping[str, Any]) -> tuple[list[str], bool]:
         raise InputError(
             f"{path}: column {names[told.index(False)]!r} has no {f'ref_in_{names[told.index(False)][4:]}'!r}"
         )
-    extra = [name for name in row if re.fullmatch(r"ref_in_\d+", name) and f"ref_{name[7:]}" not in row]
+    extra = [name for name in row if re.fullmatch(r"ref_in_[0-9]{1,6}", name) and f"ref_{name[7:]}" not in row]
     if extra:
         raise InputError(f"{path}: column {extra[0]!r} has no {f'ref_{extra[0][7:]}'!r}")
     return names, any(told)
@@ -135,7 +179,7 @@ def _number(row: Mapping[str, Any], name: str, where: str) -> float:
     value = row.get(name)
     try:
         found = math.nan if isinstance(value, bool) or value is None else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
         raise InputError(f"{where}: column {name!r} must hold a finite number")
@@ -161,5 +205,5 @@ def _check_sides(path: Path, inside: list[bool]) -> None:
         )
 
 
-def _matrix(rows: list[list[float]], references: int) -> Floats:
+def _matrix(rows: list[Floats], references: int) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(len(rows), 1 + references).T

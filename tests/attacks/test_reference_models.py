@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cupel.attacks import membership_inference as mi
-from cupel.attacks.reference_models import coins, reference_signals, signals
+from cupel.attacks.reference_models import References, coins, reference_signals, signals
 from cupel.attacks.repetitions import FILE
 from cupel.mechanisms import corpora
 from cupel.mechanisms.fine_tuning import Training, fine_tune
@@ -32,47 +32,49 @@ def test_coins_are_fair_and_belong_to_their_seed() -> None:
     assert max(abs(share - 0.5) for share in agreement) < 5.8 * 0.5 / 1000**0.5
 
 
-def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_target(tmp_path: Path) -> None:
-    base = LanguageModel.load("builtin", "cpu")
+def test_finished_models_are_kept_for_the_same_settings(tmp_path: Path) -> None:
     steps: list[tuple[int, int]] = []
+    few, others, once = CANDIDATES[:3], POPULATION[:1], Training(epochs=1, batch_size=4)
 
-    def references(models: int) -> np.ndarray:
-        found = reference_signals(
-            CANDIDATES,
-            POPULATION,
+    def references(models: int) -> References:
+        return reference_signals(
+            few,
+            others,
             models=models,
-            training=TRAINING,
+            training=once,
             seed=7,
             folder=tmp_path,
             progress=lambda done, total: steps.append((done, total)),
         )
-        assert np.array_equal(found.inclusion, coins(models, 24, 7))
-        assert found.population.shape == (models, 8)
-        kept.append(found)
-        return found.signals
 
-    kept: list = []
-    first = references(2)
-    more = references(4)
-    assert steps == [(0, 2), (1, 2), (2, 2), (2, 4), (3, 4), (4, 4)]  # the first two were kept
-    assert np.array_equal(more[:2], first)
-    inside, outside = more[kept[1].inclusion], more[~kept[1].inclusion]
-    assert inside.mean() > outside.mean() + 0.1
+    first, more = references(1), references(2)
+    assert steps == [(0, 1), (1, 1), (1, 2), (2, 2)]  # the first one was kept
+    assert np.array_equal(more.signals[:1], first.signals)
+    assert np.array_equal(more.inclusion, coins(2, 3, 7))
+    assert more.population.shape == (2, 1)
+    assert oct((tmp_path / FILE).stat().st_mode & 0o777) == "0o600"
+    with pytest.raises(ValueError, match="other settings"):
+        reference_signals(few[::-1], others, models=2, training=once, seed=7, folder=tmp_path)
+
+
+@pytest.mark.slow
+def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_target() -> None:
+    base = LanguageModel.load("builtin", "cpu")
+    known = reference_signals(CANDIDATES, POPULATION, models=4, training=TRAINING, seed=7)
+    more = known.signals
+    assert more[known.inclusion].mean() > more[~known.inclusion].mean() + 0.1
 
     members = np.random.default_rng(8).random(24) < 0.5
     target = fine_tune(
         base, [text for text, inside in zip(CANDIDATES, members, strict=True) if inside], TRAINING, seed=9
     )
     said = signals(target, [*CANDIDATES, *POPULATION])
-    arguments = said[:24], more, kept[1].inclusion
+    arguments = said[:24], more, known.inclusion
     online, offline = mi.lira_online(*arguments), mi.lira_offline(*arguments)
-    rmia = mi.rmia_offline(*arguments, said[24:], kept[1].population, gamma=1.0)
+    rmia = mi.rmia_offline(*arguments, said[24:], known.population, gamma=1.0)
     for scores in (mi.loss_threshold(said[:24]), online, offline, rmia):
         value = np.mean(scores[members][:, None] > scores[~members][None, :])
         assert value > 0.8  # by chance ½ with a standard deviation of .12; this run is the same every time
-    assert oct((tmp_path / FILE).stat().st_mode & 0o777) == "0o600"
-    with pytest.raises(ValueError, match="other settings"):
-        reference_signals(CANDIDATES[::-1], POPULATION, models=2, training=TRAINING, seed=7, folder=tmp_path)
 
 
 def test_bad_arguments_are_refused() -> None:

@@ -70,6 +70,11 @@ def test_exposures_are_those_of_each_canary_by_itself() -> None:
     assert exposures(canaries, references).tolist() == expected
 
 
+def test_more_neighbours_than_memory_holds_are_too_many() -> None:
+    with pytest.raises(ValueError, match="2 synthetic texts are too few for the 1000000000000"):
+        neighbourhood_scores(["a"], ["b", "c"], neighbours=10**12)
+
+
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one text"):
         ngram_scores(RECORDS, [])

@@ -13,7 +13,7 @@ from scipy import stats
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
 from cupel.audits.membership import membership_audit
-from cupel.audits.membership_design import Design, Scores, default_guesses, right_guesses
+from cupel.audits.membership_design import Design, Scores, default_guesses, right_guesses, unfair_coins
 from cupel.audits.one_run import epsilon_one_run, epsilons_one_run
 
 
@@ -141,6 +141,46 @@ def test_coins_that_were_not_fair_end_the_audit() -> None:
         found = membership_audit(Scores({"a": included + 0.0}, included), Design(fair_coins=True))
         assert (found.bounds == ()) == refused
         assert ("fair coins do once in a thousand" in found.conclusion) == refused
+
+
+def test_reference_models_that_know_the_coins_end_the_audit() -> None:
+    """One that was trained on the members or on the others, and candidates that are in exactly half of all models."""
+    rng = np.random.default_rng(6)
+    included, others = coins(7, 200), rng.random((3, 200)) < 0.5
+    halves = rng.random((4, 200)).argsort(axis=0) < 2
+    strong = included + 0.0
+    for target, seen, refused in (
+        (included, np.vstack([others, included]), True),
+        (included, np.vstack([others, ~included]), True),
+        (halves[0], halves[1:], True),
+        (included, others, False),
+        (included, np.vstack([others, ~others]), False),
+        (included, others[:0], False),
+    ):
+        found = membership_audit(Scores({"a": strong}, target, seen), Design(fair_coins=True))
+        assert (found.bounds == ()) == (found.p_value is None) == refused
+        assert ("so that scores know the coins" in found.conclusion) == refused
+        assert (found.details["attempts"][0]["epsilon"] is None) == refused
+
+
+def test_independent_reference_models_are_rarely_refused() -> None:
+    """2000 runs with five reference models of 40 candidates are refused with probability .002 each at most, .001 for
+    the coins and .001 for the models: more than 15 have probability 2e-5."""
+    refused = 0
+    for seed in range(2000):
+        rng = np.random.default_rng([seed, 3])
+        included, seen = rng.random(40) < 0.5, rng.random((5, 40)) < rng.random(40)
+        refused += bool(unfair_coins(Scores({"a": np.zeros(40)}, included, seen)))
+    assert refused <= 15
+
+
+def test_users_have_one_candidate_each() -> None:
+    included = coins(1, 200)
+    for unit, said in (("user", True), ("record", False)):
+        found = membership_audit(
+            Scores({"a": included + 0.0}, included), Design(fair_coins=True, unit=Unit.parse(unit))
+        )
+        assert ("each candidate is all that its user has in the data" in found.bounds[0].assumptions) == said
 
 
 def test_what_is_said_of_a_claim() -> None:
