@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cupel.accounting.bounds import Bound
+from cupel.audits import statistics
 from cupel.audits.ceiling import ErrorRates, OneRun, Rounds, Scores, Test, ceiling
 from cupel.audits.one_run import Rule
 from cupel.audits.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold
@@ -109,3 +112,12 @@ def test_impossible_sizes_are_refused(test: Test, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         ceiling(test, delta=0.1, confidence=0.9)
     assert "\n" not in str(error.value)
+
+
+def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^((?:ceiling|canaries_needed)\(.*\))\s+# ([\d.]+)$", guide, flags=re.MULTILINE)
+    assert len(stated) == 5
+    for expression, number in stated:
+        found = eval(expression, dict(vars(statistics)))  # our own guide
+        assert f"{found:.4g}".rstrip("0") == number.rstrip("0"), expression
