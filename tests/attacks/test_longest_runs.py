@@ -37,6 +37,14 @@ def test_every_run_is_found_and_none_goes_over_the_end_of_a_text(
     assert longest_runs(words(mine), words(others), chunk=chunk).tolist() == wanted
 
 
+def test_texts_that_are_all_the_same() -> None:
+    others = ["x a b c"] * 50
+    assert (
+        longest_runs(Words.of(["a b"] * 50 + ["b c y"] * 50 + [""] * 9), Words.of(others)).tolist()
+        == [2] * 100 + [0] * 9
+    )
+
+
 @pytest.mark.parametrize("chunk", [100, 1 << 20])
 def test_a_long_text_that_is_repeated_whole(chunk: int) -> None:
     long = " ".join(str(number) for number in range(3000))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from cupel.attacks.attribute_inference import attribute_inference
 from cupel.attacks.nearest_record import area_under_curve, closest_records, exact_matches
@@ -65,6 +66,12 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cupel.attacks.tables._OTHERS", 11)
     for a, b in zip(nearest(first, second), whole, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cupel.attacks.tables._OTHERS", 3)
+    same = Table(np.empty((10, 0)), np.array([1, 0, 0, 0, 1, 0, 0, 1, 2, 1], dtype=np.int32)[:, None])
+    assert nearest(same, same)[1].tolist() == [0, 1, 1, 1, 0, 1, 1, 0, 8, 0]
 
 
 def test_columns_are_numbers_if_all_values_are() -> None:
@@ -131,6 +138,15 @@ def test_the_nearest_rows_are_guessed(leaking: Tables) -> None:
     # 200 rows of the same law on either side and ties to none: the standard deviation of their share is .035.
     assert described["share_nearer_to_source"] == pytest.approx((40 + 100) / 240, abs=0.15)
     assert found.details["area_under_curve"] > 0.55
+
+
+def test_ties_are_broken_without_looking_at_the_side() -> None:
+    """All rows are equally near: of 400 guesses source rows are hypergeometric."""
+    rows = [{"a": "x"}] * 1000
+    found = closest_records(encode([{"a": "y"}], rows, rows), seed=1, share=0.2)
+    assert found.source.sum() + found.holdout.sum() == 400
+    low, high = stats.hypergeom.ppf([5e-7, 1 - 5e-7], 2000, 1000, 400)
+    assert low <= found.source.sum() <= high  # false alarm 1e-6
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 4), min_size=1, max_size=6))

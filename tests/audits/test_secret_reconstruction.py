@@ -11,7 +11,7 @@ from scipy import special, stats
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.guarantees import PureDP, SecretProtection
-from cupel.accounting.secret_protection import blowup, noise_for, poisson_binomial
+from cupel.accounting.secret_protection import blowup, noise_for, poisson_binomial, single_gaussian_estimate
 from cupel.attacks.secret_reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
 from cupel.audits.implications import implied_limit
 from cupel.audits.result import AuditResult
@@ -120,3 +120,16 @@ def test_the_published_example() -> None:
         model = SecretModel.uniform(10_000, noise / math.sqrt(2), weights=weights)
         found = guess_secrets(gaussian_release(model), model, 10_000, seed=3)
         assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == expected
+
+
+@pytest.mark.slow
+def test_one_gaussian_for_the_mixture_understates_r() -> None:
+    """The same example: at σ = 1 one Gaussian at the mean count says r = 0.001, and r is 0.01323."""
+    mean = float(special.ndtri(1e-3) - special.ndtri(1e-4))
+    weights = poisson_binomial(np.full(80, mean / 80))
+    assert single_gaussian_estimate(weights, 1.0, 1e-4).value == pytest.approx(1e-3, rel=1e-9)
+    assert blowup(weights, 1.0, 1e-4).upper == pytest.approx(1.322664e-2, rel=1e-4)
+    model = SecretModel.uniform(10_000, 1.0, weights=weights)
+    claim = SecretProtection(1e-4, 1e-3)
+    found = guess_secrets(gaussian_release(model), model, 3000, seed=4)
+    assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == "REFUTED"
