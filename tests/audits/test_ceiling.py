@@ -82,7 +82,7 @@ def test_no_rounds_show_more(delta: float) -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])
 def test_the_ceiling_of_rounds_is_that_of_a_replay(delta: float) -> None:
     audit = Sequential(delta=delta, confidence=0.95)
-    for rounds in range(400):
+    for rounds in range(250):
         assert audit.epsilon == ceiling(Rounds(rounds), delta=delta, confidence=0.95)
         audit.update(True, False)
     assert audit.bound().ceiling == audit.epsilon > 3

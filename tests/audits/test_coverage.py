@@ -135,9 +135,9 @@ def test_the_p_value_of_disclosures_that_do_not_depend_on_who_is_in() -> None:
 
 @every_mechanism
 def test_betting_at_any_time(mechanism: Mechanism) -> None:
-    """Wealth is kept at its largest, so the last look shows what any of 100 looks showed."""
-    wealth = Wealth(np.arange(0, 1.6, 0.25), mechanism.delta, (REPETITIONS,))
-    for round_ in np.random.default_rng(4).random((100, 2, REPETITIONS)) < np.array(mechanism.event)[:, None]:
+    """Wealth is kept at its largest, so the last look shows what any of 80 looks showed."""
+    wealth = Wealth(np.arange(0, 1.3, 0.25), mechanism.delta, (REPETITIONS,))
+    for round_ in np.random.default_rng(4).random((80, 2, REPETITIONS)) < np.array(mechanism.event)[:, None]:
         wealth.update(*round_)
     assert int(((wealth.rejected(1 - BETA) - 1) * 0.25 > mechanism.epsilon).sum()) <= MOST
 
