@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from cupel.accounting.adjacency import Adjacency
 
 T = TypeVar("T")
@@ -38,5 +40,5 @@ def neighbors(data: Sequence[T], universe: Sequence[T], *, adjacency: Adjacency 
             yield [*units[:place], unit, *units[place:]]
         return
     for place, unit in itertools.product(range(len(units)), universe):
-        if unit != units[place]:
+        if np.any(unit != units[place]):  # units may be arrays
             yield [*units[:place], unit, *units[place + 1 :]]

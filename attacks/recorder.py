@@ -25,6 +25,14 @@ Floats = NDArray[np.float64]
 Data = TypeVar("Data")
 Kind: TypeAlias = Literal["gaussian", "laplace", "discrete_laplace", "selection", "sample"]
 
+_EVENTS: dict[Kind, tuple[type[DpEvent], ...]] = {
+    "gaussian": (dp_event.GaussianDpEvent,),
+    "laplace": (dp_event.LaplaceDpEvent,),
+    "discrete_laplace": (dp_event.DiscreteLaplaceDpEvent,),
+    "selection": (BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent),
+    "sample": (dp_event.PoissonSampledDpEvent,),
+}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
@@ -160,6 +168,8 @@ class Recorder:
     ) -> Floats:
         """Whole numbers with noise P(k) ∝ exp(−|k|/b): as `laplace`, for an event of parameter 1/b or more."""
 
+        validate.positive(scale=scale)
+
         def geometric(size: int) -> ArrayLike:
             p = -np.expm1(-1 / scale)
             return self._rng.geometric(p, size) - self._rng.geometric(p, size)
@@ -210,8 +220,6 @@ class Recorder:
             event: that is charged; it pays for the events inside of it.
             included: shape (units,), the mechanism's own sample; None draws each unit by its own coin.
         """
-        if not isinstance(event, dp_event.PoissonSampledDpEvent):
-            raise ValueError(f"a sample is declared by a PoissonSampledDpEvent, not by a {type(event).__name__}")
         names = tuple(units)
         if len(set(names)) < len(names):
             raise ValueError(
@@ -255,7 +263,11 @@ class Recorder:
         return np.asarray(value.reshape(exact.shape).copy())
 
     def _begin(self, kind: Kind, event: DpEvent, size: int | None) -> None:
-        """In a replay, checks that the step is the recorded one."""
+        """Checks that the event is one of its kind and, in a replay, that the step is the recorded one."""
+        allowed = _EVENTS[kind]
+        if not isinstance(event, allowed):
+            names = " or ".join(each.__name__ for each in allowed)
+            raise ValueError(f"{kind} is declared by a {names}, not by a {type(event).__name__}")
         if self._past is None:
             return
         number = len(self._steps)

@@ -9,7 +9,7 @@ from dp_accounting import DpEvent
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.attacks.recorder import Data, Mechanism
-from cupel.audits.record_replay import FALSE_ALARM, record_replay_findings
+from cupel.audits.record_replay import FALSE_ALARM, TOLERANCE, record_replay_findings
 
 
 def assert_events_hold(
@@ -20,6 +20,7 @@ def assert_events_hold(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     plan: DpEvent | None = None,
     recordings: int = 2,
+    tolerance: float = TOLERANCE,
     false_alarm: float = FALSE_ALARM,
     seed: int | None = 0,
 ) -> None:
@@ -35,6 +36,7 @@ def assert_events_hold(
         adjacency: add_remove, replace_one or zero_out.
         plan: what the run is accounted as, or what its ledger was charged; None does not compare.
         recordings: runs on the data, at least 2. More of them make the tests of samples and noise sharper.
+        tolerance: an excess below this share of what is declared is none; for sums in single precision, 1e-4 or so.
         false_alarm: the probability of a failure by chance, over all tests of samples and noise.
         seed: of what the recorder draws, so that the test does the same each time; None asks the operating system.
 
@@ -52,6 +54,7 @@ def assert_events_hold(
         adjacency=adjacency,
         plan=plan,
         recordings=recordings,
+        tolerance=tolerance,
         false_alarm=false_alarm,
         rng=np.random.default_rng(seed),
     )

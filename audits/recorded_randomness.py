@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,27 +110,59 @@ def noise_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
     Given the noise of one step, that of another repeats it to within rounding with probability at most Π 2t·f(0), t
     the rounding and f(0) the largest density of the declared law, in units of its scale; for whole numbers and for
     selections it is the probability of those very values. Compared are the steps of the first run with each other, and
-    the first run with each later one. The law of the noise of the first run is tested after Kolmogorov and Smirnov.
+    the first run with each later one. The law of the noise of all runs is tested after Kolmogorov and Smirnov, for
+    noise whose amount does not depend on its values.
     """
     first, *others = recordings
     own = {number: step for number, step in enumerate(first.steps) if step.own and step.kind != "sample"}
     tests = []
-    for kind, law in (("gaussian", special.ndtr), ("laplace", stats.laplace.cdf)):
+    for kind in ("gaussian", "laplace", "discrete_laplace"):
         steps = {number: step for number, step in own.items() if step.kind == kind and step.scale and step.query.size}
         if steps:
-            tests += [_law(kind, law, steps), _within(steps)]
+            again = [step for run in others for step in run.steps if step.own and step.kind == kind and step.scale]
+            tests.append(_law(kind, min(steps), [*steps.values(), *again]))
+            tests += [_within(steps)] if kind != "discrete_laplace" else []
     for index, other in enumerate(others, start=1):
         tests += _between(own, other, index)
     return tests
 
 
-def _law(kind: str, law: Callable[..., Any], steps: dict[int, Step]) -> RandomnessTest:
-    """Whether all noise of a kind is of its declared law, where rounding leaves enough of it to tell."""
-    found = [noise[error < _CLEAR] for noise, error in map(_standard, steps.values())]
-    pooled = np.concatenate(found)[:_MOST_VALUES]
-    p_value = float(stats.kstest(pooled, law).pvalue) if len(pooled) else 1.0
-    seen = f"{len(pooled)} values, of a standard deviation of {pooled.std() if len(pooled) else 0:.3g} scales"
-    return RandomnessTest("noise", min(steps), f"{kind} noise of the declared scale", seen, p_value)
+def _law(kind: str, number: int, steps: Sequence[Step]) -> RandomnessTest:
+    """Whether all noise of a kind is of its declared law, where rounding leaves enough of it to tell.
+
+    A value comes from a uniform u as the law's quantile, and tells that low ≤ u ≤ high (low = high but for whole
+    numbers). So n values bound Kolmogorov and Smirnov's distance of the u's from below, by the largest i/n − high_(i)
+    and low_(i) − (i − 1)/n of sorted ones, and its p-value from above.
+    """
+    found, ends = [], []
+    for step in steps:
+        noise, error = _standard(step)
+        clear = error < _CLEAR
+        found.append(noise[clear])
+        ends.append(_ends(kind, noise[clear], error[clear], step.scale))
+    pooled, (low, high) = np.concatenate(found)[:_MOST_VALUES], np.concatenate(ends, axis=1)[:, :_MOST_VALUES]
+    n = len(pooled)
+    if np.isnan(low).any():
+        p_value = 0.0  # numbers that are not whole
+    else:
+        i = np.arange(n)
+        far = np.max([(i + 1) / n - np.sort(high), np.sort(low) - i / n], initial=0.0) if n else 0.0
+        p_value = float(stats.kstwo.sf(far, n)) if n else 1.0
+    seen = f"{n} values, of a standard deviation of {pooled.std() if n else 0:.3g} scales"
+    return RandomnessTest("noise", number, f"{kind} noise of the declared scale", seen, p_value)
+
+
+def _ends(kind: str, noise: Floats, error: Floats, scale: float) -> Floats:
+    """P[X < x] and P[X ≤ x] of noise in units of its scale, shape (2, n); NaN for what should be whole and is not."""
+    if kind != "discrete_laplace":
+        up_to = special.ndtr(noise) if kind == "gaussian" else stats.laplace.cdf(noise)
+        return np.stack([up_to, up_to])
+    whole = np.rint(noise * scale)
+    ratio = math.exp(-1 / scale)
+    tail = ratio ** np.abs(whole) / (1 + ratio)  # P[K ≥ |k|]
+    low = np.where(whole <= 0, tail * ratio, 1 - tail)
+    low[np.abs(noise * scale - whole) > 2 * error * scale] = np.nan
+    return np.stack([low, low + (1 - ratio) * tail])
 
 
 def _within(steps: dict[int, Step]) -> RandomnessTest:

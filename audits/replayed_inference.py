@@ -79,10 +79,13 @@ def inference_findings(
 def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjacency: Adjacency | str) -> AuditResult:
     """The findings of `inference_findings` as an audit. It has no bounds; its `errors` are the findings."""
     relation = Adjacency(adjacency)
+    every = f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other outputs."
     conclusion = (
         f"The run did not keep to its events: {findings[0]}. Bounds that rest on these events are not proven for it."
         if findings
-        else f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other outputs."
+        else every
+        if neighbors
+        else "No neighbour was given, so that no event was tested."
     )
     return AuditResult(
         name="record_replay",

@@ -114,7 +114,13 @@ def test_a_replay_breaks_off_where_steps_depend_on_the_data(change: Any, said: s
         (lambda r: r.select([-math.inf], SELECTION), "finite largest"),
         (lambda r: r.sample(["a", "a"], SAMPLED), "names of units must differ"),
         (lambda r: r.sample(["a"], SAMPLED, included=[True, False]), "1 units need as many flags"),
-        (lambda r: r.sample(["a"], GAUSSIAN), "not by a GaussianDpEvent"),
+        (
+            lambda r: r.sample(["a"], GAUSSIAN),
+            "sample is declared by a PoissonSampledDpEvent, not by a Gaussian",
+        ),
+        (lambda r: r.gaussian(0.0, LAPLACE, scale=1.0), "gaussian is declared by a GaussianDpEvent, not by a Laplace"),
+        (lambda r: r.select([0.0], GAUSSIAN), "BoundedRangeSelectionDpEvent or ExPostSelectionDpEvent, not by a Gauss"),
+        (lambda r: r.discrete_laplace(0, GAUSSIAN, scale=0.0), "scale must be above 0"),
     ],
 )
 def test_what_is_no_step_is_refused(call: Any, said: str) -> None:
@@ -128,6 +134,8 @@ def test_all_neighbours() -> None:
     assert found == sorted([["b"], ["a"], *(list(t) for t in ("bab", "abb", "abb", "cab", "acb", "abc"))])
     assert sorted(neighbors("ab", "bc", adjacency="replace_one")) == [["a", "c"], ["b", "b"], ["c", "b"]]
     assert list(neighbors("ab", "0", adjacency="zero_out")) == [["0", "b"], ["a", "0"]]
+    arrays = list(neighbors([np.ones(2), np.zeros(2)], [np.zeros(2)], adjacency="zero_out"))
+    assert [[unit.sum() for unit in other] for other in arrays] == [[0, 0]]
     with pytest.raises(ValueError, match="not enumerated"):
         list(neighbors("ab", "0", adjacency="secret"))
 

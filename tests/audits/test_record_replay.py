@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting import dp_event
 
 from cupel.accounting import events
 from cupel.accounting.events import BoundedRangeSelectionDpEvent
 from cupel.attacks.neighbors import neighbors
-from cupel.attacks.recorder import Recorder
+from cupel.attacks.recorder import Recorder, record
 from cupel.audits.record_replay import record_replay_audit, record_replay_findings, same
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
@@ -153,6 +154,54 @@ def test_a_sampled_step_is_held_to_its_inner_event_for_any_sample() -> None:
     assert (found.kind, found.declared, found.found) == ("sensitivity", 1.0, 3.0)
 
 
+def test_a_release_of_a_sample_that_reads_all_units_is_found() -> None:
+    """A sample is drawn, charged for, and not used. Of 12 units 3 take part on average: with probability 2·4⁻¹² or less
+    no unit is outside of any of two samples."""
+    inner = dp_event.GaussianDpEvent(1.0)
+    data = [(i, float(i + 1)) for i in range(12)]
+
+    def of_all(data: list[tuple[int, float]], recorder: Recorder) -> Any:
+        recorder.sample([name for name, _ in data], dp_event.PoissonSampledDpEvent(0.25, inner))
+        return recorder.gaussian(sum(x for _, x in data) / 12, inner, scale=1.0)
+
+    near = [[unit for unit in data if unit is not gone] for gone in data]
+    (found,) = findings(of_all, data, near, plan=dp_event.PoissonSampledDpEvent(0.25, inner))
+    assert (found.kind, found.step, found.p_value) == ("sampling", 1, None)
+    assert found.found == "a query that moves by 1 with units outside of the sample"
+    assert found.neighbor == 11  # the largest one that is outside
+    assert not findings(of_all, data, [[*data, (12, 12.0)]])  # a new one takes part, whatever it is
+
+
+def test_all_runs_are_compared_with_the_plan() -> None:
+    """A loop that is charged once: the first of these five runs draws once, and a later one more often."""
+
+    def until_large(data: list[str], recorder: Recorder) -> Any:
+        drawn = -math.inf
+        while drawn < len(data):
+            drawn = float(recorder.gaussian(len(data), GAUSSIAN, scale=2.0))
+        return drawn
+
+    rng = np.random.default_rng(1)  # as `findings` has it
+    runs = [record(until_large, ["a"], rng=rng) for _ in range(5)]
+    assert len(runs[0].steps) == 1 < max(len(run.steps) for run in runs)
+    (found,) = findings(until_large, ["a"], [["a"]], plan=GAUSSIAN, recordings=5)
+    assert found.kind == "charges"
+
+
+def test_single_precision_needs_a_tolerance() -> None:
+    """Sums of 50 rows of length 1, rounded to 24 bits: each error is at most 50·2⁻²⁴ of their norm, 50, and so of their
+    difference at most 3e-4."""
+    rows = np.random.default_rng(0).normal(size=(50, 64)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def total(data: list[np.ndarray], recorder: Recorder) -> Any:
+        return recorder.gaussian(np.sum(data, axis=0, dtype=np.float32), GAUSSIAN, scale=2.0)
+
+    near = [[*rows[:i], *rows[i + 1 :]] for i in range(20)]
+    assert kinds(findings(total, list(rows), near)) == ["sensitivity"]
+    assert not findings(total, list(rows), near, tolerance=3e-4)
+
+
 def test_randomness_that_is_not_recorded_leaves_no_conclusion() -> None:
     hidden = np.random.default_rng(1)
 
@@ -182,6 +231,8 @@ def test_the_audit_says_what_was_tried_and_has_no_bound() -> None:
     )
     assert right.errors == ()
     assert "says nothing of other neighbours" in right.conclusion
+    none = record_replay_audit(lambda data, recorder: None, ["a"], [], adjacency="add_remove")
+    assert none.conclusion == "No neighbour was given, so that no event was tested."
 
 
 def test_secrets_and_a_single_recording_are_refused() -> None:
@@ -203,6 +254,8 @@ def test_secrets_and_a_single_recording_are_refused() -> None:
         (1, 1.0, False),
         (GAUSSIAN, dp_event.GaussianDpEvent(2.0), True),
         (None, 0, False),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]), True),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]), False),
     ],
 )
 def test_outputs_are_compared_to_the_bit(one: Any, other: Any, equal: bool) -> None:
