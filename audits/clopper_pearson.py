@@ -41,8 +41,7 @@ def clopper_pearson_limits(hits: ArrayLike, trials: ArrayLike, *, confidence: fl
     validate.open_probability(confidence=confidence)
     tail = (1 - confidence) / 2
     hits, trials = _checked(hits, trials)
-    # P[Bin(n, x) ≥ k] = 1 − P[Bin(n, 1 − x) ≥ n − k + 1], so the lower end mirrors the upper one.
-    return 1 - upper_limit(trials - hits, trials, tail), upper_limit(hits, trials, tail)
+    return lower_limit(hits, trials, tail), upper_limit(hits, trials, tail)
 
 
 def upper_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
@@ -61,6 +60,17 @@ def upper_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
     misses = np.maximum(trials - hits, 1)  # the quantile needs a positive parameter; replaced below
     limit = special.betainccinv(hits + 1.0, misses, tail)
     return np.where(hits == trials, 1.0, limit)
+
+
+def lower_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
+    """The one-sided lower limit: the x at which P[Bin(trials, x) ≥ hits] = `tail`; 0 where there is no hit.
+
+    It is 1 − U(n − k, n, a), without the digits that a difference from 1 would lose. Arguments as for `upper_limit`.
+    """
+    validate.open_probability(tail=tail)
+    hits, trials = _checked(hits, trials)
+    limit = special.betaincinv(np.maximum(hits, 1), trials - hits + 1.0, tail)
+    return np.where(hits == 0, 0.0, limit)
 
 
 def epsilon_clopper_pearson(
@@ -169,10 +179,10 @@ def epsilons_clopper_pearson(
     validate.probability_below_one(delta=delta)
     tail = (1 - confidence) / 2
     tp, fn, fp, tn = counts(tp=tp, fn=fn, fp=fp, tn=tn)
-    false_positive, false_negative = upper_limit(fp, fp + tn, tail), upper_limit(fn, fn + tp, tail)
-    with np.errstate(divide="ignore"):  # a rate beyond 1 − δ shows nothing: ln 0 = −∞
-        first = np.log(np.maximum(1 - false_negative - delta, 0.0)) - np.log(false_positive)
-        second = np.log(np.maximum(1 - false_positive - delta, 0.0)) - np.log(false_negative)
+    true_positive, true_negative = lower_limit(tp, fn + tp, tail), lower_limit(tn, fp + tn, tail)
+    with np.errstate(divide="ignore"):  # a rate that is not above δ shows nothing: ln 0 = −∞
+        first = np.log(np.maximum(true_positive - delta, 0.0)) - np.log(upper_limit(fp, fp + tn, tail))
+        second = np.log(np.maximum(true_negative - delta, 0.0)) - np.log(upper_limit(fn, fn + tp, tail))
     return np.asarray(np.maximum(0.0, np.maximum(first, second)))
 
 

@@ -14,7 +14,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import SecretProtection
 from cupel.attacks.secret_reconstruction import SecretGuesses
-from cupel.audits.clopper_pearson import upper_limit
+from cupel.audits.clopper_pearson import lower_limit
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.rounding import above, below
 
@@ -41,7 +41,7 @@ def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) ->
     validate.open_probability(p=p)
     validate.open_probability(confidence=confidence)
     counts = np.array([right, games])
-    value, ceiling = 1 - upper_limit(games - counts, np.array([games, games]), 1 - confidence)
+    value, ceiling = lower_limit(counts, np.array([games, games]), 1 - confidence)
     return Bound(
         direction=Direction.LOWER,
         value=max(p, float(value)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -26,9 +27,30 @@ def test_agrees_with_statsmodels() -> None:
     k = np.array([0, 1, 1, 0, 0, 3, 6, 7, 0, 2, 20, 40, 1, 13, 2500, 5000])
     lower, upper = clopper_pearson_limits(k, n, confidence=0.9)
     expected = proportion_confint(k, n, alpha=0.1, method="beta")
-    # Two implementations of the same quantile: 1 − x near 1 costs a few units in the last place of 1.
-    np.testing.assert_allclose(lower, np.nan_to_num(expected[0]), rtol=1e-10, atol=1e-15)
+    # Two implementations of the same quantile.
+    np.testing.assert_allclose(lower, np.nan_to_num(expected[0]), rtol=1e-10)
     np.testing.assert_allclose(upper, np.nan_to_num(expected[1], nan=1.0), rtol=1e-10)
+
+
+def test_limits_of_rare_hits_keep_their_digits() -> None:
+    """P[Bin(n, x) ≥ 1] = 1 − (1 − x)ⁿ and P[Bin(n, x) ≤ 1] in 40 digits: the tails are as stated to 1e-9 of them, even
+    where a difference from 1 would have no digit left."""
+    for n in (2, 10**4, 10**7):
+        for tail in (0.025, 5e-7, 1e-12):
+            confidence = 1 - 2 * tail
+            lower, upper = (float(limit) for limit in clopper_pearson_limits(1, n, confidence=confidence))
+            stated = pytest.approx((1 - confidence) / 2, rel=1e-9, abs=0)
+            with mpmath.workdps(40):
+                x, y = mpmath.mpf(lower), mpmath.mpf(upper)
+                assert float(1 - (1 - x) ** n) == stated
+                assert n == 2 or float((1 - y) ** n + n * y * (1 - y) ** (n - 1)) == stated
+    # The rate of hits in ε is this limit, too: one in a million runs, against not one of 10¹⁸.
+    n, runs, confidence = 10**6, 10**18, 1 - 1e-9
+    value = float(epsilons_clopper_pearson(1, n - 1, 0, runs, delta=0.0, confidence=confidence))
+    with mpmath.workdps(40):
+        tail = mpmath.mpf((1 - confidence) / 2)
+        hit, false = 1 - (1 - tail) ** (mpmath.mpf(1) / n), 1 - tail ** (mpmath.mpf(1) / runs)
+        assert value == pytest.approx(float(mpmath.log(hit / false)), rel=1e-9)
 
 
 def test_no_trials_say_nothing() -> None:
