@@ -54,7 +54,7 @@ class Criteria:
 
 
 def extraction(
-    synthetic: Words, source: Words, holdout: Words, units: Units, criteria: Criteria | None = None, *, seed: int = 0
+    synthetic: Words, source: Words, holdout: Words, units: Units, criteria: Criteria | None = None
 ) -> tuple[Hits, Hits, Hits]:
     """Looks for the words of source and holdout records in synthetic texts.
 
@@ -63,7 +63,6 @@ def extraction(
         source, holdout: the records of each side.
         units: which unit each of them counts for.
         criteria: when a record counts as reproduced.
-        seed: of ties between longest runs; a public choice.
 
     Returns:
         Verbatim and near-verbatim: a unit is hit if one of its records is. And the units with the longest runs, of
@@ -88,20 +87,20 @@ def extraction(
             f"the {rule.longest_share:.0%} of all units with the longest runs in common with a synthetic text, of at "
             f"least {rule.words} words",
             "among those with the longest runs",
-            *_longest_units(units, sides[0].longest, sides[1].longest, rule.longest_share, seed),
+            *_longest_units(units, sides[0].longest, sides[1].longest, rule.longest_share),
             {"longest_run": longest},
         ),
     )
 
 
 def _longest_units(
-    units: Units, source: NDArray[np.int64], holdout: NDArray[np.int64], share: float, seed: int
+    units: Units, source: NDArray[np.int64], holdout: NDArray[np.int64], share: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Ties are decided by chance, so that hits depend on the split through the synthetic texts only."""
+    """Ties are decided by what units are, so that hits depend on the split through the synthetic texts only."""
     longest = np.zeros(units.source_count + units.holdout_count, dtype=np.int64)
     for index, runs, begin in ((units.source, source, 0), (units.holdout, holdout, units.source_count)):
         np.maximum.at(longest, index[index >= 0] + begin, runs[index >= 0])
-    order = np.lexsort((np.random.default_rng(seed).permutation(len(longest)), -longest))
+    order = np.lexsort((units.order, -longest))
     guessed = np.zeros(len(longest), dtype=np.bool_)
     guessed[order[: math.ceil(share * len(longest))]] = True
     guessed &= longest > 0

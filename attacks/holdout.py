@@ -53,6 +53,8 @@ class Units:
     Attributes:
         source: shape (n,) of int64, the unit of each source record, 0 to `source_count` − 1; −1 for none.
         holdout: shape (m,), the same for the holdout.
+        order: shape (source_count + holdout_count,), the place of each unit, source first, among all by a hash of its
+            key. It decides ties, as no place in a list may: where a unit stands in a list tells its side.
         source_count: units of the source.
         holdout_count: units of the holdout.
         copies: records of either side that repeat another one of their unit.
@@ -61,6 +63,7 @@ class Units:
 
     source: NDArray[np.int64]
     holdout: NDArray[np.int64]
+    order: NDArray[np.int64]
     source_count: int
     holdout_count: int
     copies: int
@@ -71,13 +74,15 @@ class Units:
         """Numbers the units of both sides by the keys of their records."""
         both = set(source) & set(holdout)
         sides = []
+        names: list[str] = []
         for keys in (source, holdout):
             numbers: dict[str, int] = {}
             index = [-1 if key in both else numbers.setdefault(key, len(numbers)) for key in keys]
             sides.append((np.array(index, dtype=np.int64), len(numbers)))
+            names += map(content_key, numbers)
         (first, count), (second, other) = sides
         copies = int((first >= 0).sum() + (second >= 0).sum()) - count - other
-        return cls(first, second, count, other, copies, len(both))
+        return cls(first, second, places(names), count, other, copies, len(both))
 
     def hit(self, source: Flags, holdout: Flags) -> tuple[Flags, Flags]:
         """Which units have at least one record that was hit."""
@@ -92,6 +97,11 @@ def _any(flags: Flags, units: NDArray[np.int64], count: int) -> Flags:
     out = np.zeros(count, dtype=np.bool_)
     out[units[flags & (units >= 0)]] = True
     return out
+
+
+def places(keys: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each content key among the different ones in order, shape (n,): a tie-break that knows no side."""
+    return np.asarray(np.unique(np.array(keys, dtype="S32"), return_inverse=True)[1], dtype=np.int64)
 
 
 def content_key(*values: object) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cupel.accounting import validate
-from cupel.attacks.holdout import Hits
+from cupel.attacks.holdout import Hits, places
 from cupel.attacks.tables import Step, Table, Tables, nearest
 
 CLOSEST = 0.1
@@ -40,12 +40,12 @@ def closest_records(
 ) -> Hits:
     """Guesses that the rows nearest to a synthetic row are those of the source.
 
-    How many it guesses is fixed before, and ties are decided by chance, so that hits depend on the split into source
-    and holdout through the synthetic rows only.
+    How many it guesses is fixed before, and ties are decided by a hash of the row, so that hits depend on the split
+    into source and holdout through the synthetic rows only. The place of a row in a list would tell its side.
 
     Args:
         tables: rows that are one unit each.
-        seed: of ties and of rows drawn for the share of synthetic rows; public choices.
+        seed: of rows drawn for the share of synthetic rows, and of ties between equal rows; public choices.
         share: of all candidates that are guessed, in (0, 1).
         limit: at most so many synthetic rows, and as many of each side, are used for that share; none is left out of
             the guesses.
@@ -60,7 +60,7 @@ def closest_records(
     both = Table.joined(tables.source, tables.holdout)
     distances, _ = nearest(both, tables.synthetic, progress)
     rng = np.random.default_rng(seed)
-    order = np.lexsort((rng.permutation(len(both)), distances))
+    order = np.lexsort((rng.permutation(len(both)), places(both.keys()), distances))
     guessed = np.zeros(len(both), dtype=np.bool_)
     guessed[order[: math.ceil(share * len(both))]] = True
     count = len(tables.source)

@@ -76,17 +76,17 @@ def singling_out(
     validate.integer(minimum=1, attempts=attempts)
     validate.integer(minimum=1, columns=columns)
     rng = np.random.default_rng(seed)
+    kinds = {  # drawn first, so that they do not depend on how many rows either side has
+        "one column": univariate(tables.synthetic, rng, attempts),
+        "several columns": multivariate(tables.synthetic, rng, attempts, columns),
+        "chance": by_chance(tables.synthetic, rng, attempts, columns),
+    }
     count = len(tables.source)
     both = Table.joined(tables.source, tables.holdout)
     size = min(count, len(tables.holdout))
     of_source, of_holdout = np.zeros(len(both), dtype=np.bool_), np.zeros(len(both), dtype=np.bool_)
     of_source[rng.permutation(count)[:size]] = True
     of_holdout[count + rng.permutation(len(both) - count)[:size]] = True
-    kinds = {
-        "one column": univariate(tables.synthetic, rng, attempts),
-        "several columns": multivariate(tables.synthetic, rng, attempts, columns),
-        "chance": by_chance(tables.synthetic, rng, attempts, columns),
-    }
     total = sum(len(predicates) for predicates in kinds.values())
     hit, done = np.zeros(len(both), dtype=np.bool_), 0
     counts: list[tuple[str, int, int]] = []

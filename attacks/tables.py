@@ -181,10 +181,10 @@ def _as_numbers(values: list[str | float | None]) -> NDArray[np.float64] | None:
 
 
 def _as_codes(values: list[str | float | None]) -> NDArray[np.int32]:
-    numbers: dict[str, int] = {}
-    return np.array(
-        [-1 if value is None else numbers.setdefault(_spelled(value), len(numbers)) for value in values], dtype=np.int32
-    )
+    """Categories are numbered in the order of their spelling, which is the same whoever is on which side."""
+    spelled = [None if value is None else _spelled(value) for value in values]
+    numbers = {name: number for number, name in enumerate(sorted({name for name in spelled if name is not None}))}
+    return np.array([-1 if name is None else numbers[name] for name in spelled], dtype=np.int32)
 
 
 def _spelled(value: str | float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
-from cupel.attacks.holdout import Hits, Units
+from cupel.attacks.holdout import Hits, Units, content_key, places
 from cupel.audits.released_data import holdout_audit
 from cupel.errors import InputError, input_errors
 from cupel.progress import Progress, Step
@@ -21,7 +21,7 @@ from cupel.utility import synthetic_file, write
 
 if TYPE_CHECKING:
     from cupel.attacks.pii import PersonalData
-    from cupel.attacks.tables import Table, Tables
+    from cupel.attacks.tables import Tables
     from cupel.mechanisms.records import Record
 
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
@@ -43,7 +43,6 @@ class Options:
         delta: δ at which ε is bounded, where there are coins.
         confidence: with which all bounds of the audit hold together. Each of k attacks is at 1 − (1 − confidence)/k, as
             are its intervals, every one by itself.
-        seed: of draws and ties; public choices.
         progress: shows the stages.
     """
 
@@ -52,14 +51,12 @@ class Options:
     coins: bool = False
     delta: float = 0.0
     confidence: float = 0.95
-    seed: int = 0
     progress: Progress = field(default_factory=Progress)
 
     def check(self) -> None:
         """Raises `ValueError` for numbers out of range."""
         validate.probability_below_one(delta=self.delta)
         validate.open_probability(confidence=self.confidence)
-        validate.integer(seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,17 +87,20 @@ class TableOptions(Options):
         ignore: columns that are left out, such as ids.
         categorical: columns to take for categories though all their values are numbers.
         limit: at most so many units, drawn from both sides together; exact matches are looked for among all.
+        seed: of what is drawn; a public choice, fixed before the synthetic file is read.
     """
 
     secret: str | None = None
     ignore: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     limit: int = 20_000
+    seed: int = 0
 
     def check(self) -> None:
         """Raises `ValueError` for numbers out of range."""
         super().check()
         validate.integer(minimum=2, limit=self.limit)
+        validate.integer(seed=self.seed)
 
 
 def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
         units = _text_units(options, sides, (source, holdout))
         step(1, 1)
     with progress.stage("Comparing words") as step:
-        hits = extraction(written, source, holdout, units, criteria, seed=options.seed)
+        hits = extraction(written, source, holdout, units, criteria)
         step(1, 1)
     with progress.stage("Looking for personal data") as step, input_errors():
         seen, unseen = ((record.text for record in side) for side in sides)
@@ -188,6 +188,7 @@ def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
         files = (synthetic, options.source, options.holdout)
         rows = [[values for _, values in read_rows(file)] for file in files]
         _check_sides(options, *rows[1:])
+        names = [[content_key(options.seed, sorted(row.items())) for row in side] for side in rows[1:]]
         every = encode(*rows, ignore=options.ignore, categorical=options.categorical)
         if options.secret is not None:
             every.place(options.secret)
@@ -195,8 +196,10 @@ def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
         units = Units.of(every.source.keys(), every.holdout.keys())
         _check_units(options, units, f"{options.source} and {options.holdout}", "--ignore")
         step(1, 1)
-    every = replace(every, source=_firsts(every.source, units.source), holdout=_firsts(every.holdout, units.holdout))
-    some = _drawn(every, options)
+    firsts = [_firsts(of) for of in (units.source, units.holdout)]
+    every = replace(every, source=every.source.take(firsts[0]), holdout=every.holdout.take(firsts[1]))
+    order = places([side[row] for side, chosen in zip(names, firsts, strict=True) for row in chosen])
+    some = _drawn(every, order, options.limit)
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
         hits.append(closest_records(some, seed=options.seed, limit=options.limit // 2, progress=step))
@@ -207,7 +210,7 @@ def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
         hits.append(singling_out(some, seed=options.seed, progress=step))
     found = _result("table", synthetic, options, units, hits, "record")
     columns = {"numeric": list(every.numeric), "categorical": list(every.categorical)}
-    return found | {"columns": columns, "used": len(some.source) + len(some.holdout)}
+    return found | {"columns": columns, "seed": options.seed, "used": len(some.source) + len(some.holdout)}
 
 
 def _check_sides(options: Options, source: Sequence[Any], holdout: Sequence[Any]) -> None:
@@ -242,21 +245,24 @@ def _check_units(options: Options, units: Units, files: str, option: str) -> Non
         )
 
 
-def _firsts(side: Table, units: np.ndarray[Any, np.dtype[np.int64]]) -> Table:
-    """The first row of each unit."""
+def _firsts(units: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first row of each unit, by index."""
     numbers, rows = np.unique(units, return_index=True)
-    return side.take(np.sort(rows[numbers >= 0]))
+    return np.sort(rows[numbers >= 0])
 
 
-def _drawn(tables: Tables, options: TableOptions) -> Tables:
-    """At most so many units: drawn from both sides together, since coins say nothing of a draw that knows the sides."""
+def _drawn(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: int) -> Tables:
+    """At most so many units of both sides together, the first in an order that knows neither side nor synthetic rows.
+
+    Coins say nothing of a draw that knows the sides, as one by places in a list does: the source stands first in it.
+    """
     count, total = len(tables.source), len(tables.source) + len(tables.holdout)
-    if total <= options.limit:
+    if total <= limit:
         return tables
-    chosen = np.sort(np.random.default_rng(options.seed).permutation(total)[: options.limit])
+    chosen = np.sort(np.argsort(order, kind="stable")[:limit])
     source, holdout = chosen[chosen < count], chosen[chosen >= count] - count
     if not len(source) or not len(holdout):
-        raise InputError(f"of {options.limit} units drawn, one of source and holdout has none: raise --limit")
+        raise InputError(f"of {limit} units drawn, one of source and holdout has none: raise --limit")
     return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
 
 
@@ -280,7 +286,6 @@ def _result(kind: str, path: Path, options: Options, units: Units, hits: list[Hi
         "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
         "coins": options.coins,
         "confidence": options.confidence,
-        "seed": options.seed,
         "audits": audits,
     }
 

@@ -86,7 +86,7 @@ def table(
     coins: Coins = False,
     delta: Delta = 0.0,
     confidence: Confidence = 0.95,
-    seed: Annotated[int, typer.Option(help="Of draws, ties and predicates; it protects nothing.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn; fix it before you look. It protects nothing.")] = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/table-audit.json by default.")
     ] = None,

@@ -170,6 +170,19 @@ def test_a_limit_draws_from_both_sides_together(tables: dict[str, Path]) -> None
     assert found(table(tables, "--limit", 50, "--json")) == result
 
 
+def test_which_units_are_drawn_does_not_depend_on_their_side(tmp_path: Path) -> None:
+    """Each third of 30 rows is the source once. Of 10 that are drawn, each is; by places it would be 10 = 3·c."""
+    people = rows(30, 4)
+    synthetic, drawn = write(tmp_path / "t.csv", HEADER, people), 0
+    for begin in (0, 10, 20):
+        source = write(tmp_path / "s.csv", HEADER, people[begin : begin + 10])
+        holdout = write(tmp_path / "h.csv", HEADER, people[:begin] + people[begin + 10 :])
+        files = ("--source", source, "--holdout", holdout)
+        result = found(audit("table", synthetic, *files, "--limit", 10, "--json"))
+        drawn += by_name(result)["closest_record"]["rates"][0]["trials"]
+    assert drawn == 10
+
+
 def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:
     result = found(table(tables, "--ignore", "income", "--categorical", "age", "--json"))
     assert result["columns"] == {"numeric": [], "categorical": ["age", "job"]}
