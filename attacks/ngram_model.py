@@ -22,6 +22,7 @@ BOUNDARY = 256
 SYMBOLS = 257
 """What can follow: 256 bytes, or the end."""
 
+_LONGEST = 256
 _CHUNK = 1 << 20  # bytes of text that are worked on at once
 
 
@@ -73,12 +74,13 @@ class NGramModel:
 
         Args:
             texts: at least one; an iterator will do.
-            order: n ≥ 1: a byte is predicted from the n − 1 bytes before it.
+            order: n from 1 to 256: a byte is predicted from the n − 1 bytes before it.
 
         Raises:
             ValueError: for no texts or an impossible order.
         """
-        validate.integer(minimum=1, order=order)
+        if validate.integer(minimum=1, order=order) > _LONGEST:
+            raise ValueError(f"order must be at most {_LONGEST}, not {order}")
         levels: list[_Level] | None = None
         for symbols, reach, _ in _pieces(texts):
             piece = _count(symbols, reach, order)

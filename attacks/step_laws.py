@@ -54,6 +54,10 @@ class StepLaws:
         self._mechanism, self._records, self._key, self._transcript = mechanism, records, key, transcript
         self._inputs: SlotInputs = SlotInputs(mechanism, records, model, key, transcript.cluster_counts)
 
+    def texts(self, slot: int) -> list[list[str]]:
+        """The texts of a slot by context, sorted. Where they agree, so do `contexts`, which take longer to make."""
+        return sorted([self._records[i].text for i in context] for context in self._inputs.batches.contexts[slot])
+
     def contexts(self, slot: int) -> list[list[int]]:
         """The contexts of a slot in tokens, sorted. Two data sets that agree here have the same laws in this slot."""
         return sorted(map(list, self._inputs.slot(slot).contexts))

@@ -120,7 +120,8 @@ class _Audit:
     def compared(self, own: StepLaws, theirs: StepLaws, neighbor: int) -> Iterator[Finding]:
         yield from self._counts(own, theirs, neighbor)
         running = self._generation.transcript.running
-        changed = [slot for slot, runs in enumerate(running) if runs and own.contexts(slot) != theirs.contexts(slot)]
+        differ = [slot for slot, runs in enumerate(running) if runs and own.texts(slot) != theirs.texts(slot)]
+        changed = [slot for slot in differ if own.contexts(slot) != theirs.contexts(slot)]
         most = 2 if self._mechanism.adjacency is Adjacency.REPLACE_ONE else 1
         if len(changed) > most and (self._published or self._mechanism.variant == "sound"):
             yield Finding("parts", None, neighbor, float(most), float(len(changed)))

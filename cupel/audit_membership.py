@@ -30,6 +30,7 @@ PRIVATE = (
     "private side: do not release it."
 )
 SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
+MOST_REFERENCES = 10_000
 TEXT_ATTACKS = ("ngram", "neighbourhood")
 
 
@@ -159,12 +160,16 @@ def audit_model(
     from cupel.mechanisms.records import read_texts
 
     design = options.design()
+    if not 0 <= references.models <= MOST_REFERENCES:
+        raise InputError(f"--references must be from 0 to {MOST_REFERENCES}, not {references.models}")
     _check_given(options.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit)
     if population is not None:
         check_apart(candidates, population, text)
     with input_errors():  # before models are trained for hours
         design.numbers(len(candidates))
+        if references.models:
+            _rehearse(included, references.models, options)
         others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
         model = LanguageModel.load(target, references.device, dtype="float32")
         said = signals(model, [*candidates, *others])
@@ -259,6 +264,27 @@ def _of_signals(signals: Signals, options: Options, design: Design, files: dict[
         with contextlib.suppress(ValueError):  # one model less can be too few for an attack, or have seen nobody
             control = _scores(names, known, options)
     return _result(scores, control, options, design, files | {"reference_models": len(signals.references)})
+
+
+def _rehearse(included: NDArray[np.bool_], models: int, options: Options) -> None:
+    """Runs the attacks on made-up signals of as many models, to raise what they would raise after the training.
+
+    Raises:
+        ValueError: for too few models.
+    """
+    from cupel.attacks.reference_models import coins
+
+    rng = np.random.default_rng(0)
+    size = len(included)
+    found = Signals(
+        target=rng.normal(size=size),
+        included=included,
+        references=rng.normal(size=(models, size)),
+        inclusion=coins(models, size, options.seed),
+        population_target=rng.normal(size=1),
+        population_references=rng.normal(size=(models, 1)),
+    )
+    _scores(options.chosen(SIGNAL_ATTACKS, "lira-online"), found, options)
 
 
 def _check_given(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:

@@ -129,6 +129,8 @@ def test_bad_arguments_are_refused() -> None:
         NGramModel.fit([])
     with pytest.raises(ValueError, match="order must be at least 1, not 0"):
         NGramModel.fit(["a"], order=0)
+    with pytest.raises(ValueError, match="order must be at most 256, not 257"):
+        NGramModel.fit(["a"], order=257)
     model = NGramModel.fit(["a"])
     with pytest.raises(ValueError, match="not 3"):
         model.log_probability("ab", 3)

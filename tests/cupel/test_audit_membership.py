@@ -258,6 +258,8 @@ def test_what_cannot_work_is_said_before_any_model_is_loaded(tmp_path: Path, mon
         (("--records", records, "--references", 2, "--attack", "rmia-online"), "needs population records"),
         (("--records", records, "--attack", "lira-online"), "need reference models"),
         (("--records", surrogate), "half of a surrogate pair"),
+        (("--records", records, "--references", 2), "no record has 2 reference models with it"),
+        (("--records", records, "--references", -1), "--references must be from 0 to 10000, not -1"),
     ):
         result = audit("--model", "builtin", *options)
         assert (result.returncode, result.stderr.count("\n")) == (2, 1)
