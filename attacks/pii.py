@@ -22,7 +22,6 @@ import numpy as np
 
 from cupel.attacks.holdout import Hits, Units
 
-_CARD_LENGTHS = range(12, 20)
 _IBAN_LENGTHS = {
     "AD": 24, "AE": 23, "AL": 28, "AT": 20, "AZ": 28, "BA": 20, "BE": 16, "BG": 22, "BH": 22, "BR": 29, "BY": 28,
     "CH": 21, "CR": 22, "CY": 28, "CZ": 24, "DE": 22, "DK": 18, "DO": 28, "EE": 20, "EG": 29, "ES": 24, "FI": 18,
@@ -33,6 +32,8 @@ _IBAN_LENGTHS = {
     "SE": 24, "SI": 19, "SK": 24, "SM": 27, "ST": 25, "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22,
     "VG": 24, "XK": 20,
 }  # fmt: skip
+
+_SHORTEST_CARD = 13
 
 # Printed as examples, and so never issued.
 _ADVERTISED = {"078051120", "219099999"}
@@ -65,8 +66,13 @@ def _email(found: str) -> str | None:
 
 
 def _card(found: str) -> str | None:
-    digits = _only_digits(found)
-    return digits if len(set(digits)) > 1 and luhn(digits) else None
+    """The longest beginning that is valid and ends with a group: an expiry date or a code may follow the number."""
+    while found:
+        digits = _only_digits(found)
+        if len(digits) >= _SHORTEST_CARD and len(set(digits)) > 1 and luhn(digits):
+            return digits
+        found = found[: max(found.rfind(" "), found.rfind("-"), 0)]
+    return None
 
 
 def _iban(found: str) -> str | None:
@@ -122,6 +128,7 @@ _KINDS: dict[str, tuple[re.Pattern[str], _ValueOf]] = {
     "ip_address": (
         re.compile(
             r"(?<![0-9A-Za-z.:])(?:(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\.?[0-9A-Za-z])"
+            r"|(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\.?[0-9A-Za-z])"
             r"|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![0-9A-Za-z:]))"
         ),
         _address,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import time
 
@@ -72,6 +73,8 @@ def grouped(value: str, separator: str) -> str:
 
 @pytest.mark.parametrize("card", CARDS)
 def test_payment_cards(card: str) -> None:
+    for after in (" 12/26", " 123", " 12 26"):
+        assert find(f"paid with {card}{after} today") == [("payment_card", card)]
     wrong = card[:-1] + str((int(card[-1]) + 1) % 10)
     for text in (card, grouped(card, " "), grouped(card, "-"), f"No. {card}.", f"({card})"):
         assert find(f"paid with {text} today") == [("payment_card", card)]
@@ -183,3 +186,7 @@ def test_hashes_depend_on_the_key_and_show_no_value() -> None:
 def test_a_short_key_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 16 bytes, not 3"):
         personal_data([], [], [], Units.of([], []), key=b"abc")
+
+
+def test_an_address_that_ends_as_an_older_one_is_read_whole() -> None:
+    assert find("from ::ffff:192.0.2.7 today") == [("ip_address", str(ipaddress.ip_address("::ffff:c000:207")))]
