@@ -84,6 +84,8 @@ def plain(output: Any) -> Any:
     match output:
         case None | bool() | int() | float() | str():
             return output
+        case np.floating():  # `tolist` of a long double is one itself
+            return float(output)
         case np.ndarray() | np.generic():
             return plain(output.tolist())
         case list() | tuple():

@@ -9,10 +9,8 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import hashlib
-import inspect
-import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +29,7 @@ from cupel.audits.event_assertion import assert_events_hold as assert_events_hol
 from cupel.audits.implications import describe, implied_limit
 from cupel.audits.result import AuditResult
 from cupel.audits.rounding import above, below
+from cupel.mechanism_identity import name_of, settings
 from cupel.mechanisms.randomness import Recorded
 
 if TYPE_CHECKING:  # a test-suite that needs neither models nor claims does not load them
@@ -94,8 +93,9 @@ def assert_never_exceeds(
 
     Args:
         mechanism: called as ``mechanism(data, source)``; returns a number, an array, a text, or lists of them. It must
-            not change its data. ``lambda data, source: mine(data, rng=source.generator)`` adapts one that takes a NumPy
-            generator. For more than one worker it must be importable.
+            not change its data; lists and arrays are checked after the first run.
+            ``lambda data, source: mine(data, rng=source.generator)`` adapts one that takes a NumPy generator. For more
+            than one worker it must be importable.
         claim: a guarantee, such as ``PureDP(1.0)`` or ``ApproxDP(1.0, 1e-5)``.
         data, neighbor: two data sets that differ in one unit. Those are best where one unit changes most.
         pairs: several of them instead, ``[(data, neighbor), …]``. They are paid for: each is tested at
@@ -108,9 +108,9 @@ def assert_never_exceeds(
             it is known. By default it is fitted on the runs for training. With it, outputs may be anything.
         seed: another seed is another sample.
         workers: number of processes.
-        folder: where outputs are kept while it runs, so that an interrupted test goes on; a folder of other data, or
-            of another state of the file that defines the mechanism, is refused. Changes elsewhere are not seen:
-            delete it then.
+        folder: where outputs are kept while it runs, so that an interrupted test goes on; a folder of other data, of
+            a mechanism with other arguments, or of another state of the file that defines it, is refused. Changes
+            elsewhere are not seen: delete it then.
         progress: called with the runs done and all runs.
 
     Returns:
@@ -119,7 +119,8 @@ def assert_never_exceeds(
     Raises:
         AssertionError: if a bound exceeds what the claim allows: what was shown, and what to look at.
         ValueError: if so few runs could not refute the claim whatever they showed, for a claim that cannot be tested
-            like this (ex-post DP, secret protection), or for data sets that are no neighbours.
+            like this (ex-post DP, secret protection), for data sets that are no neighbours, or a mechanism that changes
+            them.
     """
     __tracebackhide__ = True  # pytest then shows the test and the message
     relation, unit, pairs = Adjacency(adjacency), unit or Unit(), _pairs(data, neighbor, pairs)
@@ -134,7 +135,7 @@ def assert_never_exceeds(
         workers=workers,
         folder=folder,
         progress=progress,
-        settings=_settings(mechanism, pairs, score) if folder is not None else None,
+        settings=settings(mechanism, pairs, score) if folder is not None else None,
     )
     audit = functools.partial(
         distinguishing_audit,
@@ -164,9 +165,26 @@ def _run(
     """One output, or its score, on both data sets of a pair; each with randomness of its own."""
     outputs = []
     for data, own in zip(pairs[index % len(pairs)], seed.spawn(2), strict=True):
+        before = _copied(data) if index < len(pairs) else None
         output = mechanism(data, SeededSource(own))
+        if before is not None and not len(before) == len(data) == _common(before, data):
+            raise ValueError(
+                f"{name_of(mechanism)} changes its data, so that later runs have others; give it a copy, as in "
+                "lambda data, source: mechanism(list(data), source)"
+            )
         outputs.append(plain(output) if score is None else float(score(output)))
     return outputs
+
+
+def _copied(data: Any) -> Any:
+    """A copy of a list or an array to compare with later; None where there is none, or it is no equal one."""
+    if not isinstance(data, list | np.ndarray):
+        return None
+    try:
+        copied = copy.deepcopy(data)
+        return copied if len(data) == _common(copied, data) else None
+    except Exception:  # 0 dimensions, records that cannot be copied or compared
+        return None
 
 
 def _pairs(data: Any, neighbor: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Sequence[tuple[Any, Any]]:
@@ -176,6 +194,9 @@ def _pairs(data: Any, neighbor: Any, pairs: Sequence[tuple[Any, Any]] | None) ->
         return [(data, neighbor)]
     if len(pairs) == 0:
         raise ValueError("pairs needs at least one pair of data sets")
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError("pairs must be [(data, neighbor), …], with two data sets in each")
     return pairs
 
 
@@ -233,41 +254,11 @@ def _common(one: Any, other: Any) -> int:
     return count
 
 
-def _settings(
-    mechanism: Mechanism, pairs: Sequence[tuple[Any, Any]], score: Callable[[Any], float] | None
-) -> dict[str, Any]:
-    """What kept outputs depend on, as far as it can be seen from here."""
-    settings: dict[str, Any] = {"pairs": hashlib.sha256(pickle.dumps(tuple(pairs))).hexdigest()}
-    for name, function in (("mechanism", mechanism), ("score", score)):
-        if function is not None:
-            settings[name] = [_name(function), _source(function)]
-    return settings
-
-
-def _source(function: Any) -> str:
-    """The hash of the file that defines a function; nothing where there is none."""
-    try:
-        file = inspect.getsourcefile(_unwrapped(function))
-    except TypeError:  # a builtin
-        return ""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and Path(file).is_file() else ""
-
-
-def _unwrapped(function: Any) -> Any:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
-
-
-def _name(function: Any) -> str:
-    return str(getattr(_unwrapped(function), "__qualname__", function))
-
-
 def describe_bound(mechanism: Mechanism, claim: Guarantee, bound: Bound) -> str:
     """What an assertion that passed has shown, in one line."""
     at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
     return (
-        f"{_name(mechanism)} was shown to have ε ≥ {below(bound.value, 4)}{at}, and up to "
+        f"{name_of(mechanism)} was shown to have ε ≥ {below(bound.value, 4)}{at}, and up to "
         f"{below(bound.ceiling or 0.0, 4)} could have been; the claim allows {above(implied_limit(claim, bound), 4)}"
     )
 
@@ -276,7 +267,7 @@ def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which:
     bound, (hits, alarms) = result.bounds[0], result.rates
     at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
     lines = [
-        f"{_name(mechanism)} leaks more than it claims, {describe(claim)} ({bound.adjacency}, unit {bound.unit})",
+        f"{name_of(mechanism)} leaks more than it claims, {describe(claim)} ({bound.adjacency}, unit {bound.unit})",
         f"shown:   ε ≥ {below(bound.value, 4)}{at} with confidence {bound.confidence:.10g}; the claim allows "
         f"{above(result.details['limit'], 4)}",
         f"counts:  {result.details['score']} ≥ {result.details['threshold']:.6g} in {hits.hits} of {hits.trials} runs "

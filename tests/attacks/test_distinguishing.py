@@ -118,5 +118,6 @@ def test_outputs_that_no_score_suits_are_refused() -> None:
 def test_plain_outputs() -> None:
     output = {"a": (np.float32(0.5), np.arange(2)), 3: {2, 1}, "n": None}
     assert plain(output) == {"a": [0.5, [0, 1]], "3": [1, 2], "n": None}
+    assert plain(np.full(1, 0.5, dtype=np.longdouble)) == [0.5]
     with pytest.raises(TypeError, match="an output of type object is neither a number"):
         plain([object()])

@@ -132,6 +132,38 @@ def test_an_interrupted_test_goes_on(tmp_path: Path) -> None:
         assert_never_exceeds(mechanisms.count, PureDP(1.0), **options)
 
 
+def test_kept_outputs_are_those_of_the_same_arguments(tmp_path: Path) -> None:
+    """A partial, an object or a closure with another scale is another mechanism: its outputs are not taken for it."""
+
+    def closure(scale: float) -> Any:
+        return lambda data, source: mechanisms.scaled_count(data, source, scale=scale)
+
+    def partial(scale: float) -> Any:
+        return functools.partial(mechanisms.scaled_count, scale=scale)
+
+    for number, make in enumerate((partial, mechanisms.ScaledCount, closure)):
+        options: dict[str, Any] = {**PAIR, "runs": 200, "folder": tmp_path / str(number)}
+        found = assert_never_exceeds(make(10.0), PureDP(1.0), **options)
+        assert assert_never_exceeds(make(10.0), PureDP(1.0), **options) == found
+        with pytest.raises(ValueError, match="holds repetitions of other settings"):
+            assert_never_exceeds(make(0.1), PureDP(1.0), **options)
+    with pytest.raises(ValueError, match="holds repetitions of other settings"):
+        assert_never_exceeds(mechanisms.count, PureDP(1.0), **options)
+
+
+@pytest.mark.parametrize("data", [[[1, 2], [1, 2, 3]], [np.arange(2), np.arange(3)]], ids=["list", "array"])
+def test_a_mechanism_that_changes_its_data_is_refused(data: list[Any]) -> None:
+    """From the second run on there would be nothing to tell apart, and the leak would pass."""
+
+    def last_one_read(data: Any, source: SeededSource) -> int:
+        total = int(sum(data))
+        data[-1] = 0
+        return total
+
+    with pytest.raises(ValueError, match=r"last_one_read changes its data, so that later runs have others"):
+        assert_never_exceeds(last_one_read, PureDP(1.0), data=data[0], neighbor=data[1], runs=200)
+
+
 def test_a_test_that_could_not_fail_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match="this test could not fail; take more than") as caught:
         assert_never_exceeds(mechanisms.fails, PureDP(5.0), **PAIR)
@@ -154,6 +186,7 @@ def test_a_test_that_could_not_fail_is_refused_before_anything_runs() -> None:
         ({"data": [1, 2, 3], "neighbor": [3, 2, 1], "adjacency": "replace_one"}, "3 and 3 .* in the same order"),
         ({"data": np.zeros((4, 2)), "neighbor": np.ones((4, 2)), "adjacency": "zero_out"}, "4 and 4 records"),
         ({"pairs": []}, "at least one pair"),
+        ({"pairs": [[0]]}, "with two data sets in each"),
         ({}, "give either data and neighbor, or pairs"),
         ({"data": [1], "neighbor": [], "pairs": [([1], [])]}, "give either data and neighbor, or pairs"),
         ({"data": [1], "neighbor": [], "runs": 10}, "10 runs on each side are too few"),

@@ -22,6 +22,21 @@ def loud_count(data: list[int], source: SeededSource) -> int:
     return len(data) + int(source.discrete_laplace(1, 0.5)[0])
 
 
+def scaled_count(data: list[int], source: SeededSource, *, scale: float) -> int:
+    """1/scale-DP for one record more or less."""
+    return len(data) + int(source.discrete_laplace(1, scale)[0])
+
+
+class ScaledCount:
+    """The same, as an object."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale = scale
+
+    def __call__(self, data: list[int], source: SeededSource) -> int:
+        return scaled_count(data, source, scale=self._scale)
+
+
 def coin(data: list[int], source: SeededSource) -> bool:
     """Whether there are more than 2 records, told truly with probability 3/4, by the operating system: ln 3."""
     return (len(data) > 2) == (secrets.randbelow(4) < 3)

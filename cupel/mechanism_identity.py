@@ -1,0 +1,60 @@
+"""Which mechanism it is: its name, the file that defines it, and the values that it carries along."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def settings(
+    mechanism: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], score: Callable[[Any], float] | None
+) -> dict[str, Any]:
+    """What kept outputs depend on, as far as it can be seen: the data, and code and arguments of both functions."""
+    found: dict[str, Any] = {"pairs": hashlib.sha256(pickle.dumps(tuple(pairs))).hexdigest()}
+    for name, function in (("mechanism", mechanism), ("score", score)):
+        if function is not None:
+            found[name] = [name_of(function), _source(function), _arguments(function)]
+    return found
+
+
+def _arguments(function: Any) -> list[str]:
+    """Hashes of what a function carries along: a partial's arguments, an object's state, a closure's values."""
+    if isinstance(function, functools.partial):
+        values = [*function.args, *sorted(function.keywords.items())]
+        return [*_arguments(function.func), *map(_hash, values)]
+    if not inspect.isfunction(function):
+        return [_hash(function)]
+    values = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [_hash(value) for value in (function.__code__.co_firstlineno, function.__defaults__, *values)]
+
+
+def _hash(value: Any) -> str:
+    try:
+        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+    except Exception:  # a function of a function, a module
+        return type(value).__qualname__
+
+
+def _source(function: Any) -> str:
+    """The hash of the file that defines a function; nothing where there is none."""
+    try:
+        file = inspect.getsourcefile(_unwrapped(function))
+    except TypeError:  # a builtin
+        return ""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and Path(file).is_file() else ""
+
+
+def _unwrapped(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+
+
+def name_of(function: Any) -> str:
+    """Of a function, of the one that a partial calls, or of an object's class."""
+    return str(getattr(_unwrapped(function), "__qualname__", function))
