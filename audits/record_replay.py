@@ -56,6 +56,9 @@ FALSE_ALARM = 1e-6
 """The probability that what is tested by chance (samples, noise) is called wrong although it is right."""
 
 
+_UNEQUAL = "another output: it depends on unrecorded randomness, or is an object without an == that compares"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One way in which a mechanism does not do what it declares.
@@ -234,7 +237,7 @@ def _control(mechanism: Mechanism[Data], data: Data, run: Recording) -> Finding 
         if step.scale != repeated.scale or not np.array_equal(step.query, repeated.query):
             return Finding("control", number, None, said, "another query: it depends on unrecorded randomness")
     if not same(run.output, again.output):
-        return Finding("control", None, None, said, "another output: it depends on unrecorded randomness")
+        return Finding("control", None, None, said, _UNEQUAL)
     return None
 
 

@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 
 _MOST_VALUES = 5000  # of noise, for the test of its law: the exact distribution is used up to 10⁴
 _ROUNDING = 2.0**-51  # of what rounding leaves of noise that was added and is taken apart again
+_MOST_BATCHES = 1000  # of all runs, that are compared in pairs
 _CLEAR = 1e-9  # of a scale
 _ANEW = "noise drawn anew"
 
@@ -49,13 +50,15 @@ def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
     """Tests of all samples that mechanisms drew themselves against independent coins.
 
     With inclusion by independent coins of rate q, the sizes of K batches are independent Bin(n, q), and so are the
-    numbers of batches, of T in a run, that units take part in: Bin(T, q). Five tests:
+    numbers of batches, of T in a run, that units take part in: Bin(T, q). Six tests:
 
     - all inclusions together are Bin(·, q): its two-sided tail;
     - m of K equal batch sizes: for each size s, the number of batches that have it is Bin(K, f(s)), so that
       Σ_s P[Bin(K, f(s)) ≥ m] bounds the probability that any size occurs m times. A constant size fails here;
     - the same for how often units take part. Shuffled epochs, in which each takes part once, fail here;
-    - the largest deviation of a batch size, and of a participation, by a union bound over both tails of each.
+    - the largest deviation of a batch size, and of a participation, by a union bound over both tails of each;
+    - the pair of batches that agree on the most, or the fewest, units: Bin(n, q² + (1 − q)²), by a union bound. Samples
+      from a fixed seed, or by what the data are, fail here.
     """
     tests = []
     for number, rate, runs in _samples(recordings):
@@ -66,6 +69,7 @@ def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
             RandomnessTest("sampling", number, said, f"{ones} of {total} inclusions", _tails([ones], total, rate))
         )
         tests += _counts(number, said, "batches have size", sizes, runs[0].shape[1], rate)
+        tests += _pairs(number, said, [flags[: _MOST_BATCHES // len(runs)] for flags in runs], rate)
         for length in sorted({len(flags) for flags in runs}):
             taken = np.concatenate([flags.sum(axis=0) for flags in runs if len(flags) == length])
             tests += _counts(number, said, f"units are in, of {length} batches,", taken, length, rate)
@@ -97,6 +101,19 @@ def _counts(
     yield RandomnessTest("sampling", number, said, f"of {len(counts)} {what} one {far}", _tails(counts, trials, rate))
 
 
+def _pairs(number: int, said: str, runs: Sequence[NDArray[np.bool_]], rate: float) -> Iterator[RandomnessTest]:
+    """The test of batches that are too much, or too little, alike."""
+    signs = 2.0 * np.concatenate(runs) - 1
+    if len(signs) > 1:
+        units = signs.shape[1]
+        equal = np.rint((signs @ signs.T + units) / 2)[np.triu_indices(len(signs), 1)].astype(np.int64)
+        same = rate**2 + (1 - rate) ** 2
+        ends = np.array([equal.min(), equal.max()])
+        p_value = min(1.0, _tails(ends, units, same) * len(equal))
+        seen = f"of {len(equal)} pairs of batches some agree on {ends[0]}, some on {ends[1]} of {units} units"
+        yield RandomnessTest("sampling", number, said, seen, p_value)
+
+
 def _tails(counts: Sequence[int] | NDArray[np.int64], trials: int, rate: float) -> float:
     """Both tails of the most extreme of some Bin(trials, rate), times their number."""
     values = np.asarray(counts)
@@ -110,8 +127,8 @@ def noise_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
     Given the noise of one step, that of another repeats it to within rounding with probability at most Π 2t·f(0), t
     the rounding and f(0) the largest density of the declared law, in units of its scale; for whole numbers and for
     selections it is the probability of those very values. Compared are the steps of the first run with each other, and
-    the first run with each later one. The law of the noise of all runs is tested after Kolmogorov and Smirnov, for
-    noise whose amount does not depend on its values.
+    the first run with each later one. The law of the noise and of the selections of all runs is tested after Kolmogorov
+    and Smirnov, where their number does not depend on their values.
     """
     first, *others = recordings
     own = {number: step for number, step in enumerate(first.steps) if step.own and step.kind != "sample"}
@@ -122,6 +139,10 @@ def noise_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
             again = [step for run in others for step in run.steps if step.own and step.kind == kind and step.scale]
             tests.append(_law(kind, min(steps), [*steps.values(), *again]))
             tests += [_within(steps)] if kind != "discrete_laplace" else []
+    selections = [step for run in recordings for step in run.steps if step.own and step.kind == "selection"]
+    if selections:
+        first_one = next(n for run in recordings for n, step in enumerate(run.steps) if step is selections[0])
+        tests.append(_law_of_selections(first_one, selections))
     for index, other in enumerate(others, start=1):
         tests += _between(own, other, index)
     return tests
@@ -142,14 +163,34 @@ def _law(kind: str, number: int, steps: Sequence[Step]) -> RandomnessTest:
         ends.append(_ends(kind, noise[clear], error[clear], step.scale))
     pooled, (low, high) = np.concatenate(found)[:_MOST_VALUES], np.concatenate(ends, axis=1)[:, :_MOST_VALUES]
     n = len(pooled)
-    if np.isnan(low).any():
-        p_value = 0.0  # numbers that are not whole
-    else:
-        i = np.arange(n)
-        far = np.max([(i + 1) / n - np.sort(high), np.sort(low) - i / n], initial=0.0) if n else 0.0
-        p_value = float(stats.kstwo.sf(far, n)) if n else 1.0
     seen = f"{n} values, of a standard deviation of {pooled.std() if n else 0:.3g} scales"
-    return RandomnessTest("noise", number, f"{kind} noise of the declared scale", seen, p_value)
+    return RandomnessTest("noise", number, f"{kind} noise of the declared scale", seen, _far(low, high))
+
+
+def _law_of_selections(number: int, steps: Sequence[Step]) -> RandomnessTest:
+    """The same for outcomes, ordered by their probability, the likeliest first: always taking that one fails here."""
+    ends, likeliest = [], 0
+    for step in steps[:_MOST_VALUES]:
+        law = np.exp(step.query)
+        order = np.argsort(-law, kind="stable")
+        place = int(np.flatnonzero(order == step.value[0])[0])
+        ends.append((law[order[:place]].sum(), law[order[: place + 1]].sum()))
+        likeliest += place == 0
+    low, high = np.array(ends).T
+    seen = f"{len(ends)} selections, {likeliest} of them of the likeliest outcome"
+    return RandomnessTest("noise", number, "selections by their weights", seen, _far(low - _CLEAR, high + _CLEAR))
+
+
+def _far(low: Floats, high: Floats) -> float:
+    """The p-value of Kolmogorov and Smirnov for the least distance that uniform numbers between these ends can have."""
+    n = len(low)
+    if not n:
+        return 1.0
+    if np.isnan(low).any():
+        return 0.0  # numbers that are not whole
+    i = np.arange(n)
+    distance = np.max([(i + 1) / n - np.sort(high), np.sort(low) - i / n], initial=0.0)
+    return float(stats.kstwo.sf(distance, n))
 
 
 def _ends(kind: str, noise: Floats, error: Floats, scale: float) -> Floats:

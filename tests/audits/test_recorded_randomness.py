@@ -31,11 +31,11 @@ def sampled(flags: np.ndarray, rate: float) -> Recording:
 @pytest.mark.parametrize("shape", [(1, 2, 4), (2, 1, 4), (2, 2, 2)])
 def test_p_values_of_samples_err_no_more_often_than_they_say(rate: float, shape: tuple[int, int, int]) -> None:
     """Every outcome of few coins (runs, batches, units), with its probability: P[p ≤ a] ≤ a for every test and a."""
-    chances: list[dict[float, float]] = [defaultdict(float) for _ in range(5)]
+    chances: list[dict[float, float]] = [defaultdict(float) for _ in range(6)]
     for coins in itertools.product((False, True), repeat=math.prod(shape)):
         weight = math.prod(rate if coin else 1 - rate for coin in coins)
         tests = sampling_tests([sampled(flags, rate) for flags in np.array(coins).reshape(shape)])
-        assert len(tests) == 5
+        assert len(tests) == 6
         for law, test in zip(chances, tests, strict=True):
             law[round(test.p_value, 12)] += weight
     for law in chances:
@@ -182,6 +182,35 @@ def test_selections_that_repeat_are_found() -> None:
     run = Recording(tuple(Step("selection", GAUSSIAN, law, 0.0, np.array([token]), True) for token in tokens), None)
     *_, every = noise_tests([run, run])
     assert every.p_value == pytest.approx(1e-40, rel=1e-9)
+
+
+def selected(tokens: np.ndarray, law: np.ndarray) -> Recording:
+    return Recording(tuple(Step("selection", GAUSSIAN, law, 0.0, np.array([token]), True) for token in tokens), None)
+
+
+def test_selections_of_another_law_are_found() -> None:
+    """The likeliest outcome alone, or a temperature of ½; of the declared law, 8 or more of 200 p-values are below .01
+    with probability 1.3e-3 at most, on a fixed seed."""
+    law = np.log([0.2, 0.5, 0.3])
+    rng = np.random.default_rng(14)
+
+    def p_value(tokens: np.ndarray) -> float:
+        return noise_tests([selected(tokens, law)])[0].p_value
+
+    assert sum(p_value(rng.choice(3, 50, p=np.exp(law))) < 0.01 for _ in range(200)) < 8
+    assert p_value(np.ones(60, dtype=int)) < 1e-12
+    cold = np.exp(2 * law) / np.exp(2 * law).sum()
+    assert p_value(rng.choice(3, 2000, p=cold)) < 1e-8
+
+
+def test_samples_from_a_fixed_seed_are_found() -> None:
+    """Twice the same four batches of 60 units at rate ½: 112·(½)⁶⁰ bounds that two of them agree."""
+    flags = np.random.default_rng(15).random((4, 60)) < 0.5
+    event = dp_event.PoissonSampledDpEvent(0.5, GAUSSIAN)
+    steps = tuple(Step("sample", event, np.empty(0), 0.0, row, True, tuple(range(60))) for row in flags)
+    once, twice = sampling_tests([Recording(steps, None)]), sampling_tests([Recording(steps, None)] * 2)
+    assert min(test.p_value for test in once) > 1e-3
+    assert min(test.p_value for test in twice) == pytest.approx(112 * 0.5**60, rel=1e-9)
 
 
 def test_what_the_recorder_draws_is_not_tested() -> None:
