@@ -32,7 +32,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from dp_accounting import DpEvent
-from numpy.typing import NDArray
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency
@@ -40,6 +39,7 @@ from cupel.accounting.bounds import json_number
 from cupel.attacks.recorder import Data, Mechanism, Recording, Step, record, replay
 from cupel.audits.recorded_randomness import noise_tests, sampling_tests
 from cupel.audits.result import AuditResult
+from cupel.audits.same_outputs import same
 
 Kind: TypeAlias = Literal[
     "sensitivity", "range", "scale", "steps", "charges", "output", "sampling", "noise", "control", "parts", "cost"
@@ -309,24 +309,3 @@ def _rounding(step: Step, theirs: Step) -> float:
         queries = np.concatenate([step.query, theirs.query])
         return float(2.0**-50 * np.abs(queries[np.isfinite(queries)]).max(initial=0.0))
     return float((step.query.size + 2) * 2.0**-52 * _moved(step, theirs))
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two outputs are equal to the bit: arrays, containers, dataclasses, and what compares by ``==``."""
-    if type(one) is not type(other):
-        return False
-    if dataclasses.is_dataclass(one) and not isinstance(one, type):
-        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if hasattr(one, "__array__"):  # tensors and tables too, whose == is no truth value
-        return _same_arrays(np.asarray(one), np.asarray(other))
-    return bool(one == other) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
-
-
-def _same_arrays(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))

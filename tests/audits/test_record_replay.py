@@ -15,7 +15,8 @@ from cupel.accounting import events
 from cupel.accounting.events import BoundedRangeSelectionDpEvent
 from cupel.attacks.neighbors import neighbors
 from cupel.attacks.recorder import Recorder, record
-from cupel.audits.record_replay import record_replay_audit, record_replay_findings, same
+from cupel.audits.record_replay import record_replay_audit, record_replay_findings
+from cupel.audits.same_outputs import same
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
 VECTORS = [(0.6, 0.8), (-1.0, 0.0), (0.0, 0.5)]
