@@ -31,10 +31,8 @@ def brute_force_p_value(m: int, r: int, v: int, epsilon: float, delta: float) ->
     """B + 2mδA by its definition, with scipy's binomial."""
     q = 1 / (1 + np.exp(-epsilon))
     tail = stats.binom.sf(v - 1, r, q)
-    slope = max(
-        (float(stats.binom.sf(v - i - 1, r, q) - stats.binom.sf(v - 1, r, q)) / i for i in range(1, v + 1)),
-        default=0.0,
-    )
+    i = np.arange(1, v + 1)
+    slope = float(np.max((stats.binom.sf(v - i - 1, r, q) - tail) / i, initial=0.0))
     return float(min(1.0, tail + 2 * m * delta * slope))
 
 
@@ -405,6 +403,16 @@ def test_impossible_counts_are_refused(m: int, r: int, v: int, message: str) -> 
 def test_counts_may_be_of_numpy() -> None:
     found = epsilon_one_run(np.int64(100), np.int32(50), np.int64(40), delta=0.0, confidence=0.95)  # type: ignore[arg-type]
     assert found == epsilon_one_run(100, 50, 40, delta=0.0, confidence=0.95)
+
+
+def test_the_number_of_disclosures_depends_on_the_output_and_is_paid_for() -> None:
+    """With δ > 0 the rules for a fixed number of guesses show more, and are not valid here."""
+    found = disclosures_with_holdout(60, 55, 200, delta=1e-4, confidence=0.95).epsilon
+    adaptive, tight = (
+        epsilon_one_run(200, 60, 55, delta=1e-4, confidence=0.95, rule=rule).value for rule in ("adaptive", "tight")
+    )
+    assert (found.value, found.method) == (adaptive, "one_run_adaptive")
+    assert 0.5 < found.value < tight
 
 
 def test_more_disclosures_than_candidates_are_refused() -> None:

@@ -11,7 +11,7 @@ from scipy import special, stats
 
 from cupel.accounting import gaussian_curve
 from cupel.accounting.bounds import Rigor
-from cupel.audits.one_run_f_dp import Family, epsilon_one_run_f_dp, gaussian_inverse, rejects
+from cupel.audits.one_run_f_dp import Family, approximate_inverse, epsilon_one_run_f_dp, gaussian_inverse, rejects
 from cupel.audits.statistics import epsilon_one_run
 
 
@@ -129,6 +129,20 @@ def test_the_rounded_quantile_and_tail_are_below_the_true_ones() -> None:
                 # 1e-14·(1 + |z| + μ) in z, times a hazard of at most |z| + μ + 1; below 1e-300 doubles lose digits
                 if exact > 1e-290:
                     assert found >= exact * (1 - mpmath.mpf(3e-14) * (2 + abs(z) + mu) ** 2)
+
+
+def test_the_inverse_of_approximate_dp_is_below_the_true_one() -> None:
+    """In 40 digits, also where 1 − δ is no float and where p − δ has few digits left."""
+    powers = [1.0, *(1 - 10.0**-k for k in (1, 4, 9, 15)), 0.5, 0.1 + 1e-16, 1e-3, 1e-17, 1e-250]
+    for epsilon in (0.0, 0.3, 3.0, 30.0):
+        for delta in (0.0, 1e-300, 1e-17, 1e-9, 1e-3, 0.1, 0.7):
+            for power in powers:
+                found = approximate_inverse(epsilon, delta)(power)
+                with mpmath.workdps(40):
+                    p, d, grow = mpmath.mpf(power), mpmath.mpf(delta), mpmath.exp(mpmath.mpf(epsilon))
+                    exact = max(mpmath.mpf(0), (p - d) / grow, 1 - d - grow * (1 - p))
+                    assert found <= exact
+                    assert found >= exact * (1 - mpmath.mpf(1e-14)) - mpmath.mpf(1e-14) * (p > 0.1)
 
 
 def test_more_right_guesses_never_show_less() -> None:

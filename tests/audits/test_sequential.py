@@ -57,6 +57,14 @@ def test_the_bound_never_falls_and_finds_most_of_epsilon() -> None:
     assert 1.5 < seen[-1] <= 2.0
 
 
+def test_what_is_rejected_beyond_a_kept_epsilon_does_not_count() -> None:
+    """Only the first ε at or above the truth has an error probability of β; one of those above it may be rejected."""
+    wealth = Wealth(np.array([0.0, 0.1, 0.2, 0.3]), 0.0)
+    for best, rejected in (([9.0, 9.0, 0.0, 9.0], 2), ([0.0, 9.0, 9.0, 9.0], 0), ([9.0] * 4, 4)):
+        wealth.best = np.array(best)
+        assert wealth.rejected(0.95) == rejected
+
+
 def test_the_ceiling_is_what_perfect_guesses_reach() -> None:
     audit = Sequential(delta=0.0, confidence=0.95)
     audit.update_all([(True, False)] * 50)
