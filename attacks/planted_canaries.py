@@ -71,7 +71,10 @@ def draw_keys(count: int, taken: Collection[str], rng: np.random.Generator) -> l
     """
     free = np.setdiff1d(np.arange(_KEYS), np.array([int(key) for key in taken], dtype=np.int64))
     if count > free.size:
-        raise ValueError(f"{free.size} keys of five digits are not in the data; {count} are too many")
+        raise ValueError(
+            f"{free.size} keys of five digits are not in the data, and {count} are needed, those of the negative "
+            "control included; plan fewer canaries"
+        )
     return [f"{key:05d}" for key in rng.choice(free, size=count, replace=False)]
 
 

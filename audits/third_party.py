@@ -233,7 +233,7 @@ def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
     lines = [
         f"one canary kind ({kind}), one score, one rule of guessing ({guesses}), fixed before the run",
         f"{design.files} planned synthetic file{'s' if design.files > 1 else ''}, {scored} scored; each bound holds "
-        f"with confidence {design.each:.6g}, all of them with {design.confidence:.6g}",
+        f"with confidence {design.each:.12g}, all of them with {design.confidence:.12g}",
         "one p-value (hypergeometric tail, times the number of planned files) and intervals of rates, from which no ε "
         "follows",
     ]
@@ -251,7 +251,7 @@ def _conclusion(
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
     at = f" at δ = {design.delta:.3g}" if design.delta else ""
     if bound.value > 0:
-        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {design.confidence:.4g}"
+        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {design.confidence:.12g}"
     else:
         shown = f"{counts}: no leak is shown"
     ceiling = above(bound.ceiling or 0.0, 4)

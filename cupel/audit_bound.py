@@ -70,7 +70,7 @@ def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder}: holds no scores; run `cupel audit score {folder} SYNTHETIC` first")
     document = read_sealed(path)
-    if document["manifest_sha256"] != manifest_sha256:
+    if document.get("manifest_sha256") != manifest_sha256:
         raise InputError(f"{path}: was made with another manifest; score again")
     return document
 

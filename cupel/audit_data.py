@@ -122,9 +122,17 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
         path.chmod(0o600)
     elif path.suffix == ".csv":
         out = io.StringIO()
-        writer = csv.DictWriter(out, [column.name for column in data.columns])
+        writer = csv.DictWriter(out, [column.name for column in data.columns], lineterminator=_line_end(data.path))
         writer.writeheader()
         writer.writerows(rows)
         write_whole(path, out.getvalue())
     else:
         write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _line_end(path: Path | None) -> str:
+    """How lines end in a file: whoever splits at another end would find canaries by what is left of theirs."""
+    if path is None:
+        return "\n"
+    with path.open("rb") as file:
+        return "\r\n" if file.readline().endswith(b"\r\n") else "\n"

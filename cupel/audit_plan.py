@@ -118,6 +118,14 @@ def _design(options: Options) -> tuple[Design, int]:
         raise ValueError("at unit user each canary is a user of its own; name the column of users with --user")
     if options.kind == "table" and options.like is None:
         raise ValueError("canaries of kind table are rows like those of a file; name it with --like")
+    named = [("text", options.text)] if options.kind != "table" else []
+    named += [(what, column) for what, column in (("id", options.id), ("user", _user(options))) if column is not None]
+    if len({column for _, column in named}) < len(named):
+        raise ValueError(
+            f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
+            "canaries get something new in each"
+        )
+    validate.integer(minimum=1, scorings=options.files)
     if options.kind == "key" and options.guesses is not None:
         raise ValueError("canaries of kind key are guessed where they are printed; leave --guesses out")
     if options.epsilon is None and options.delta is not None and options.delta > 0:
@@ -153,7 +161,6 @@ def _draw(options: Options, data: Data, rng: np.random.Generator) -> list[Canary
     """Candidates, and after them as many for the negative control, all drawn alike."""
     count = 2 * options.canaries
     if options.kind == "key":
-        count = min(count, max(options.canaries, 100_000 - len(data.keys)))
         keys = text_canaries.draw_keys(count, data.keys, rng)
         return [Canary(text=text_canaries.key_text(key), start=len(text_canaries.key_text(key)) - 5) for key in keys]
     if options.kind == "echo":

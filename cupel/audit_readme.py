@@ -88,7 +88,7 @@ def reach(about: dict[str, Any]) -> list[str]:
     ceiling, half = about["ceiling"], about["ceiling_of_half"]
     at = f" at δ = {about['delta']:.3g}" if about["delta"] else ""
     lines = [
-        f"With {about['confidence']:.4g} confidence and {ceiling['guesses']} guesses, all of them right, it shows "
+        f"With {about['confidence']:.12g} confidence and {ceiling['guesses']} guesses, all of them right, it shows "
         f"ε ≥ {below(ceiling['epsilon'], 4)}{at}; fewer right guesses show less."
     ]
     if about["guesses"] is not None:

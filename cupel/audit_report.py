@@ -37,7 +37,7 @@ def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
         raise InputError(f"{folder}: holds no bound; run `cupel audit bound {folder}` first")
     found = read_sealed(path)
     scores = read_scores(folder, digest)
-    if (found["manifest_sha256"], found["scores_sha256"]) != (digest, scores["sha256"]):
+    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, scores["sha256"]):
         raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
     document = _document(folder, manifest, digest, found, expected=expect is not None)
     write_whole(folder / "report.html", render(document))

@@ -138,7 +138,7 @@ def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     document = read_sealed(path)
-    if document["manifest_sha256"] != digest:
+    if document.get("manifest_sha256") != digest:
         raise InputError(f"{path}: was made with another manifest; remove it and score again")
     return [entry for entry in document["scorings"] if entry["sha256"] != found]
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from seeded_entropy import seed_entropy
 
 from cupel import audit_files, audit_plan
-from cupel.audit_files import read_manifest
+from cupel.audit_files import read_manifest, sealed
 from cupel.audit_plan import Options
 from cupel.mechanisms.corpora import notes
 
@@ -330,6 +331,40 @@ def test_changed_files_are_refused(planned: Path, tmp_path: Path) -> None:
     assert "it was not there any more when the bound was computed" in (planned / "report.html").read_text()
 
 
+def test_who_scores_again_from_the_manifest_sees_that_scores_were_written_by_hand(
+    planned: Path, tmp_path: Path
+) -> None:
+    synthetic = write(tmp_path / "s.jsonl", [*planted(planned)[:5], "x"])
+    done("score", planned, synthetic)
+    document = json.loads((planned / "scores.json").read_text())
+    true = document["scorings"][0].copy()
+    document["scorings"][0]["candidates"] = [float(coin) for coin in read_manifest(planned)[0].included]
+    (planned / "scores.json").write_text(json.dumps(sealed({k: v for k, v in document.items() if k != "sha256"})))
+    digest = hashlib.sha256((planned / "private" / "manifest.json").read_bytes()).hexdigest()
+    assert cupel("bound", planned, "--expect", digest).returncode == 1  # which the guide says
+    again = tmp_path / "again"
+    shutil.copytree(planned, again, ignore=shutil.ignore_patterns("scores.json", "bound.json"))
+    done("score", again, synthetic, "--expect", digest)
+    assert json.loads((again / "scores.json").read_text())["scorings"] == [true]
+
+
+def test_files_without_what_they_should_hold_are_refused(planned: Path) -> None:
+    (planned / "scores.json").write_text(json.dumps(sealed({"some": "thing"})))
+    assert "was made with another manifest" in refused("bound", planned)
+    assert "was made with another manifest" in refused("score", planned, planned / "plan.json")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_canaries_end_as_those_of_the_data(end: str, customers: Path, tmp_path: Path) -> None:
+    customers.write_bytes(customers.read_bytes().replace(b"\r\n", end.encode()))
+    plan = ("plan", "--kind", "table", "--canaries", 10, "--like", customers, "--id", "id", "--confidence", 0.999999)
+    result = cupel(*plan, "-o", tmp_path / "audit")
+    assert "With 0.999999 confidence" in result.stdout
+    content = (tmp_path / "audit" / "canaries.csv").read_bytes()
+    assert content.count(end.encode()) == content.count(b"\n") > 1
+    assert (b"\r" in content) == (end == "\r\n")
+
+
 def test_scores_of_another_plan_are_refused(planned: Path, tmp_path: Path) -> None:
     done("plan", "--canaries", 60, "-o", tmp_path / "other")
     done("score", tmp_path / "other", write(tmp_path / "s.jsonl", ["x"]))
@@ -375,8 +410,10 @@ def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> N
         (("--epsilon", -1), "epsilon must"),
         (("--epsilon", 1, "--delta", 1), "delta must"),
         (("--confidence", 1), "confidence must"),
-        (("--scorings", 0), "must be"),
-        (("--canaries", 100_001), "keys of five digits are not in the data; 100001 are too many"),
+        (("--scorings", 0), "scorings must be at least 1"),
+        (("--canaries", 50_001), "100000 keys of five digits are not in the data, and 100002 are needed"),
+        (("--unit", "user", "--user", "text"), "--text text, --user text: one column cannot be two of them"),
+        (("--kind", "table", "--like", "x.csv", "--id", "a", "--user", "a"), "--id a, --user a: one column cannot"),
         (("--like", "nothing.jsonl"), "there is no such file"),
     ],
 )
