@@ -90,7 +90,12 @@ def test_false_alarms_of_randomised_response_are_as_many_as_they_must_be(guesses
 
 @pytest.mark.parametrize(
     ("law", "guesses", "delta"),
-    [("laplace", 60, 0.0), ("laplace", 60, 1e-5), ("response", None, 0.0), ("response", None, 1e-5)],
+    [
+        ("laplace", 60, 0.0),
+        ("laplace", 60, 1e-5),
+        ("response", None, 0.0),
+        pytest.param("response", None, 1e-5, marks=pytest.mark.slow),
+    ],
 )
 def test_false_alarms_are_at_most_nominal(law: str, guesses: int | None, delta: float) -> None:
     """More than the limit with probability below 1e-6 if an alarm had probability 5 %."""
