@@ -41,7 +41,8 @@ def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]
     """Every score that suits the outputs, fitted on them.
 
     - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
-    - Outputs of several forms (keys, lengths, where there is text, NaN or nothing): the same for the form alone.
+    - Outputs of several forms (keys in their order, lengths, where there is text, NaN or nothing): the same for the
+      form alone.
     - Numbers, or arrays or mappings of one shape: a linear and a quadratic discriminant, which are the log-likelihood
       ratio of two normal laws with the same and with different (co)variances. For one number the linear one is it.
 
@@ -59,7 +60,7 @@ def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]
     if len({*keys[0], *keys[1]}) < len(on_d) + len(on_d_prime):
         scores.append(_by_counts(Counter(keys[0]), Counter(keys[1])))
     both, fits = _numbers([*on_d, *on_d_prime])
-    if not fits.all() or not np.isfinite(both).all():
+    if not fits.all() or not np.isfinite(both).all() or isinstance(on_d[0], dict):
         one, other = (Counter(key(_form(output)) for output in side) for side in (on_d, on_d_prime))
         if len({*one, *other}) > 1:
             scores.append(
@@ -137,7 +138,7 @@ def _form(output: Any) -> Any:
     """What is left of an output without its values."""
     match output:
         case dict():
-            return {name: _form(value) for name, value in output.items()}
+            return [[name, _form(value)] for name, value in output.items()]  # their order is released, too
         case list():
             forms = [_form(item) for item in output]
             return [len(forms), forms[0]] if all(form == forms[0] for form in forms) and forms else forms

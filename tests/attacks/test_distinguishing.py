@@ -93,6 +93,9 @@ def test_the_form_of_an_output_is_a_score_of_its_own() -> None:
         == ["linear discriminant", "quadratic discriminant"]
     )
     assert mapped[0].of([{"a": 0.5, "b": 2.0}]).tolist() == listed[0].of([[0.5, 2.0]]).tolist()
+    ordered, *_ = fitted_scores([{"a": x, "b": x} for x in sides[0]], [{"b": x, "a": x} for x in sides[1]])
+    assert ordered.name == score.name
+    np.testing.assert_allclose(ordered.of([{"a": 0.0, "b": 0.0}, {"b": 0.0, "a": 0.0}]), [-ratio, ratio], atol=1e-15)
     lengths = fitted_scores([[1.0], [2.0], [3.0, 4.0]], [[1.5, 2.0], [2.5, 7.0], []])
     assert [one.name for one in lengths] == [score.name]
 

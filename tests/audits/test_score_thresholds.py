@@ -45,6 +45,59 @@ def test_false_alarms_are_at_most_nominal(mechanism: str, rule: Threshold) -> No
     assert alarms <= MOST
 
 
+def test_a_grid_is_the_best_of_its_thresholds_each_at_its_share_of_beta() -> None:
+    inside, outside, _, _ = samples("gaussian", 200, np.random.default_rng(4))
+    values = (-0.5, 0.5, 1.0, 2.5)
+
+    def best(confidence: float) -> float:
+        return max(
+            epsilon_from_scores(
+                inside, outside, delta=0.01, confidence=confidence, threshold=FixedThreshold(value)
+            ).value
+            for value in values
+        )
+
+    found = epsilon_from_scores(inside, outside, delta=0.01, confidence=0.9, threshold=Grid(values)).value
+    assert found == best(1 - (1 - 0.9) / 4)
+    assert 0 < found < best(0.9)
+
+
+def test_a_split_is_a_fixed_threshold_on_scores_that_did_not_choose_it() -> None:
+    for seed in range(5):
+        inside, outside = np.random.default_rng(seed + 9).normal([[2.0], [0.0]], 1, size=(2, 80))
+        found = epsilon_from_scores(inside, outside, delta=0.0, confidence=0.8, threshold=Split(0.4, seed)).value
+        generator = np.random.default_rng(seed)
+        parts = [np.split(generator.permutation(scores), [32]) for scores in (inside, outside)]
+        (choosing_in, rest_in), (choosing_out, rest_out) = parts
+
+        def value(threshold: float, confidence: float, one: np.ndarray, other: np.ndarray) -> float:
+            rule = FixedThreshold(threshold)
+            return epsilon_from_scores(one, other, delta=0.0, confidence=confidence, threshold=rule).value
+
+        candidates = np.unique(np.concatenate([choosing_in, choosing_out])).tolist()
+        chosen = max(candidates, key=lambda t: value(t, 1 - 0.2 / len(candidates), choosing_in, choosing_out))
+        assert found == value(chosen, 0.8, rest_in, rest_out) != value(chosen, 0.8, choosing_in, choosing_out)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+def test_the_band_is_as_wide_as_both_samples_need(delta: float) -> None:
+    """One-sided Kolmogorov–Smirnov deviations, exactly: beyond the margin with probability at most β/2 a sample."""
+    sizes = (70, 300)
+    margins = [math.sqrt(math.log(2 / BETA) / (2 * n)) for n in sizes]
+    assert all(BETA / 3 < stats.ksone.sf(margin, n) <= BETA / 2 for n, margin in zip(sizes, margins, strict=True))
+    generator = np.random.default_rng(2)
+    inside, outside = generator.normal(2, 1, sizes[0]), generator.normal(0, 1, sizes[1])
+    for one, other, (m1, m0) in ((inside, outside, margins), (-outside, -inside, margins[::-1])):
+        shown = [0.0]
+        for threshold in [*one, *other]:
+            hit, false = np.mean(one >= threshold) - m1, np.mean(other >= threshold) + m0
+            miss, true = 1 - hit, 1 - false
+            shown += [math.log((a - delta) / b) for a, b in ((hit, false), (true, miss)) if a > delta and b < 1]
+        found = epsilon_from_scores(one, other, delta=delta, confidence=1 - BETA, threshold=Band())
+        assert found.value == pytest.approx(max(shown), rel=1e-12)
+        assert found.value > 0.3
+
+
 def test_the_best_of_all_thresholds_unpaid_for_is_no_bound() -> None:
     """What the rules are for: the largest value over all thresholds, as if it had been fixed, on Laplace noise."""
     generator, alarms = np.random.default_rng(11), 0
