@@ -135,7 +135,7 @@ def _conclusion(
         else "no leak found by this attack, which does not say that there is none"
     )
     if least > beta:
-        leak = "so few hits could not have shown a leak, had all been in the source"
+        leak = "as many hits could not have shown a leak, whichever units they were"
     if bound is None:
         return f"{counts}: {leak}; {NO_COINS}."
     reach = above(bound.ceiling or 0.0, 4)

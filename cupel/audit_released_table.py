@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cupel.audits.rounding import above, below
+
 
 def print_audits(found: dict[str, Any]) -> None:
     """Every audit, what personal data were printed, and before them that all of it is private."""
@@ -31,8 +33,8 @@ def _audits(found: dict[str, Any]) -> Any:
     for audit in found["audits"]:
         rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
         low, high = audit["difference"]
-        bound = f"{audit['bounds'][0]['value']:.4g}" if audit["bounds"] else "–"
-        table.add_row(audit["name"], *rates, f"{low:.3f} to {high:.3f}", f"{audit['p_value']:.2g}", bound)
+        bound = below(audit["bounds"][0]["value"], 4) if audit["bounds"] else "–"
+        table.add_row(audit["name"], *rates, f"{low:.3f} to {high:.3f}", above(audit["p_value"], 2), bound)
     return table
 
 

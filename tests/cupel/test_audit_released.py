@@ -12,6 +12,8 @@ import command
 import numpy as np
 import pytest
 
+from cupel.audit_released_table import print_audits
+
 SECRET = "4111 1111 1111 1111"
 ANOTHER = "jo.doe@example.org"
 
@@ -181,6 +183,14 @@ def test_which_units_are_drawn_does_not_depend_on_their_side(tmp_path: Path) -> 
         result = found(audit("table", synthetic, *files, "--limit", 10, "--json"))
         drawn += by_name(result)["closest_record"]["rates"][0]["trials"]
     assert drawn == 10
+
+
+def test_tables_for_people_round_bounds_down_and_p_values_up(capsys: pytest.CaptureFixture[str]) -> None:
+    audit = {"name": "a", "conclusion": "", "difference": (0.0, 1.0), "rates": [{"hits": 1, "trials": 2}] * 2}
+    numbers = {"bounds": [{"value": 1.84979}], "p_value": 1.41e-6}
+    print_audits({"private": "", "unit": "record", "confidence": 0.95, "audits": [audit | numbers]})
+    cells = capsys.readouterr().out.split()
+    assert {"1.849", "1.5e-06"} <= set(cells)
 
 
 def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:
