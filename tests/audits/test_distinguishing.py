@@ -16,7 +16,7 @@ from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guar
 from cupel.attacks.distinguishing import fitted_scores
 from cupel.audits.clopper_pearson import epsilon_clopper_pearson
 from cupel.audits.distinguishing import distinguishing_audit
-from cupel.audits.distinguishing_choice import limits, reach, training_runs
+from cupel.audits.distinguishing_choice import Reach, limits, reach, training_runs
 from cupel.audits.result import AuditResult
 
 Draw = Callable[[np.random.Generator, int], tuple[list[Any], list[Any]]]
@@ -172,6 +172,11 @@ def test_bad_numbers_of_runs_are_refused() -> None:
     assert training_runs(11) == 4
     with pytest.raises(ValueError, match="statistic must be one of"):
         audited(([1.0] * 20, [1.0] * 20), PureDP(1.0), statistic="max")
+
+
+def test_what_reaches_the_claim_and_not_beyond_refutes_nothing() -> None:
+    assert not Reach(delta=0.0, ceiling=1.0, limit=1.0).can_refute
+    assert Reach(delta=0.0, ceiling=math.nextafter(1.0, 2.0), limit=1.0).can_refute
 
 
 def test_reach_is_what_a_test_without_an_error_shows() -> None:
