@@ -29,7 +29,7 @@ def attribute_inference(
     Args:
         tables: rows that are one unit each.
         secret: the column that is guessed.
-        tolerance: of a number, as a share of its range on all sides, in [0, 1).
+        tolerance: of a number, as a share of its range in source and holdout, in [0, 1).
         progress: called with rows done and rows in all.
 
     Returns:

@@ -128,7 +128,7 @@ def univariate(synthetic: Table, rng: np.random.Generator, attempts: int) -> lis
     pool: list[Predicate] = []
     for place in range(synthetic.numbers.shape[1]):
         column = synthetic.numbers[:, place]
-        values, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         pool += [(Condition(True, place, "=", float(value)),) for value in values[counts == 1]]
         if len(values):
             pool.append((Condition(True, place, "<=", float(values[0])),))
@@ -157,7 +157,7 @@ def multivariate(synthetic: Table, rng: np.random.Generator, attempts: int, colu
 def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
     """Conjunctions as above of rows whose columns are drawn evenly from range and categories of the synthetic ones."""
     codes = [np.unique(column[column >= 0]) for column in synthetic.codes.T]
-    numbers = [column[~np.isnan(column)] for column in synthetic.numbers.T]
+    numbers = [column[np.isfinite(column)] for column in synthetic.numbers.T]
     ends = [(values.min(), values.max()) if len(values) else (np.nan, np.nan) for values in numbers]
     medians = _medians(synthetic)
     found: dict[Predicate, None] = {}
@@ -172,7 +172,7 @@ def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns
 
 
 def _medians(table: Table) -> NDArray[np.float64]:
-    columns = [column[~np.isnan(column)] for column in table.numbers.T]
+    columns = [column[np.isfinite(column)] for column in table.numbers.T]
     return np.array([np.median(values) if len(values) else np.nan for values in columns])
 
 
@@ -186,7 +186,7 @@ def _conditions(
     for place in (int(place) for place in chosen):
         if place < len(numbers):
             value = float(numbers[place])
-            if not np.isnan(value):
+            if np.isfinite(value):
                 out.append(Condition(True, place, ">=" if value > medians[place] else "<=", value))
         elif codes[place - len(numbers)] >= 0:
             out.append(Condition(False, place - len(numbers), "=", int(codes[place - len(numbers)])))

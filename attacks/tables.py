@@ -1,7 +1,7 @@
 """Tables of numbers and categories, the three sides of one audit in one coding, and the distances between their rows.
 
-What a column is, its range and its categories are read off all sides together, so that nothing depends on which row is
-in the source and which in the holdout.
+What a column is and its range are read off source and holdout together, so that nothing depends on which row is on
+which side, and no synthetic row can hide what the others are near to: one number of 1e300 would make all of them alike.
 
 Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" (1971).
 """
@@ -104,8 +104,8 @@ def encode(
 ) -> Tables:
     """Codes the rows of three tables together.
 
-    A column is numeric if all its values, on all sides, are finite numbers or spellings of them. An empty string, null
-    and NaN are no value.
+    A column is numeric if all its values in source and holdout are finite numbers or spellings of them; what is none in
+    the synthetic table is then infinite, and like nothing. An empty string, null and NaN are no value.
 
     Args:
         synthetic, source, holdout: rows by column; a column that a row does not have has no value there.
@@ -130,7 +130,7 @@ def encode(
     codes: dict[str, NDArray[np.int32]] = {}
     for column in columns:
         values = [_value(row.get(column), column) for rows in sides.values() for row in rows]
-        column_numbers = None if column in categorical else _as_numbers(values)
+        column_numbers = None if column in categorical else _as_numbers(values, len(synthetic))
         if column_numbers is None:
             codes[column] = _as_codes(values)
         else:
@@ -164,20 +164,29 @@ def _value(value: Any, column: str) -> str | float | None:
     raise ValueError(f"column {column!r} must hold text or numbers; ignore it, or write its values as text")
 
 
-def _as_numbers(values: list[str | float | None]) -> NDArray[np.float64] | None:
-    """Divided by their range; None if one of them is no finite number, or none is there."""
-    try:
-        numbers = np.array([math.nan if value is None else float(value) for value in values])
-    except (ValueError, OverflowError):
+def _as_numbers(values: list[str | float | None], synthetic: int) -> NDArray[np.float64] | None:
+    """Divided by the range of all but the first ones; None if one of these is no finite number, or none is there."""
+    numbers = np.array([math.nan if value is None else _number(value) for value in values])
+    known = numbers[synthetic:]
+    there = ~np.isnan(known)
+    if np.isinf(known).any() or not there.any():
         return None
-    there = ~np.isnan(numbers)
-    if np.isinf(numbers).any() or not there.any() or (~there).sum() != sum(value is None for value in values):
-        return None
-    low, high = float(numbers[there].min()), float(numbers[there].max())
+    low, high = float(known[there].min()), float(known[there].max())
     width = high - low
     if width == math.inf:
         return None
-    return (numbers - low) / width if width else np.where(there, 0.0, math.nan)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        shares = (numbers - low) / width
+    return shares if width else np.where(np.isnan(numbers) | (numbers == low), numbers - low, math.inf)
+
+
+def _number(value: str | float) -> float:
+    """A finite number, or infinity for what is none."""
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return math.inf
+    return number if math.isfinite(number) else math.inf
 
 
 def _as_codes(values: list[str | float | None]) -> NDArray[np.int32]:
@@ -195,7 +204,8 @@ def _spelled(value: str | float) -> str:
 def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The nearest of `others` to each row, by the mean over columns of |a − b| for numbers and [a ≠ b] for categories.
 
-    No value is at distance 0 from no value and 1 from any. Sums are of float32; 0 is exact.
+    Numbers are at most 1 apart. No value is at distance 0 from no value and 1 from any. Sums are of float32; 0 is
+    exact.
 
     Args:
         rows: n rows.
@@ -207,7 +217,7 @@ def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[N
     """
     distance = np.full(len(rows), np.inf, dtype=np.float32)
     index = np.zeros(len(rows), dtype=np.int64)
-    a, b = (table.numbers.astype(np.float32) for table in (rows, others))
+    a, b = (np.clip(table.numbers, -9, 9).astype(np.float32) for table in (rows, others))
     empty = [bool(np.isnan(a[:, j]).any() or np.isnan(b[:, j]).any()) for j in range(a.shape[1])]
     for begin in range(0, len(rows), _ROWS):
         here = slice(begin, begin + _ROWS)
@@ -231,6 +241,7 @@ def _apart(a: Floats, b: Floats, x: NDArray[np.int32], y: NDArray[np.int32], emp
     for j in range(a.shape[1]):
         np.subtract(a[:, j, None], b[None, :, j], out=one)
         np.abs(one, out=one)
+        np.minimum(one, np.float32(1), out=one)
         if empty[j]:
             missing, gone = np.isnan(a[:, j])[:, None], np.isnan(b[:, j])[None, :]
             np.copyto(one, np.float32(1), where=missing ^ gone)

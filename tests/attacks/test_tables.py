@@ -36,7 +36,7 @@ def gower(first: Row, second: Row, ranges: dict[str, float]) -> float:
         if a is None or b is None:
             total += (a is None) != (b is None)
         elif column in ranges:
-            total += abs(a - b) / ranges[column] if ranges[column] else 0.0
+            total += min(1.0, abs(a - b) / ranges[column]) if ranges[column] else a != b
         else:
             total += a != b
     return total / len(first)
@@ -48,7 +48,7 @@ def test_distances_are_those_of_the_definition(
     synthetic: list[tuple[Any, ...]], source: list[tuple[Any, ...]], holdout: list[tuple[Any, ...]]
 ) -> None:
     coded = encode(rows(synthetic), rows(source), rows(holdout), categorical=["c"])
-    numbers = [row["a"] for row in rows(synthetic + source + holdout) if row["a"] is not None]
+    numbers = [row["a"] for row in rows(source + holdout) if row["a"] is not None]
     ranges = {"a": float(max(numbers) - min(numbers))} if numbers else {}
     distances, index = nearest(coded.source, coded.synthetic)
     for row, distance, i in zip(rows(source), distances, index, strict=True):
@@ -75,15 +75,31 @@ def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.Mo
 
 
 def test_columns_are_numbers_if_all_values_are() -> None:
-    some = [{"a": "1", "b": "1", "c": "", "d": "nan", "e": True, "f": "7"}]
-    more = [{"a": 2.5, "b": "x", "c": None, "d": "2", "e": False, "f": 7.0}]
+    some = [{"a": "1", "b": "1", "c": "", "d": "2", "e": True, "f": "7"}]
+    more = [{"a": 2.5, "b": "x", "c": None, "d": "nan", "e": False, "f": 7.0}]
     coded = encode(some, more, [{"a": 4, "b": 3, "c": "", "d": "2", "e": None, "f": 7}], categorical=["f"])
     assert coded.numeric == ("a",)
     assert coded.categorical == ("b", "c", "d", "e", "f")
-    assert coded.source.numbers.tolist() == [[0.5]]
+    assert (coded.synthetic.numbers.tolist(), coded.source.numbers.tolist()) == ([[-1.0]], [[0.0]])
     assert coded.holdout.codes.tolist() == [[1, -1, 0, -1, 0]]  # in the order of spellings
     assert coded.without("a").numeric == ()
     assert coded.without("c").categorical == ("b", "d", "e", "f")
+
+
+@pytest.mark.parametrize("odd", [1e300, -1e12, "n/a", "inf", "nan"])
+def test_no_synthetic_row_hides_what_the_others_are_near_to(leaking: Tables, odd: Any) -> None:
+    """One odd number, or word among the numbers, moves no distance and no guess of the others."""
+    people = table(600, 1)
+    hidden = encode(
+        [*people[:40], *people[400:], people[400] | {"age": odd, "income": odd}], people[:200], people[200:400]
+    )
+    assert hidden.numeric == leaking.numeric
+    assert (
+        nearest(hidden.source, hidden.synthetic)[0].tolist() == nearest(leaking.source, leaking.synthetic)[0].tolist()
+    )
+    guesses = [attribute_inference(some, "income") for some in (hidden, leaking)]
+    assert guesses[0].source.tolist() == guesses[1].source.tolist()
+    assert singling_out(hidden, seed=0, attempts=50).source[:40].any()
 
 
 @pytest.mark.parametrize(
