@@ -12,7 +12,7 @@ from cupel.audits.clopper_pearson import epsilon_clopper_pearson, epsilons_clopp
 from cupel.audits.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold, epsilon_from_scores
 
 RULES: list[Threshold] = [FixedThreshold(0.5), Split(), Grid((-1.0, 0.5, 2.0)), Band()]
-REPETITIONS, BETA = 1000, 0.1
+REPETITIONS, BETA = 2000, 0.1
 MOST = int(stats.binom.isf(1e-4, REPETITIONS, BETA))
 """A valid statistic has more false alarms than this with probability at most 1e-4."""
 
