@@ -28,7 +28,7 @@ from cupel.audits.membership_design import Design, Scores, right_guesses, unfair
 from cupel.audits.one_run import epsilon_one_run
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.roc import Area, area_under_curve, positives_at
-from cupel.audits.rounding import above, below
+from cupel.audits.rounding import above, below, sure
 
 Floats = NDArray[np.float64]
 
@@ -204,8 +204,8 @@ def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) 
     tried = (
         f"{len(scores.by_attack)} attacks ({', '.join(scores.by_attack)}) × {len(numbers)} numbers of guesses "
         f"({', '.join(map(str, numbers))}, {'highest in and lowest out' if design.side == 'both' else 'highest in'}): "
-        f"each attempt at confidence {attempts[0].bound.confidence:.6g}, so that the largest bound holds with "
-        f"{design.confidence:.6g}"
+        f"each attempt at confidence {sure(attempts[0].bound.confidence or 0.0)}, so that the largest bound holds with "
+        f"{sure(design.confidence)}"
     )
     return (tried, "one p-value, times the number of attempts", rates)
 
@@ -229,7 +229,7 @@ def _conclusion(
     at = f" at δ = {design.delta:.3g}" if design.delta else ""
     claim = design.claimed_epsilon
     if bound.value > 0:
-        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {design.confidence:.4g}"
+        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {sure(design.confidence)}"
         if claim is not None and bound.value > claim:
             return f"{shown}, which refutes the claim of {above(claim, 4)}."
     else:

@@ -12,7 +12,7 @@ from cupel.attacks.reconstruction import Reconstruction
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import Disclosures, disclosures_with_holdout
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below
+from cupel.audits.rounding import above, below, sure
 
 NEGATIVE_CONTROL_CONFIDENCE = 0.999
 """A negative control fails by chance with probability at most one in a thousand."""
@@ -198,7 +198,7 @@ def _conclusion(
     if bound.value > 0:
         at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
         reach = ", which says nothing of a claim for one outcome only" if isinstance(guarantee, ExPostDP) else ""
-        return f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {confidence:.4g}{reach}."
+        return f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {sure(confidence)}{reach}."
     if found.p_value <= 1 - confidence:
         return f"{counts}: source keys are disclosed more often than chance explains; no ε follows from that alone."
     if control is None:

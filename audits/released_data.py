@@ -19,7 +19,7 @@ from cupel.attacks.holdout import Hits
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import disclosures_with_holdout, hypergeometric_tail
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below
+from cupel.audits.rounding import above, below, sure
 
 REVERSED_LEVEL = 0.001
 """The control that holdout units are not hit more often than source units fails by chance this often at most."""
@@ -128,7 +128,7 @@ def _conclusion(
     )
     if bound is not None and bound.value > 0:
         at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
-        return f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {bound.confidence:.4g}."
+        return f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {sure(bound.confidence or 0.0)}."
     leak = (
         "more source units than chance explains, if the sides were split at random"
         if p_value <= beta

@@ -18,6 +18,11 @@ def below(value: float, digits: int = DIGITS) -> str:
     return _rounded(value, digits, ROUND_FLOOR)
 
 
+def sure(confidence: float) -> str:
+    """A confidence below 1 in four digits, or in as many as keep it from looking like certainty."""
+    return next(text for digits in range(4, 18) if float(text := f"{confidence:.{digits}g}") < 1)
+
+
 def _rounded(value: float, digits: int, direction: str) -> str:
     """A float is a decimal of finitely many digits, so it is rounded exactly; up to 15 digits survive a float."""
     if value == 0 or not math.isfinite(value):

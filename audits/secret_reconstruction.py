@@ -16,7 +16,7 @@ from cupel.accounting.guarantees import SecretProtection
 from cupel.attacks.secret_reconstruction import SecretGuesses
 from cupel.audits.clopper_pearson import lower_limit
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below
+from cupel.audits.rounding import above, below, sure
 
 _GAMES = "every game has a value drawn from the prior, and a run of the mechanism, of its own"
 _REST = "the attacker knows everything but the value and the noise, the places where the secret occurs included"
@@ -94,7 +94,9 @@ def secret_reconstruction_audit(
 
 def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection) -> str:
     counts = f"{result.right} of {result.games} secrets are guessed ({result.p:.3g} of them would be without a release)"
-    shown = f"with confidence {bound.confidence:.4g} r is at least {below(bound.value, 4)} at p = {guarantee.p:g}"
+    shown = (
+        f"with confidence {sure(bound.confidence or 0.0)} r is at least {below(bound.value, 4)} at p = {guarantee.p:g}"
+    )
     if bound.value > guarantee.r:
         return f"{counts}: {shown}, above the claimed {guarantee.r:g}."
     ceiling = bound.ceiling or 0.0

@@ -17,7 +17,7 @@ from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
 from cupel.audits import implications
 from cupel.audits.implications import describe, implied_limit, upper_for
-from cupel.audits.rounding import above, below
+from cupel.audits.rounding import above, below, sure
 
 ALLOWED_ERROR = 0.05
 """The finite-sample bounds that could refute a claim must hold jointly with confidence 1 − this."""
@@ -232,7 +232,7 @@ def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
 
 def _refuted(claim: Guarantee, bound: Bound) -> str:
     limit = implied_limit(claim, bound)
-    how = "certified" if bound.confidence is None else f"with confidence {bound.confidence:.4g}"
+    how = "certified" if bound.confidence is None else f"with confidence {sure(bound.confidence)}"
     return (
         f"{bound.method} shows {_quantity(bound)} of at least {below(bound.value)} ({how}); the claim, "
         f"{describe(claim)}, allows {above(limit)}."

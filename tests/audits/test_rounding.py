@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupel.audits.rounding import above, below
+from cupel.audits.rounding import above, below, sure
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300), st.sampled_from([1, 2, 4, 6]), st.sampled_from([-1, 1]))
@@ -32,3 +32,22 @@ def test_examples(value: float, down: str, up: str) -> None:
 
 def test_infinity_stays() -> None:
     assert (below(math.inf), above(math.inf)) == ("inf", "inf")
+
+
+@pytest.mark.parametrize(
+    ("confidence", "text"),
+    [
+        (0.95, "0.95"),
+        (1 - 0.05 / 3, "0.9833"),
+        (0.99999, "0.99999"),
+        (0.9999996, "0.9999996"),
+        (1 - 1e-9, "0.999999999"),
+    ],
+)
+def test_no_confidence_looks_like_certainty(confidence: float, text: str) -> None:
+    assert sure(confidence) == text
+
+
+@given(st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True))
+def test_every_confidence_has_a_text_below_1(confidence: float) -> None:
+    assert float(sure(confidence)) < 1
