@@ -128,7 +128,8 @@ def _conclusion(
     )
     if bound is not None and bound.value > 0:
         at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
-        return f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {sure(bound.confidence or 0.0)}."
+        shown = f"ε ≥ {below(bound.value, 4)}{at} with confidence {sure(bound.confidence or 0.0)}"
+        return f"{counts}: a leak that shows {shown}."
     leak = (
         "more source units than chance explains, if the sides were split at random"
         if p_value <= beta
