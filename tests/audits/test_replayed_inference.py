@@ -75,14 +75,14 @@ def folders(tmp_path: Path) -> None:
     ("kind", "changes", "found"),
     [
         # Pieces of a fixed size shift together; contexts of several records are replaced, and so are exchanged records.
-        ("add_remove", CUT, {"parts", "cost"}),
-        ("add_remove", {"aggregate": "mean", "records_per_context": 2}, {"range"}),
-        ("replace_one", REPLACE | {"aggregate": "mean", "batch_size": 6}, {"range"}),
+        ("add_remove", CUT, ["cost", "parts"]),
+        ("add_remove", {"aggregate": "mean", "records_per_context": 2}, ["range"]),
+        ("replace_one", REPLACE | {"aggregate": "mean", "batch_size": 6}, ["range"]),
     ],
     ids=str,
 )
 def test_where_the_published_accounting_is_no_bound_it_is_found(
-    tmp_path: Path, kind: str, changes: dict[str, Any], found: set[str]
+    tmp_path: Path, kind: str, changes: dict[str, Any], found: list[str]
 ) -> None:
     seen = set()
     for seed in (1, 2):
@@ -90,7 +90,7 @@ def test_where_the_published_accounting_is_no_bound_it_is_found(
         some = findings(tmp_path / str(seed), chosen, seed, kind, accounting="published")
         seen |= {finding.kind for finding in some}
         assert all(finding.found > finding.declared for finding in some)
-    assert seen == found
+    assert sorted(seen) == found
 
 
 def test_a_mean_whose_charge_is_a_little_too_small_is_found(tmp_path: Path) -> None:
