@@ -64,8 +64,16 @@ class Mechanism:
 
 
 def mechanisms() -> list[Mechanism]:
-    """Randomised response, Laplace and Gaussian noise, and a Poisson-sampled Gaussian (a unit that is removed)."""
+    """Randomised response, the same that tells the truth with probability δ, Laplace and Gaussian noise, and a
+    Poisson-sampled Gaussian (a unit that is removed)."""
     q = math.e / (1 + math.e)
+    slip = 1e-3
+
+    def failing(g: np.random.Generator, n: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """With probability δ a score of 2 (in) or −1 (out), which nobody else has."""
+        inside, outside = (g.random(n) < q).astype(float), (g.random(n) >= q).astype(float)
+        return np.where(g.random(n) < slip, 2.0, inside), np.where(g.random(n) < slip, -1.0, outside)
+
     # δ(ε) of N(1, 1) against N(0, 1) at ε = 1, reached by the event that the score is above 3/2.
     gaussian = stats.norm.sf(0.5) - math.e * stats.norm.sf(1.5)
     # The mixture .5·N(0, 1) + .5·N(2, 1) is e^ε times likelier than N(0, 1) where N(2, 1) is e^inner times.
@@ -82,6 +90,7 @@ def mechanisms() -> list[Mechanism]:
             (q, 1 - q),
             lambda g, n: ((g.random(n) < q).astype(float), (g.random(n) >= q).astype(float)),
         ),
+        Mechanism("response that fails", 1.0, slip, 0.5, (slip + (1 - slip) * q, (1 - slip) * (1 - q)), failing),
         Mechanism("Laplace", 1.0, 0.0, 1.0, (0.5, 0.5 / math.e), lambda g, n: (g.laplace(1, 1, n), g.laplace(0, 1, n))),
         Mechanism(
             "Gaussian",

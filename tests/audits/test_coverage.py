@@ -57,7 +57,19 @@ def sampled_gaussian(rate: float, shift: float, epsilon: float) -> Mechanism:
     return Mechanism(epsilon, with_unit - math.exp(epsilon) * without, cut, (with_unit, without), draw)
 
 
+def failing_response(delta: float) -> Mechanism:
+    """Randomised response that tells the truth, by a score that nobody else has, with probability δ."""
+
+    def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+        inside, outside = (generator.random(shape) < Q).astype(float), (generator.random(shape) >= Q).astype(float)
+        failed = [generator.random(shape) < delta for _ in range(2)]
+        return np.where(failed[0], 2.0, inside), np.where(failed[1], -1.0, outside)
+
+    return Mechanism(1.0, delta, 0.5, (delta + (1 - delta) * Q, (1 - delta) * (1 - Q)), draw)
+
+
 MECHANISMS = {
+    "response that fails": failing_response(1e-3),
     "randomised response": Mechanism(
         1.0, 0.0, 0.5, (Q, 1 - Q), lambda g, n: ((g.random(n) < Q).astype(float), (g.random(n) >= Q).astype(float))
     ),
@@ -107,6 +119,19 @@ def test_one_run_with_a_fixed_number_of_guesses(mechanism: Mechanism) -> None:
         ]
     )
     assert alarms(by_count[right], mechanism.epsilon) <= MOST
+
+
+def test_where_delta_counts_the_tight_rule_sees_more_than_the_published_one() -> None:
+    """So the coverage above is that of a test which can accuse."""
+    mechanism = MECHANISMS["response that fails"]
+    coins, scores = one_run(mechanism, 1000, 1)
+    right = ((scores > 0.5) == coins)[:, :100].sum(axis=1)
+    tight, published = (
+        np.median(epsilons_one_run(1000, 100, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule))
+        for rule in ("tight", "published")
+    )
+    assert tight > 0.4 * mechanism.epsilon
+    assert tight > published + 0.2
 
 
 @every_mechanism
