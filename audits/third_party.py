@@ -19,7 +19,7 @@ free: which score is kept is then chosen by T alone, so the guesses remain a fun
 *Controls.* Negative: given the output of a run that did not see them, holdout and control candidates are exchangeable,
 so of the k highest scores among both the number of holdout candidates is hypergeometric, exactly. Positive: the same
 attack on the same data with one copy of every planted canary among them must guess nine in ten rightly; a test that
-misses verbatim copies shows nothing by finding nothing.
+misses verbatim copies shows nothing by finding nothing. Keys have none: a key that is printed is always found.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def third_party_audit(
             "planned_files": design.files,
             "scored_files": len(scorings),
             "guesses": "every canary that is printed" if design.guesses is None else design.guesses,
-            "ceiling_of_positive_control": max(_positive(design, included, scoring)[2] for scoring in scorings),
+            **_ceiling_of_positive(design, included, scorings),
         },
     )
 
@@ -156,12 +156,19 @@ def _p_value(included: Bools, guess: Bools) -> float:
     return hypergeometric_tail(int((guess & included).sum()), len(included), int(included.sum()), int(guess.sum()))
 
 
-def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int, float]:
-    """Right guesses of the positive control, how many of them could be right, and the ε that they show."""
-    guess = guessed_in(scoring.copied, design.guesses)
-    possible = int(included.sum()) if design.guesses is None else min(design.guesses, int(included.sum()))
-    right = int((guess & included).sum())
-    return right, possible, design.epsilon(int(guess.sum()), right)
+def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
+    """Right guesses of the positive control, and how many could be right; None for keys, where it could not fail."""
+    if design.guesses is None:
+        return None
+    right = int((guessed_in(scoring.copied, design.guesses) & included).sum())
+    return right, min(design.guesses, int(included.sum()))
+
+
+def _ceiling_of_positive(design: Design, included: Bools, scorings: Sequence[Scoring]) -> dict[str, float]:
+    """The largest ε that a positive control shows, where there is one."""
+    found = [_positive(design, included, scoring) for scoring in scorings]
+    shown = [design.epsilon(design.guesses, pair[0]) for pair in found if pair is not None and design.guesses]
+    return {"ceiling_of_positive_control": max(shown)} if shown else {}
 
 
 def highest_of_both(scoring: Scoring, included: Bools, guesses: int | None) -> tuple[int, int, int, int]:
@@ -191,11 +198,11 @@ def negative_p_value(top: int, drawn: int, holdout: int, never: int) -> float:
 
 def _failures(design: Design, included: Bools, scoring: Scoring) -> list[str]:
     failures = []
-    right, possible, _ = _positive(design, included, scoring)
-    if right < REQUIRED * possible:
+    positive = _positive(design, included, scoring)
+    if positive is not None and positive[0] < REQUIRED * positive[1]:
         failures.append(
-            f"{scoring.name}: the positive control finds {right} of {possible} canaries that are copied word for word, "
-            f"fewer than {REQUIRED:.0%}"
+            f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied word "
+            f"for word, fewer than {REQUIRED:.0%}"
         )
     top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
     if negative_p_value(top, drawn, holdout, never) <= NEGATIVE_CONTROL_ERROR:
@@ -217,15 +224,17 @@ def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, s
 
 
 def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
-    right, possible, _ = _positive(design, included, scoring)
+    positive = _positive(design, included, scoring)
     top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
     where = "guessed in" if design.guesses is None else f"among the {drawn} highest that were not planted"
-    rates = [
-        Rate("positive control: copied canaries found", right, possible, design.each),
-        Rate(f"negative control: canaries in no list {where}", drawn - top, never, design.each),
+    negative = Rate(f"negative control: canaries in no list {where}", drawn - top, never, design.each)
+    if positive is None:  # of keys, whose holdout's rate stands among the rates of the audit already
+        return [negative]
+    return [
+        Rate("positive control: copied canaries found", *positive, design.each),
+        negative,
+        Rate(f"holdout canaries {where}", top, holdout, design.each),
     ]
-    # Of keys, the holdout's rate stands among the rates of the audit already.
-    return rates if design.guesses is None else [*rates, Rate(f"holdout canaries {where}", top, holdout, design.each)]
 
 
 def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:

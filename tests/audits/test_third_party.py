@@ -153,6 +153,17 @@ def test_an_attack_that_misses_copies_draws_no_conclusion() -> None:
     assert found.conclusion.startswith("No conclusion: s: the positive control finds ")
 
 
+def test_keys_have_no_positive_control_since_it_could_not_fail() -> None:
+    rng = np.random.default_rng(0)
+    included = rng.integers(0, 2, size=M).astype(np.bool_)
+    printed = (rng.random(M) < 0.3).astype(np.float64)
+    never = (rng.random(M) < 0.3).astype(np.float64)
+    found = audit(design(guesses=None), included, Scoring(name="s", candidates=printed, never=never, copied=printed))
+    assert [rate.name for rate in found.controls] == ["negative control: canaries in no list guessed in"]
+    assert "ceiling_of_positive_control" not in found.details
+    assert len(found.bounds) == 1
+
+
 def test_guesses_are_the_highest_scores_and_the_first_of_equals() -> None:
     scores = np.array([1.0, 3, 2, 3, 2, 2])
     assert np.flatnonzero(guessed_in(scores, 4)).tolist() == [1, 2, 3, 4]
