@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import Guarantee
+from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP
 from cupel.attacks.recorder import Mechanism, record
 from cupel.audits.distinguishing import distinguishing_audit
 from cupel.audits.verdict import decide
@@ -87,6 +87,12 @@ def redrawn(mechanism: Mechanism[Any]) -> Runs:
 def verdict(claim: Guarantee, bound: Bound) -> str:
     """REFUTED or UNPROVEN, by this bound alone."""
     return decide(claim, adjacency=Adjacency(bound.adjacency), unit=Unit(), bounds=[bound]).name
+
+
+def claimed(claim: PureDP | ApproxDP) -> str:
+    """The claimed ε for the page, and of which guarantee it is."""
+    kind = f"δ = {claim.delta:.2g}" if isinstance(claim, ApproxDP) else "pure"
+    return f"{claim.epsilon:.4g} ({kind})"
 
 
 def at_least(bound: Bound) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from dp_accounting import dp_event
-from exhibits import Exhibit, at_least, on_the_page, one_by_one, told_apart, verdict
+from exhibits import Exhibit, at_least, claimed, on_the_page, one_by_one, told_apart, verdict
 
 from cupel.accounting import PureDP
 from cupel.attacks.neighbors import neighbors
@@ -57,7 +57,7 @@ def exhibit() -> Exhibit:
         "a clean histogram written out beside the noisy one",
         "no single source: logs and caches of voting rounds",
         "record and replay; distinguishing",
-        "1",
+        claimed(CLAIM),
         f"{at_least(sampled()[0])}, all that so many runs can show; no ε holds",
     )
 

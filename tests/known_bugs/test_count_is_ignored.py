@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from exhibits import Exhibit, Floats, at_least, on_the_page, redrawn, told_apart, verdict
+from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, redrawn, told_apart, verdict
 
 from cupel.accounting import PureDP, accountant
 from cupel.accounting.events import compose
@@ -68,7 +68,7 @@ def exhibit() -> Exhibit:
         "one event charged for ten releases",
         "`dp_accounting` 0.6.0 ignores the count of `RandomizedResponseDpEvent` (`test_bugs_of_dp_accounting.py`)",
         "record and replay; distinguishing",
-        f"{claim(bug=True).epsilon:.3g}",
+        claimed(claim(bug=True)),
         at_least(sampled()[0]),
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from exhibits import Exhibit, Floats, at_least, on_the_page, told_apart, verdict
+from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart, verdict
 
 from cupel.accounting import PureDP, accountant
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -111,7 +111,7 @@ def exhibit() -> Exhibit:
         "a resumed run that resets its ledger, killed five times",
         "no single source: jobs that are restarted with an empty folder for their state",
         "released values against the ledger; distinguishing",
-        "1",
+        claimed(CLAIM),
         f"{at_least(sampled()[0])}, where 4.75 was spent",
     )
 

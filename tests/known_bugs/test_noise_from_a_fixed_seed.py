@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 from dp_accounting import dp_event
-from exhibits import Exhibit, at_least, on_the_page, one_by_one, told_apart, verdict
+from exhibits import Exhibit, at_least, claimed, on_the_page, one_by_one, told_apart, verdict
 
 from cupel.accounting import ApproxDP, gaussian
 from cupel.attacks.recorder import Mechanism, Recorder
@@ -62,7 +62,7 @@ def exhibit() -> Exhibit:
         "noise from a fixed seed",
         "no single source: experiment code that seeds all of its generators for reproducible results",
         "record and replay; distinguishing",
-        "1",
+        claimed(CLAIM),
         f"{at_least(sampled()[0])}, all that so many runs can show",
     )
 

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 from dp_accounting import dp_event
-from exhibits import Exhibit, at_least, on_the_page, redrawn, told_apart, verdict
+from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apart, verdict
 from numpy.typing import NDArray
 
 from cupel.accounting import PureDP
@@ -61,7 +61,7 @@ def exhibit() -> Exhibit:
         "noise added to a mean after dividing by the private count, and scaled by it",
         "no single source: noisy averages under add_remove",
         "record and replay; distinguishing",
-        "1",
+        claimed(CLAIM),
         f"{at_least(sampled()[0])}; no ε holds",
     )
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from exhibits import Exhibit, at_least, on_the_page, redrawn, told_apart, verdict
+from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apart, verdict
 from numpy.typing import NDArray
 
 from cupel.accounting import ApproxDP, gaussian
@@ -80,7 +80,7 @@ def exhibit() -> Exhibit:
         "points assigned to running sums of clusters: one more moves 71 others",
         'Algorithm 2 as printed in "Secret-Protected Evolution for Differentially Private Synthetic Text Generation"',
         "record and replay; distinguishing",
-        "1",
+        claimed(CLAIM),
         f"{at_least(sampled()[0])}, all that so many runs can show",
     )
 
