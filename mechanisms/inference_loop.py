@@ -21,18 +21,15 @@ from numpy.typing import NDArray
 
 from cupel.accounting.ledger import AlreadyCommitted, Charge, Commit, Outcome, Run
 from cupel.accounting.medians import Cost
-from cupel.mechanisms import aggregation, noise
+from cupel.mechanisms import aggregation, ledger_steps, noise
 from cupel.mechanisms.aggregation import Aggregate
+from cupel.mechanisms.ledger_steps import OtherRunError as OtherRunError
 from cupel.mechanisms.randomness import Source
 from cupel.mechanisms.slot_inputs import SlotInput, SlotInputs, SlotRows
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
 
 INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
 """Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""
-
-
-class OtherRunError(ValueError):
-    """An interrupted run cannot go on with these records, model, key or parameters. One line that names no record."""
 
 
 _Map = Callable[[Callable[..., Any], Any, Any, Any], Iterator[Any]]
@@ -88,7 +85,7 @@ class Loop:
     def generate(self, rows_at_once: int | None, progress: Callable[[int, int], None] | None) -> Generation:
         """Writes all slots, or what an interrupted call left of them."""
         mechanism, total = self.mechanism, self.mechanism.total_slots
-        self._check_run()
+        ledger_steps.check_run(self.run, mechanism.plan(), self.source)
         limit = self._same_inputs(rows_at_once)
         clusters = self._released_cluster_counts()
         counts = self._released_counts()
@@ -103,27 +100,16 @@ class Loop:
                 writers |= {w.item.slot: w for w in self._write(number, items, spread, done)}
         return self._generation(writers, running, counts, clusters)
 
-    def _check_run(self) -> None:
-        if self.run.plan != self.mechanism.plan():
-            raise ValueError("the ledger's run was begun with another plan; begin it with this mechanism's plan()")
-        told = self.run.about.get("noise", "os")
-        if told != self.source.name:
-            raise ValueError(
-                f"the ledger's run says noise {told!r}, but the source of randomness is {self.source.name!r}"
-            )
-
     def _same_inputs(self, rows_at_once: int | None) -> int | None:
         """Notes what the run reads, so that an interrupted run goes on with the same; the rows held at once."""
         value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once}
-        known = self.run.outcome(INPUTS)
-        if known is None:
-            known = self._commit(Charge(key=INPUTS, stage=INPUTS, event=dp_event.NoOpDpEvent()), value)
-        if known.value["digest"] != value["digest"]:
+        known: Any = ledger_steps.noted(self.run, INPUTS, value)
+        if known["digest"] != value["digest"]:
             raise OtherRunError(
                 "the interrupted run had other records, another model, key or parameters; a run goes on with the same "
                 "ones only: start a new one in a new folder"
             )
-        rows: int | None = known.value["rows_at_once"]
+        rows: int | None = known["rows_at_once"]
         return rows
 
     def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
@@ -142,10 +128,8 @@ class Loop:
 
         Another build of the libraries below can round a vector differently, and the record next to a border moves.
         """
-        value, known = self.inputs.assignment_digest(), self.run.outcome(ASSIGNMENT)
-        if known is None:
-            known = self._commit(Charge(key=ASSIGNMENT, stage=ASSIGNMENT, event=dp_event.NoOpDpEvent()), value)
-        if known.value != value:
+        value = self.inputs.assignment_digest()
+        if ledger_steps.noted(self.run, ASSIGNMENT, value) != value:
             raise OtherRunError(
                 "records fall into other clusters than in the interrupted run, although they are the same: this "
                 "machine or its libraries compute other vectors; go on where the run began, or start a new one in a "
@@ -161,30 +145,20 @@ class Loop:
 
     def _noisy(self, key: str, epsilon: float, units: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Counts of disjoint cells with noise, one after the other, charged and committed before they are used."""
-        adjacency, known = self.mechanism.adjacency, self.run.outcome(key)
-        if known is None:
-            charge = Charge(key=key, stage=key, event=noise.count_event(epsilon, adjacency))
-            self.run.step(charge=charge)
-            drawn = noise.noisy_counts(units().ravel(), epsilon=epsilon, adjacency=adjacency, source=self.source)
-            known = self._commit(charge, drawn.tolist())
-        return np.array(known.value, dtype=np.int64)
+        adjacency = self.mechanism.adjacency
+
+        def draw() -> list[int]:
+            exact = units().ravel()
+            return noise.noisy_counts(exact, epsilon=epsilon, adjacency=adjacency, source=self.source).tolist()
+
+        charge = Charge(key=key, stage=key, event=noise.count_event(epsilon, adjacency))
+        return np.array(ledger_steps.released(self.run, charge, draw), dtype=np.int64)
 
     def _charge_idle(self, slots: list[int]) -> None:
         """Charges slots that do not run as if they did, so that what is charged does not depend on the counts."""
         if slots and self.run.outcome(IDLE) is None:
             paid = len(slots) < self.mechanism.total_slots
-            self._commit(self._charge(IDLE, IDLE, slots, self.mechanism.tokens, paid=paid), None)
-
-    def _commit(self, charge: Charge, value: Any) -> Outcome:
-        """Charges and commits at once; the committed value, which may be another process's."""
-        try:
-            self.run.step(charge=charge)
-            self.run.step(commit=Commit(key=charge.key, value=value))
-        except AlreadyCommitted as earlier:
-            return earlier.outcome
-        committed = self.run.outcome(charge.key)
-        assert committed is not None
-        return committed
+            ledger_steps.commit(self.run, self._charge(IDLE, IDLE, slots, self.mechanism.tokens, paid=paid), None)
 
     def _charge(self, key: str, stage: str, slots: Sequence[int], times: int = 1, *, paid: bool = False) -> Charge:
         """The charge of `times` tokens in each of some slots.
