@@ -103,7 +103,7 @@ class Loop:
     def _same_inputs(self, rows_at_once: int | None) -> int | None:
         """Notes what the run reads, so that an interrupted run goes on with the same; the rows held at once."""
         value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once}
-        known: Any = ledger_steps.noted(self.run, INPUTS, value)
+        known = ledger_steps.noted(self.run, INPUTS, value)
         if known["digest"] != value["digest"]:
             raise OtherRunError(
                 "the interrupted run had other records, another model, key or parameters; a run goes on with the same "
@@ -149,7 +149,10 @@ class Loop:
 
         def draw() -> list[int]:
             exact = units().ravel()
-            return noise.noisy_counts(exact, epsilon=epsilon, adjacency=adjacency, source=self.source).tolist()
+            counts: list[int] = noise.noisy_counts(
+                exact, epsilon=epsilon, adjacency=adjacency, source=self.source
+            ).tolist()
+            return counts
 
         charge = Charge(key=key, stage=key, event=noise.count_event(epsilon, adjacency))
         return np.array(ledger_steps.released(self.run, charge, draw), dtype=np.int64)

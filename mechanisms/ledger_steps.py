@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
@@ -44,7 +45,7 @@ def commit(run: Run, charge: Charge, value: Json) -> Outcome:
     return committed
 
 
-def noted(run: Run, key: str, value: Json) -> Json:
+def noted(run: Run, key: str, value: Json) -> Any:
     """A value that costs nothing, such as a digest of what is read: the committed one, or `value`, committed now."""
     known = run.outcome(key)
     if known is None:
@@ -52,7 +53,7 @@ def noted(run: Run, key: str, value: Json) -> Json:
     return known.value
 
 
-def released(run: Run, charge: Charge, draw: Callable[[], Json]) -> Json:
+def released(run: Run, charge: Charge, draw: Callable[[], Json]) -> Any:
     """The value of a step: the committed one, or one that is drawn after it was charged and then committed."""
     known = run.outcome(charge.key)
     if known is None:
