@@ -18,7 +18,7 @@ Source: "Clustering and Median Aggregation Improve Differentially Private Infere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,12 +74,19 @@ def check_template(template: str) -> None:
         raise ValueError("template does not show its examples")
 
 
-def _render(template: str, examples: Sequence[str], label: str | None) -> str:
-    """Jinja where the template has Jinja's braces, else `str.format`, where {examples} are parted by blank lines."""
+def render(template: str, values: Mapping[str, object]) -> str:
+    """Jinja, in its sandbox, where the template has Jinja's braces, else `str.format`."""
     if "{%" in template or "{{" in template:
         environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-        return environment.from_string(template).render(examples=list(examples), label=label)
-    return template.format(examples="\n\n".join(examples), label=label or "")
+        return environment.from_string(template).render(values)
+    return template.format(**values)
+
+
+def _render(template: str, examples: Sequence[str], label: str | None) -> str:
+    """A template with its examples; under `str.format`, {examples} are parted by blank lines."""
+    if "{%" in template or "{{" in template:
+        return render(template, {"examples": list(examples), "label": label})
+    return render(template, {"examples": "\n\n".join(examples), "label": label or ""})
 
 
 @dataclass(frozen=True)
