@@ -1,0 +1,89 @@
+"""Personal data found by Presidio (``pip install 'cupel[presidio]'``), without a network.
+
+Patterns (addresses, numbers of cards and phones) need no model. Names of people and places do: a model of spaCy that is
+installed. Presidio would download one by itself, and the list of domains by which it judges an address of mail; here it
+may not: a missing model is an error, and every address counts, whatever its domain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+MISSING = (
+    "the library presidio-analyzer is not installed; a source of kind presidio needs pip install 'cupel[presidio]'"
+)
+_LANGUAGE = "en"
+
+
+def finder(entities: Sequence[str], model: str | None) -> Callable[[str], list[tuple[str, str]]]:
+    """A function that returns the (entity, matched text) pairs of a text, every one that Presidio gives any score.
+
+    Args:
+        entities: Presidio's names of what to look for, such as ``EMAIL_ADDRESS``.
+        model: name of an installed model of spaCy, for entities that are recognised by one; None for patterns alone.
+
+    Raises:
+        ValueError: if Presidio or the model is not installed, or an entity is found by neither.
+    """
+    try:
+        import presidio_analyzer
+    except ImportError:
+        raise ValueError(MISSING) from None
+    with _silent():
+        engine = presidio_analyzer.AnalyzerEngine(nlp_engine=_nlp(model), supported_languages=[_LANGUAGE])
+        if model is None:
+            engine.registry.remove_recognizer("SpacyRecognizer")  # or names would be looked for, and never found
+        for recognizer in engine.registry.recognizers:
+            if isinstance(recognizer, presidio_analyzer.predefined_recognizers.EmailRecognizer):
+                recognizer.validate_result = _unjudged
+        supported = set(engine.get_supported_entities(_LANGUAGE))
+    unknown = sorted(set(entities) - supported)
+    if unknown:
+        needed = "" if model else " without a model of spaCy such as model: en_core_web_sm"
+        raise ValueError(
+            f"Presidio does not find {', '.join(unknown)}{needed}; it finds {', '.join(sorted(supported))}"
+        )
+
+    def find(text: str) -> list[tuple[str, str]]:
+        with _silent():
+            results = engine.analyze(text, _LANGUAGE, entities=list(entities), score_threshold=0.0)
+        results.sort(key=lambda result: (result.start, result.end))
+        return [(result.entity_type, text[result.start : result.end]) for result in results]
+
+    return find
+
+
+def _unjudged(_: str) -> None:
+    """No verdict on a match: the pattern alone decides."""
+
+
+def _nlp(model: str | None) -> Any:
+    import spacy
+    from presidio_analyzer.nlp_engine import SpacyNlpEngine
+
+    if model is not None:
+        if not spacy.util.is_package(model):
+            raise ValueError(
+                f"the model {model!r} of spaCy is not installed; get it with python -m spacy download {model}"
+            )
+        if not spacy.load(model).has_pipe("ner"):
+            raise ValueError(f"the model {model!r} of spaCy recognises no names; it has no component ner")
+        return SpacyNlpEngine(models=[{"lang_code": _LANGUAGE, "model_name": model}])
+    engine = SpacyNlpEngine(models=[{"lang_code": _LANGUAGE, "model_name": "blank"}])
+    engine.nlp = {_LANGUAGE: spacy.blank(_LANGUAGE)}
+    return engine
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Presidio's log could show what it finds."""
+    logger = logging.getLogger("presidio-analyzer")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
