@@ -62,13 +62,12 @@ def account_files(paths: Sequence[Path], *, delta: float | None, method: str | N
             validate.open_probability(delta=delta)
         if method is not None:
             validate.one_of(tuple(ACCOUNTANTS), method=method)
-        plans = [claim.generator() for claim in claims]
-        relations = [(claim.name, (plan.adjacency, plan.unit)) for claim, plan in zip(claims, plans, strict=True)]
+        relations = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
         if ledgers:
             relations.append((str(ledgers[0]), relation_of(ledgers)))
         adjacency, unit = common_relation(relations)
         event = events.compose(
-            [(plan.plan(), 1) for plan in plans] + ([(compose_ledgers(ledgers), 1)] if ledgers else [])
+            [(claim.plan(), 1) for claim in claims] + ([(compose_ledgers(ledgers), 1)] if ledgers else [])
         )
     if delta is None:
         delta = _claimed_delta(claims)

@@ -1,4 +1,4 @@
-"""The sentences of a report that no number decides: threat model, limits, side channels, implementation facts.
+"""What every report says, whatever the mechanism: how far an assay reaches, and with which versions it was made.
 
 Nothing here depends on private data.
 """
@@ -7,91 +7,29 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from typing import Any
 
 from cupel import __version__
-from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee
-from cupel.accounting.registry import upper_bounds
-from cupel.claim import BuiltinData
-from cupel.generation import BUILTIN_SEED, GeneratorRun
+from cupel.accounting.guarantees import ExPostDP
+from cupel.claim_base import BuiltinData, Claim
 
 
-def row_assumption(difference: float) -> str:
-    """That rows do not influence each other, with the tolerance at which it was tested."""
-    return (
-        "The rows of a batch do not influence one another in the model's floating point. This is tested, not proven: "
-        f"in a spot check on random tokens, a row's logits among other rows and by itself differed by {difference:.2g}."
-    )
-
-
-def not_protected(done: GeneratorRun) -> list[str]:
-    """What the claim leaves open even where it holds."""
-    claim = done.claim
-    lines = [
-        f"The number of units ({claim.public.records}) and the set of labels are public by assumption.",
-        "What many records say together may appear in the output: that is what synthetic data are for.",
-        f"One {claim.unit} is protected; what several of them hold in common, such as copies of one record, is "
-        "protected less.",
-    ]
-    if claim.unit == "record":
-        lines.append("A person with several records is not protected as one unit.")
-    return lines
-
-
-def limitations(done: GeneratorRun) -> list[str]:
+def limitations(claim: Claim) -> list[str]:
     """How far the assay reaches."""
     lines = [
         "An audit that finds no leak shows nothing above its ceiling.",
         "The assay covers one run. Several runs over one data set compose: account for their ledgers together.",
         "Parameters that were chosen by looking at private metrics are not accounted for.",
     ]
-    if isinstance(done.claim.claimed(), ExPostDP):
+    if isinstance(claim.claimed(), ExPostDP):
         lines.append(
             "An ex-post epsilon holds for the data set and the output that occurred. It depends on the private data, "
             "so neither the number nor this verdict may be released, and it converts to no other guarantee."
         )
-    if done.mechanism.variant == "as_published":
+    if claim.variant == "as_published":
         lines.append("This run follows the published steps to the letter; its documents stay on the private side.")
-    if isinstance(done.claim.data, BuiltinData) and done.claim.data.name == "keys":
+    if isinstance(claim.data, BuiltinData) and claim.data.name == "keys":
         lines.append("The data are made-up keys, so the run shows how the mechanism behaves, not what real data cost.")
     return lines
-
-
-def threat_model(done: GeneratorRun) -> list[str]:
-    """Whom the guarantee is against."""
-    return [
-        "The adversary knows the mechanism, its parameters, the batching key, the language model, and every record "
-        "but the one in question; it sees all released tokens.",
-        f"Neighbouring data sets differ as {done.claim.adjacency.replace('_', ' ')} says, for one {done.claim.unit}.",
-        "It does not see the private folder, the machine, or how long the run took.",
-    ]
-
-
-def side_channels(done: GeneratorRun) -> list[str]:
-    """What leaks outside the model of the proof."""
-    return [
-        "Timing and memory use of the run depend on the data; do not let an adversary measure them.",
-        "The forward pass is floating-point arithmetic and is taken as part of the mechanism; aggregation after it is "
-        "exact on a fixed grid, and the error of softmax and sampling is charged in the ledger.",
-        row_assumption(done.generation.row_difference),
-    ]
-
-
-def implementation(done: GeneratorRun, device: str) -> dict[str, str]:
-    """Hashes, seeds of public choices, source of noise."""
-    facts = {
-        "language model": done.model.name,
-        "model fingerprint (SHA-256)": done.model.fingerprint,
-        "device": f"{done.model.device} (asked for: {device})",
-        "source of noise": "operating system entropy",
-        "batching key": done.key.hex(),
-    }
-    if done.mechanism.centres is not None:
-        facts["fingerprint of centres and embedder (SHA-256)"] = done.mechanism.clusters().fingerprint
-    if isinstance(done.claim.data, BuiltinData):
-        facts["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
-    return facts
 
 
 def versions() -> dict[str, str]:
@@ -102,42 +40,3 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         **{package: metadata.version(package) for package in packages},
     }
-
-
-def differences(done: GeneratorRun, guarantee: Guarantee, bounds: list[Bound]) -> list[dict[str, Any]]:
-    """Where published accounting of this mechanism and ours differ, and why."""
-    rows: list[dict[str, Any]] = []
-    spent = done.generation.spent
-    ours = next((bound.value for bound in bounds if bound.method == "ex_post"), None)
-    if spent is not None and ours is not None and len(spent):
-        rows.append(
-            {
-                "statement": "Ex-post cost of the costliest batch, median aggregation",
-                "published": float(spent[:, 2].max()),
-                "recomputed": ours,
-                "why": "The published cost per token bounds numerator and normaliser apart and takes the whole gap "
-                "beside the median; the exact cost takes both at once over the medians a neighbour can reach.",
-                "private": True,
-            }
-        )
-    if done.mechanism.variant == "as_published" and isinstance(guarantee, ApproxDP):
-        published = upper_bounds(
-            done.mechanism.published_plan(),
-            guarantee,
-            adjacency=done.mechanism.adjacency,
-            unit=done.mechanism.unit,
-            methods=["zcdp"],
-        )
-        best = min((bound.value for bound in bounds if bound.rigor.may_support), default=None)
-        if published and best is not None:
-            rows.append(
-                {
-                    "statement": "Clusters cut into batches of a fixed size",
-                    "published": published[0].value,
-                    "recomputed": best,
-                    "why": "One record more shifts every later batch: batches compose instead of running in parallel, "
-                    "and each shifted batch has a row replaced, which doubles the range of a mean.",
-                    "private": False,
-                }
-            )
-    return rows

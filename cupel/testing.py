@@ -34,7 +34,7 @@ from cupel.mechanisms.randomness import Recorded
 
 if TYPE_CHECKING:  # a test-suite that needs neither models nor claims does not load them
     from cupel.claim import Claim
-    from cupel.generation import GeneratorRun
+    from cupel.generation import FinishedRun
     from cupel.progress import Step
 
 RUNS = 2000
@@ -281,7 +281,7 @@ def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which:
     return "\n".join([*lines, f"again:   {again}"])
 
 
-def recorded_run(claim: Claim, output: Path, *, seed: int, device: str = "cpu") -> GeneratorRun:
+def recorded_run(claim: Claim, output: Path, *, seed: int, device: str = "cpu") -> FinishedRun:
     """Runs a claim's generator with noise from a seed in place of the operating system's entropy.
 
     The ledger says ``noise: recorded``, and the documents go to ``private/``.
@@ -293,8 +293,5 @@ def recorded_run(claim: Claim, output: Path, *, seed: int, device: str = "cpu") 
         device: where the model runs.
     """
     from cupel import generation
-    from cupel.progress import Progress
 
-    records = generation.load_records(claim)
-    model = generation.load_model(claim, None, device, download=False)
-    return generation.generate(claim, records, model, output, progress=Progress(), source=Recorded(seed))
+    return generation.run(claim, output, device=device, source=Recorded(seed))

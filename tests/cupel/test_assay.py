@@ -9,7 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cupel import assay, evidence, testing
+from cupel import assay, testing
+from cupel import evidence_private_inference as evidence
 from cupel.accounting import Adjacency, account
 from cupel.accounting.ledger import Ledger
 from cupel.claim import read_claim

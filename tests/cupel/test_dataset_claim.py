@@ -16,6 +16,7 @@ from cupel.accounting.ledger import Ledger
 from cupel.claim import DatasetData, json_schema, read_claim
 from cupel.errors import InputError
 from cupel.progress import Progress
+from cupel.run_private_inference import InferenceRun, load_model
 
 CLAIM = """
 name: from-a-dataset
@@ -50,6 +51,7 @@ def test_a_saved_data_set_is_generated_from(folder: Path, tmp_path: Path) -> Non
     assert claim.data.name == str(folder / "data")  # relative to the claim file
     assert claim.described()["data"]["name"] == "data"  # a report tells no path
     done = generation.run(claim, tmp_path / "out", device="cpu", progress=Progress("quiet"))
+    assert isinstance(done, InferenceRun)
     assert {record.label for record in done.records} == {"good", "fair/poor"}
     with Ledger.open(done.ledger_path, read_only=True) as ledger:
         assert str(folder) not in json.dumps(ledger.run(claim.name).about)
@@ -99,10 +101,10 @@ def test_download_also_fetches_the_embedder(folder: Path, monkeypatch: pytest.Mo
     path.write_text(
         path.read_text().replace("tokens: 4", "tokens: 4, centres: c, kept_centres: 1, embedder: some/embedder")
     )
-    generation.load_model(read_claim(path), None, "cpu", download=False)
+    load_model(read_claim(path), None, "cpu", download=False)
     assert asked == []
     with pytest.raises(InputError, match="embedder 'some/embedder' is no sentence-transformers model"):
-        generation.load_model(read_claim(path), None, "cpu", download=True)
+        load_model(read_claim(path), None, "cpu", download=True)
     assert asked == [("some/embedder", False)]
 
 

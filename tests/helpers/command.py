@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 
 _PRELOADED = [
-    "cupel.generation",
+    "cupel.run_private_inference",
     "pyarrow.parquet",
     "transformers.models.auto.tokenization_auto",
     "transformers.models.gpt2.modeling_gpt2",

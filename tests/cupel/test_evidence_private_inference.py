@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cupel import evidence, generation
+from cupel import evidence_private_inference as evidence
+from cupel import run_files
 from cupel.attacks.reconstruction import Canaries
 
 
@@ -42,9 +43,9 @@ def test_canaries_are_kept_and_the_first_writer_wins(tmp_path: Path) -> None:
 
 def test_private_is_for_the_owner_even_where_it_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "private").mkdir(mode=0o755)
-    private, release = generation.make_folders(tmp_path)
-    generation.write_atomically(private / "a.json", "{}")
-    generation.write_atomically(release / "b.json", "{}")
+    private, release = run_files.make_folders(tmp_path)
+    run_files.write_atomically(private / "a.json", "{}")
+    run_files.write_atomically(release / "b.json", "{}")
     assert private.stat().st_mode & 0o777 == 0o700
     assert (private / "a.json").stat().st_mode & 0o777 == 0o600
     assert (release / "b.json").stat().st_mode & 0o077 != 0

@@ -1,4 +1,4 @@
-"""Plays the games of a claim: which attack watches which run, with which controls."""
+"""Plays the games of a claim about private inference: which attack watches which run, with which controls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +16,16 @@ from cupel.attacks.leave_one_out import LeaveOneOut, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
 from cupel.audits.games import AuditResult, leave_one_out_audit, reconstruction_audit
 from cupel.audits.replayed_inference import inference_findings, inference_replay_audit
-from cupel.claim import BuiltinData, Claim
-from cupel.generation import GeneratorRun, charge_and_generate, create_once
+from cupel.charged_inference import charge_and_generate
+from cupel.claim_base import BuiltinData, Claim
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record, with_content_ids
 from cupel.progress import Progress, Step
+from cupel.run_files import create_once
+
+if TYPE_CHECKING:
+    from cupel.run_private_inference import InferenceRun
 
 RERUNS = 4
 """How many records are taken out of the whole pipeline: those with the largest losses, and as many others."""
@@ -69,8 +74,7 @@ def loss_observer(mechanism: PrivateInference, records: int) -> LeaveOneOut | No
 
 
 def leave_one_out(
-    run: GeneratorRun,
-    observer: LeaveOneOut | None,
+    run: InferenceRun,
     *,
     guarantee: Guarantee,
     costs: Mapping[int, tuple[float, float]] | None,
@@ -80,13 +84,13 @@ def leave_one_out(
     """The leave-one-out audit of a finished run: within batches, and, as an estimate, out of the whole pipeline.
 
     Args:
-        run: the claimed run.
-        observer: watched it; None leaves only the second part.
+        run: the claimed run; without an observer only the second part is left.
         guarantee: what is claimed.
         costs: slot → (ε*, Σ γ), for medians.
         a_priori: the largest loss that any outcome could have had.
         progress: shows the second part.
     """
+    observer = run.observer
     losses = observer.losses if observer else np.zeros(len(run.records))
     chosen = _most_and_others(losses, RERUNS)
     reruns = []
@@ -110,7 +114,7 @@ def leave_one_out(
     )
 
 
-def record_replay(run: GeneratorRun, progress: Progress) -> AuditResult:
+def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
     """Every token of a finished run against what was charged for it, on some neighbours of the data."""
     others = replay_neighbors(run.records, run.mechanism.unit.kind, run.mechanism.adjacency)
     with progress.stage("Replaying neighbours") as step:
@@ -165,8 +169,7 @@ def _most_and_others(losses: np.ndarray, count: int) -> list[int]:
 
 
 def reconstruction(
-    run: GeneratorRun,
-    canaries: Canaries | None,
+    run: InferenceRun,
     folder: Path,
     *,
     guarantee: Guarantee,
@@ -176,16 +179,15 @@ def reconstruction(
     """The reconstruction audit with its positive and negative controls.
 
     Args:
-        run: the claimed run.
-        canaries: those that its data consist of; None plays the game on a run of its own, over the claim's data with
-            canaries among them.
+        run: the claimed run. If its data are no canaries, the game is played on a run of its own, over the claim's data
+            with canaries among them.
         folder: where the runs of the audit keep their ledgers; private.
         guarantee: what is claimed.
         confidence: of the audit's bound and intervals.
         progress: shows the runs of the audit.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = _disclosed(run, canaries) if canaries is not None else _game(run, folder, progress)
+    found = _disclosed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
     return reconstruction_audit(
         found,
         guarantee=guarantee,
@@ -196,11 +198,11 @@ def reconstruction(
     )
 
 
-def _disclosed(run: GeneratorRun, canaries: Canaries) -> Reconstruction:
+def _disclosed(run: InferenceRun, canaries: Canaries) -> Reconstruction:
     return reconstruct(run.generation.documents, canaries, [record.text for record in run.records])
 
 
-def _game(run: GeneratorRun, folder: Path, progress: Progress) -> Reconstruction:
+def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:
     """The claimed mechanism over the claimed data with canaries among them; it begins documents as canaries begin."""
     canaries = kept_canaries(folder / "canaries.json", GAME_CANDIDATES)
     mechanism = dataclasses.replace(run.mechanism, prefix=PREFIX)

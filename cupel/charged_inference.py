@@ -1,0 +1,65 @@
+"""Private inference under a ledger: for claimed runs, and for those that audits play."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.ledger import Ledger
+from cupel.errors import InputError, input_errors
+from cupel.mechanisms.inference_loop import OtherRunError
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import Generation, Observer, PrivateInference
+from cupel.mechanisms.randomness import OS_ENTROPY, Source
+from cupel.mechanisms.records import Record
+from cupel.progress import Progress
+
+
+def charge_and_generate(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    model: LanguageModel,
+    ledger: Path,
+    *,
+    name: str,
+    about: Mapping[str, Any],
+    progress: Progress,
+    title: str,
+    observers: Iterable[Observer] = (),
+    source: Source = OS_ENTROPY,
+) -> tuple[Generation, bytes]:
+    """Runs private inference under the run `name` of a ledger file, or goes on with that run.
+
+    Returns:
+        What was generated, and the batching key.
+
+    Raises:
+        InputError: when the ledger holds a run of that name with other parameters, another model or other records.
+    """
+    with input_errors():
+        opened = Ledger.open(ledger)
+    with opened:
+        with input_errors():
+            known = opened.run(name).about if name in opened.runs() else {}
+            key = known.get("key") or secrets.token_hex(32)
+            described = {**about, "model": model.fingerprint, "key": key, "noise": source.name}
+            run = opened.begin(
+                name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
+            )
+        with progress.stage(title) as step:
+            try:
+                generation = mechanism.generate(
+                    records,
+                    model,
+                    run,
+                    key=bytes.fromhex(key),
+                    observers=tuple(observers),
+                    progress=step,
+                    source=source,
+                )
+            except OtherRunError as error:
+                raise InputError(f"{ledger}: {error}") from None
+        run.finish()
+    return generation, bytes.fromhex(key)

@@ -1,0 +1,247 @@
+"""Private inference through the front door: how a claim about it is run, proven, attacked and reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from cupel import evidence_private_inference as evidence
+from cupel import narrative_private_inference as narrative
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound
+from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
+from cupel.accounting.ledger import Run
+from cupel.accounting.registry import account, upper_bounds
+from cupel.attacks.leave_one_out import LeaveOneOut
+from cupel.attacks.reconstruction import Canaries
+from cupel.audits.result import AuditResult
+from cupel.audits.verdict import ALLOWED_ERROR
+from cupel.charged_inference import charge_and_generate
+from cupel.claim_private_inference import PrivateInferenceClaim
+from cupel.errors import input_errors
+from cupel.generation import FinishedRun, Options, load_records
+from cupel.mechanisms import sentence_embedder
+from cupel.mechanisms.clustering import BUILTIN
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import Generation, PrivateInference
+from cupel.mechanisms.randomness import OS_ENTROPY
+from cupel.mechanisms.records import Record
+from cupel.run_files import make_folders, write_atomically, write_documents
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceRun(FinishedRun):
+    """A finished run of private inference.
+
+    Attributes:
+        mechanism: what ran.
+        model: that wrote.
+        records: private; those of the claim, or canaries.
+        key: of the batching.
+        generation: everything that came out.
+        canaries: those that the records consist of, if they do.
+        observer: that watched the run for the leave-one-out audit.
+    """
+
+    claim: PrivateInferenceClaim
+    mechanism: PrivateInference
+    model: LanguageModel
+    records: Sequence[Record]
+    key: bytes
+    generation: Generation
+    canaries: Canaries | None = None
+    observer: LeaveOneOut | None = None
+
+    def bounds(self, event: DpEvent, guarantee: Guarantee, charged: Run) -> list[Bound]:
+        bounds = super().bounds(event, guarantee, charged)
+        if isinstance(guarantee, ExPostDP) and self.mechanism.aggregate == "median":
+            bounds.append(account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit))
+        tested = narrative.row_assumption(self.generation.row_difference)
+        return [dataclasses.replace(bound, assumptions=(*bound.assumptions, tested)) for bound in bounds]
+
+    def audit(self, guarantee: Guarantee, event: DpEvent) -> list[AuditResult]:
+        progress, audits = self.options.progress, []
+        if "leave_one_out" in self.claim.audits:
+            pure = upper_bounds(event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
+            audits.append(
+                evidence.leave_one_out(
+                    self,
+                    guarantee=guarantee,
+                    costs=self.slot_costs() if self.adjacency is Adjacency.ADD_REMOVE else None,
+                    a_priori=min((bound.value for bound in pure), default=float("inf")),
+                    progress=progress,
+                )
+            )
+        if "reconstruction" in self.claim.audits:
+            folder = self.ledger_path.parent / "audits"
+            audits.append(
+                evidence.reconstruction(
+                    self, folder, guarantee=guarantee, confidence=1 - ALLOWED_ERROR, progress=progress
+                )
+            )
+        if "record_replay" in self.claim.audits:
+            audits.append(evidence.record_replay(self, progress))
+        return audits
+
+    def slot_costs(self) -> dict[int, tuple[float, float]] | None:
+        """Slot → (ε*, Σ γ) of the slots that ran; None where tokens have no ex-post cost."""
+        spent = self.generation.spent
+        if spent is None:
+            return None
+        running = self.generation.transcript.running
+        return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
+
+    def tables(self, guarantee: Guarantee, audits: Sequence[AuditResult]) -> dict[str, Any]:
+        return {"batches": self._batch_rows(audits), "tokens": self._token_rows(), "spent": self._spending(guarantee)}
+
+    def _batch_rows(self, audits: Sequence[AuditResult]) -> list[dict[str, Any]]:
+        """A row for each slot that ran, with what it cost and what it was shown to leak; for medians only."""
+        costs = self.slot_costs()
+        if costs is None:
+            return []
+        losses: dict[int, float] = {}
+        for audit in audits:
+            if audit.name == "leave_one_out":
+                losses = {row["slot"]: row["loss"] for row in audit.details["batches"]}
+        documents = np.bincount([document.slot for document in self.generation.documents], minlength=len(costs))
+        return [
+            {
+                "slot": slot,
+                "label": self.mechanism.label_of(slot),
+                "size": int(self.generation.slot_sizes[slot]),
+                "documents": int(documents[slot]),
+                "tokens": len(self.generation.transcript.tokens[slot]),
+                "epsilon": exact,
+                "epsilon_published": published,
+                "leave_one_out": losses.get(slot, 0.0),
+            }
+            for slot, (exact, published) in costs.items()
+        ]
+
+    def _token_rows(self) -> list[dict[str, Any]]:
+        """Mean and largest ex-post cost by position in the document; for medians only."""
+        costs, positions = self.generation.token_costs, self.generation.positions
+        if costs is None:
+            return []
+        exact = costs[..., :2].max(axis=-1)
+        rows = []
+        for position in range(int(positions.max(initial=-1)) + 1):
+            at = positions == position
+            rows.append(
+                {
+                    "position": position,
+                    "count": int(at.sum()),
+                    "mean": float(exact[at].mean()),
+                    "largest": float(exact[at].max()),
+                    "mean_published": float(costs[..., 2][at].mean()),
+                }
+            )
+        return rows
+
+    def _spending(self, guarantee: Guarantee) -> dict[str, float]:
+        """Where the budget went: stage → ε, in the currency of the claim."""
+        stages: dict[str, float] = {}
+        if self.mechanism.centres is not None:
+            stages["noisy counts of clusters"] = self.mechanism.cluster_count_epsilon
+        if self.mechanism.slot_threshold is not None:
+            stages["noisy slot counts"] = self.mechanism.slot_count_epsilon
+        costs = self.slot_costs()
+        if isinstance(guarantee, ExPostDP) and costs:
+            stages["tokens of the costliest batch"] = max(exact for exact, _ in costs.values())
+        return stages
+
+    def differences(self, guarantee: Guarantee, bounds: Sequence[Bound]) -> list[dict[str, Any]]:
+        return narrative.differences(self, guarantee, bounds)
+
+    def not_protected(self) -> list[str]:
+        return narrative.not_protected(self.claim)
+
+    def threat_model(self) -> list[str]:
+        return narrative.threat_model(self.claim)
+
+    def side_channels(self) -> list[str]:
+        return narrative.side_channels(self.generation.row_difference)
+
+    def implementation(self) -> dict[str, str]:
+        return narrative.implementation(self)
+
+
+def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, download: bool) -> LanguageModel:
+    """The language model that the command line or else the claim names; the claim's embedder is fetched, too.
+
+    Raises:
+        InputError: when it is no model, or not on this machine.
+    """
+    embedder = claim.parameters.embedder
+    with input_errors():
+        if download and embedder != BUILTIN:
+            sentence_embedder.model_folder(embedder, allow_network=True)
+        return LanguageModel.load(model or claim.model, device, allow_network=download)
+
+
+def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> InferenceRun:
+    """Runs private inference as the claim says, or goes on with the run that `output` holds.
+
+    Documents are written to ``release/`` if the mechanism is the sound variant with some protection and its noise is
+    the operating system's entropy, else to ``private/``; the ledger is ``private/ledger.sqlite``. The batching key is
+    drawn once and kept in the ledger.
+
+    Raises:
+        InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
+    """
+    mechanism, on_canaries = claim.generator(), options.audited and evidence.plays_on_canaries(claim)
+    given = () if on_canaries else load_records(claim, options.download)
+    model = load_model(claim, options.model, options.device, options.download)
+    with input_errors():
+        mechanism.check(given, model)
+    private, release = make_folders(output)
+    canaries = evidence.kept_canaries(private / "canaries.json", 2 * claim.public.records) if on_canaries else None
+    records = given if canaries is None else evidence.canary_records(canaries, claim.public.labels, claim.unit)
+    watched = options.audited and "leave_one_out" in claim.audits
+    observer = evidence.loss_observer(mechanism, len(records)) if watched else None
+    # Paths tell of a machine; what the files hold is in the digest that the run begins with.
+    about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
+    about["claim"]["parameters"] = claim.parameters.model_dump(mode="json", exclude={"centres", "embedder"})
+    generation, key = charge_and_generate(
+        mechanism,
+        records,
+        model,
+        private / "ledger.sqlite",
+        name=claim.name,
+        about=about,
+        observers=[observer] if observer else [],
+        source=options.source,
+        progress=options.progress,
+        title="Generating",
+    )
+    releasable = mechanism.releasable and options.source.name == OS_ENTROPY.name
+    path = (release if releasable else private) / "synthetic.jsonl"
+    complete = [document for document in generation.documents if document.complete]
+    rows = ({"slot": document.slot, "label": document.label, "text": document.text} for document in complete)
+    written = write_documents(path, rows, slot="int64", label="string", text="string")
+    if releasable:
+        write_atomically(release / "batching-key.txt", key.hex() + "\n")
+        if (counts := generation.transcript.cluster_counts) is not None:
+            write_atomically(release / "cluster-counts.json", json.dumps(counts) + "\n")
+    return InferenceRun(
+        claim=claim,
+        options=options,
+        plan=mechanism.plan(),
+        written=written,
+        documents_path=path,
+        ledger_path=private / "ledger.sqlite",
+        mechanism=mechanism,
+        model=model,
+        records=records,
+        key=key,
+        generation=generation,
+        canaries=canaries,
+        observer=observer,
+    )
