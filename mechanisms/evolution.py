@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupel.accounting import validate
 from cupel.mechanisms.embedders import Embedder, Vectors, all_embedded
@@ -34,7 +35,8 @@ from cupel.mechanisms.variation import Writer, clean
 ATTEMPTS = 4
 """How often a text is asked for, each time with another seed, while what comes back is empty."""
 
-Select = Callable[[int, Mapping[str | None, Vectors]], Mapping[str | None, Sequence[int]]]
+Indices = Sequence[int] | NDArray[np.integer]
+Select = Callable[[int, Mapping[str | None, Vectors]], Mapping[str | None, Indices]]
 """``select(round, vectors)``: for each label the indices of the `synthetic` candidates to keep, the best first.
 
 `vectors` holds, for each label (None where there are no labels), the candidates' vectors, shape (candidates, d). Rounds
@@ -264,7 +266,7 @@ def _children(parents: Sequence[_Candidate], number: int, count: int) -> list[_W
     return [_Wanted(number, variation, parent) for parent in parents for variation in range(count)]
 
 
-def _kept(pool: Sequence[_Candidate], chosen: Sequence[int], count: int) -> list[_Candidate]:
+def _kept(pool: Sequence[_Candidate], chosen: Indices, count: int) -> list[_Candidate]:
     """The chosen candidates of a pool.
 
     Raises:
