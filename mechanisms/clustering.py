@@ -28,9 +28,7 @@ BUILTIN = "builtin"
 MINI_BATCH_ABOVE = 100_000
 """From more public documents than this, centres are found by mini-batch k-means."""
 
-_GRID = 2.0**24
 _MOST_CENTRES = 2**20
-_CHUNK = 2**24  # distances held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,24 +71,14 @@ class Centres:
         Raises:
             ValueError: where there are fewer different texts than centres.
         """
-        from sklearn.cluster import KMeans, MiniBatchKMeans
-
         validate.integer(minimum=1, count=count)
-        validate.integer(seed=seed)
         if len(public_texts) < count:
             raise ValueError(f"{count} centres need at least as many public texts, not {len(public_texts)}")
         embedder = HashedNgrams.fitted(public_texts, seed=seed) if embedder is None else embedder
         vectors = all_embedded(embedder, public_texts)
-        different = len(np.unique(vectors, axis=0))
-        if different < count:
-            raise ValueError(f"{count} centres need at least as many different public texts, not {different}")
-        if len(vectors) > MINI_BATCH_ABOVE:
-            search = MiniBatchKMeans(n_clusters=count, n_init=5, random_state=seed)
-        else:
-            search = KMeans(n_clusters=count, n_init=1, random_state=seed)
-        found = search.fit(vectors).cluster_centers_
+        found = k_means(vectors, count, seed)
         kept = embedder if isinstance(embedder, HashedNgrams) else None
-        return cls(found.astype(np.float32), embedder.name, embedder.fingerprint, kept)
+        return cls(found, embedder.name, embedder.fingerprint, kept)
 
     @property
     def count(self) -> int:
@@ -165,31 +153,32 @@ class Centres:
         return chosen
 
 
-def nearest(vectors: Vectors, centres: Vectors) -> NDArray[np.int64]:
-    """The nearest centre of each vector by Euclidean distance, the first of several that are equally near.
-
-    Vectors and centres are rounded to multiples of 2⁻²⁴, and distances are compared exactly: 2x·c − |c|² is a whole
-    multiple of 2⁻⁴⁸, and with |x|, |c| ≤ 1 every partial sum is below 2⁵¹ of them, so float64 holds it in whatever
-    order a matrix product adds up. So a vector's answer depends on no other vector, bit by bit.
+def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
+    """Centres of public vectors by k-means, by mini-batches for more than `MINI_BATCH_ABOVE` of them.
 
     Args:
-        vectors: shape (N, d), rows of length at most 1.
-        centres: shape (K, d), likewise.
+        vectors: shape (N, d), of public texts, never private ones.
+        count: K, at most the number of different vectors.
+        seed: public.
 
     Returns:
-        Shape (N,).
+        Shape (K, d), float32.
+
+    Raises:
+        ValueError: where there are fewer different vectors than centres.
     """
-    grid = np.rint(np.asarray(centres, dtype=np.float64) * _GRID)
-    squares = np.square(grid).sum(axis=1)
-    found = np.empty(len(vectors), dtype=np.int64)
-    rows = max(1, _CHUNK // (len(grid) + grid.shape[1]))
-    for start in range(0, len(vectors), rows):
-        piece = np.rint(np.asarray(vectors[start : start + rows], dtype=np.float64) * _GRID)
-        scores = piece @ grid.T
-        scores *= 2
-        scores -= squares
-        found[start : start + rows] = scores.argmax(axis=1)
-    return found
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+
+    validate.integer(minimum=1, count=count)
+    validate.integer(seed=seed)
+    different = len(np.unique(vectors, axis=0))
+    if different < count:
+        raise ValueError(f"{count} centres need at least as many different public texts, not {different}")
+    if len(vectors) > MINI_BATCH_ABOVE:
+        search = MiniBatchKMeans(n_clusters=count, n_init=5, random_state=seed)
+    else:
+        search = KMeans(n_clusters=count, n_init=1, random_state=seed)
+    return np.asarray(search.fit(vectors).cluster_centers_, dtype=np.float32)
 
 
 def most_counted(counts: ArrayLike, kept: int) -> NDArray[np.int64]:

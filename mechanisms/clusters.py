@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.mechanisms.batching import Cells, label_indices, unit_records
-from cupel.mechanisms.clustering import BUILTIN, Centres, most_counted, nearest, split_slots
+from cupel.mechanisms.clustering import BUILTIN, Centres, most_counted, split_slots
 from cupel.mechanisms.embedders import Embedder, Vectors, all_embedded
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.records import Record
 
 

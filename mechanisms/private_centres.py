@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import AlreadyCommitted, Charge, Commit, Outcome
-from cupel.mechanisms.clustering import nearest
 from cupel.mechanisms.embedders import Vectors, unit_rows
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 
 if TYPE_CHECKING:

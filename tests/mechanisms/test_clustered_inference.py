@@ -22,9 +22,10 @@ from cupel.accounting import account, events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import Run
 from cupel.mechanisms import noise
-from cupel.mechanisms.clustering import Centres, nearest
+from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.embedders import HashedNgrams
 from cupel.mechanisms.inference_loop import OtherRunError
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from cupel.mechanisms import clustering
+from cupel.mechanisms import nearest as nearest_module
 from cupel.mechanisms.cluster_reports import cluster_report
-from cupel.mechanisms.clustering import Centres, most_counted, nearest, split_slots
+from cupel.mechanisms.clustering import Centres, most_counted, split_slots
 from cupel.mechanisms.clusters import Clusters
 from cupel.mechanisms.embedders import HashedNgrams, all_embedded, unit_rows
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.records import Record
 
 TOPICS = {
@@ -87,7 +89,7 @@ def test_the_nearest_centre_is_exact_and_each_vectors_own(seed: int, count: int,
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = unit_rows(np.random.default_rng(0).normal(size=(1000, 20)))
     whole = nearest(vectors, vectors[:50])
-    monkeypatch.setattr(clustering, "_CHUNK", 70 * 13)
+    monkeypatch.setattr(nearest_module, "BLOCK_BYTES", 4000)
     assert np.array_equal(nearest(vectors, vectors[:50]), whole)
     assert whole[:50].tolist() == list(range(50))
     assert nearest(vectors[:0], vectors[:5]).shape == (0,)

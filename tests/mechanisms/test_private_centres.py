@@ -19,8 +19,8 @@ from cupel.accounting import account
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import Ledger, Run
 from cupel.mechanisms.cluster_reports import cluster_report
-from cupel.mechanisms.clustering import nearest
 from cupel.mechanisms.embedders import unit_rows
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.private_centres import PrivateCentres, whole_vectors
 from cupel.mechanisms.randomness import OS_ENTROPY, Recorded
 

@@ -21,9 +21,10 @@ from cupel.accounting import ApproxDP, calibrate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.ledger import Ledger
 from cupel.mechanisms.cluster_reports import cluster_report
-from cupel.mechanisms.clustering import Centres, most_counted, nearest
+from cupel.mechanisms.clustering import Centres, most_counted
 from cupel.mechanisms.embedded_model.corpus import topic_of
 from cupel.mechanisms.embedders import HashedNgrams, Vectors, all_embedded
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.noise import noisy_counts
 from cupel.mechanisms.private_centres import PrivateCentres
 

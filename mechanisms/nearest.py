@@ -1,0 +1,100 @@
+"""The nearest of some centres to each of many vectors, exactly: one vector's answer depends on no other vector.
+
+A matrix product in floating point sums in an order that depends on the shapes of its blocks. Where two centres are
+nearly equally near, a vector more or less in the block could change which one another vector is given to, and one
+record would move more than its own vote.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+BLOCK_BYTES = 2**26
+"""About what `nearest` holds at once, beside its arguments, copies of the centres and its answer."""
+
+_GRID = 2.0**24
+
+
+def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The nearest centre of each vector by Euclidean distance, the first of several that are equally near.
+
+    The answer is `exactly_nearest`, bit by bit, so that a vector's depends on no other vector, and neither on the block
+    that it is in nor on the machine. A product in float32 comes first. It is a sum of d + 1 products in an order that
+    the library chooses, so it differs from the exact score by at most `_score_error`; where the best score is ahead of
+    the second by more than twice that, it is the best. All other vectors are decided exactly.
+
+    Args:
+        vectors: shape (N, d), finite.
+        centres: shape (K, d), finite.
+
+    Returns:
+        Shape (N,). Beside it and its arguments this holds about `BLOCK_BYTES`, and copies of the centres.
+    """
+    first = np.sort(np.unique(centres, axis=0, return_index=True)[1])  # of equal centres only the first can be found
+    points = np.asarray(centres[first], dtype=np.float64)
+    if len(points) == 1:
+        return np.full(len(vectors), first[0], dtype=np.int64)
+    unit = _power_above(_lengths(points).max())
+    table = np.empty((points.shape[1] + 1, len(points)), dtype=np.float32)
+    table[:-1] = points.T / unit
+    table[-1] = np.square(points / unit).sum(axis=1) / -2
+    margin = 2 * _score_error(points.shape[1])
+    found, open_rows = np.zeros(len(vectors), dtype=np.int64), np.ones(len(vectors), dtype=np.bool_)
+    size = max(1, BLOCK_BYTES // (4 * (len(points) + 6 * len(table))))
+    for start in range(0, len(vectors), size):
+        block = np.ones((min(size, len(vectors) - start), len(table)), dtype=np.float32)
+        block[:, :-1] = np.asarray(vectors[start : start + size], dtype=np.float64) / unit
+        scores = block @ table
+        rows, best = np.arange(len(block)), scores.argmax(axis=1)
+        top = scores[rows, best].astype(np.float64)
+        scores[rows, best] = -np.inf
+        ahead = top - scores.max(axis=1) > margin
+        short = np.square(block[:, :-1]).sum(axis=1) <= 1.001
+        found[start : start + size], open_rows[start : start + size] = best, ~(ahead & short)
+    rest, size = np.flatnonzero(open_rows), max(1, BLOCK_BYTES // (16 * (len(points) + points.shape[1])))
+    for start in range(0, len(rest), size):
+        rows = rest[start : start + size]
+        found[rows] = exactly_nearest(vectors[rows], points)
+    return first[found]
+
+
+def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The same in float64, without a bound on memory.
+
+    Vectors and centres are rounded to multiples of 2⁻²⁴, and distances are compared exactly: 2x·c − |c|² is a whole
+    multiple of 2⁻⁴⁸, and with |x|, |c| ≤ 1 every partial sum is below 2⁵¹ of them, so float64 holds it in whatever
+    order a matrix product adds up. Longer centres are all divided by one power of two first; a longer vector then by
+    one of its own, t, and 2t·x·c − |c|² is rounded once.
+    """
+    points = np.asarray(centres, dtype=np.float64)
+    unit = _power_above(_lengths(points).max())
+    grid = np.rint(points / unit * _GRID)
+    rows = np.asarray(vectors, dtype=np.float64) / unit
+    powers = _power_above(_lengths(rows))[:, None]
+    scores = np.rint(rows / powers * _GRID) @ grid.T
+    scores *= 2 * powers
+    scores -= np.square(grid).sum(axis=1)
+    return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+
+
+def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.sqrt(np.square(rows).sum(axis=1)), dtype=np.float64)
+
+
+def _power_above(lengths: ArrayLike) -> NDArray[np.float64]:
+    """The least power of two above 0.999·length, at least 1."""
+    exponents = np.frexp(0.999 * np.asarray(lengths, dtype=np.float64))[1]
+    return np.ldexp(1.0, np.maximum(exponents, 0))
+
+
+def _score_error(dimension: int) -> float:
+    """How far x·c − |c|²/2 in float32 is from its value on the grid, for lengths of at most 1.002.
+
+    Σ|x_i c_i| + |c|²/2 ≤ 1.51, so any order of summing d + 1 products of float32 numbers errs by at most 1.52(d + 1)u,
+    u = 2⁻²⁴, for d ≤ 2¹⁶ (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1). Rounding to float32
+    moves x and c by u each, and |c|²/2 by u, and rounding to the grid moves each coordinate of x and c by u/2.
+    """
+    return 2.0**-24 * (1.52 * (dimension + 1) + 1.1 * math.sqrt(dimension) + 4)
