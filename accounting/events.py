@@ -108,6 +108,23 @@ class SecretReleaseDpEvent(DpEvent):  # type: ignore[misc]
 
 
 @attrs.frozen
+class SecretGroupsReleaseDpEvent(DpEvent):  # type: ignore[misc]
+    """One noisy release seen by several groups of secrets, for instance one a budget; of one group it is its own event.
+
+    `groups[g]` is the same release as it is for the secrets of group g: its law of occurrences covers each of them. A
+    secret is in one group, and the groups and their order are those of the whole run.
+    """
+
+    groups: tuple[SecretReleaseDpEvent, ...] = attrs.field(converter=tuple)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.groups) < 2:
+            raise ValueError("a release for groups of secrets needs two groups; of one it is a SecretReleaseDpEvent")
+        if not all(isinstance(group, SecretReleaseDpEvent) for group in self.groups):
+            raise ValueError("each group of a release for groups of secrets must be a SecretReleaseDpEvent")
+
+
+@attrs.frozen
 class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
     """A mechanism on a Poisson sample of `source_dataset_size` units that is cut to `max_batch_size`.
 
@@ -132,6 +149,7 @@ _EVENTS: dict[str, type[DpEvent]] = {
         BoundedRangeSelectionDpEvent,
         ExPostSelectionDpEvent,
         ParallelDpEvent,
+        SecretGroupsReleaseDpEvent,
         SecretReleaseDpEvent,
         TruncatedPoissonSampledDpEvent,
         dp_event.NoOpDpEvent,

@@ -90,7 +90,7 @@ def noise_for(weights: ArrayLike, p: float, r: float, rounds: int = 1) -> float:
     SecretProtection(p, r)
     validate.integer(minimum=1, rounds=rounds)
     law = _given(weights, p, rounds)
-    sigma, step = _least_noise([law], [p], [r], rounds), _TOLERANCE / 4
+    sigma, step = least_noise([law], [p], [r], rounds), _TOLERANCE / 4
     while rounds > 1 and sigma and of_rounds(law, sigma, p, rounds).upper > r:  # a wider enclosure was narrower there
         sigma, step = sigma * (1 + step), 2 * step
     return sigma
@@ -148,7 +148,7 @@ def noise_for_secrets(
         key = (hashlib.blake2b(trials[trials != 0].tobytes()).digest(), its_p, its_r)
         if key not in needed:
             needed[key] = occurrences(secret, tail)
-    return _least_noise(list(needed.values()), [key[1] for key in needed], [key[2] for key in needed], rounds)
+    return least_noise(list(needed.values()), [key[1] for key in needed], [key[2] for key in needed], rounds)
 
 
 def _each(count: int, name: str, values: float | Sequence[float]) -> list[float]:
@@ -159,7 +159,7 @@ def _each(count: int, name: str, values: float | Sequence[float]) -> list[float]
     return [float(value) for value in values]
 
 
-def _least_noise(laws: Sequence[Occurrences], ps: Sequence[float], rs: Sequence[float], rounds: int) -> float:
+def least_noise(laws: Sequence[Occurrences], ps: Sequence[float], rs: Sequence[float], rounds: int) -> float:
     asked = list(zip(laws, ps, rs, strict=True))
     needy = [(law, p, r) for law, p, r in asked if _without_noise(law, p, rounds).upper > r]
     if not needy:

@@ -16,10 +16,13 @@ Here are the accountant and the names of its neighbours: `secret_noise` has encl
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Self
 
+import attrs
 import numpy as np
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
@@ -28,7 +31,8 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.composition import Accountant, Unsupported
-from cupel.accounting.events import ParallelDpEvent, SecretReleaseDpEvent
+from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
+from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.poisson_binomial import (
     Occurrences,
     envelope,
@@ -49,6 +53,7 @@ from cupel.accounting.secret_noise import (
     CERTAIN,
     blowup,
     blowups,
+    least_noise,
     lower_of_rounds,
     noise_for,
     noise_for_secrets,
@@ -65,7 +70,9 @@ __all__ = [
     "compose_naive",
     "mu_for",
     "noise_for",
+    "noise_for_releases",
     "noise_for_secrets",
+    "of_group",
     "poisson_binomial",
     "r_between_secrets",
     "r_of_approx_dp",
@@ -79,7 +86,8 @@ _NEGLIGIBLE = 1e-30
 _PUBLIC = "The places where the secret occurs are public, frozen, and do not depend on its value."
 _FRESH = "Occurrences are drawn anew and independently in every release and every part."
 
-Releases = Counter[SecretReleaseDpEvent]
+Release = SecretReleaseDpEvent | SecretGroupsReleaseDpEvent
+Releases = Counter[Release]
 
 
 def secret_release(noise_multiplier: float, *probabilities: ArrayLike, tail: float = 1e-15) -> SecretReleaseDpEvent:
@@ -101,8 +109,65 @@ def secret_release(noise_multiplier: float, *probabilities: ArrayLike, tail: flo
     return SecretReleaseDpEvent(noise_multiplier, law.weights.tolist(), law.lost)
 
 
+def noise_for_releases(
+    releases: Sequence[SecretReleaseDpEvent], goals: Sequence[SecretProtection], rounds: int = 1
+) -> float:
+    """The least σ, to a relative 1e-6, with which `rounds` of each release are certified to protect as asked.
+
+    It is certified as `SecretProtectionAccountant` will read it: from each event's law, that of several secrets at
+    once and what is left of it included.
+
+    Args:
+        releases: one a group of secrets; their own noise is ignored.
+        goals: what to reach for each of them.
+        rounds: releases with fresh noise and fresh occurrences.
+
+    Raises:
+        ValueError: for another number of goals than of releases, or a goal that no noise is certified to reach.
+    """
+    validate.integer(minimum=1, rounds=rounds)
+    asked = [(_law(release), goal) for release, goal in zip(releases, goals, strict=True)]
+    sigma, step = least_noise([law for law, _ in asked], [g.p for _, g in asked], [g.r for _, g in asked], rounds), 1e-7
+    for law, goal in asked:
+        while of_rounds(law, sigma, goal.p, rounds).upper > goal.r:  # as wide an enclosure as the accountant's
+            sigma, step = (sigma or 1 / 64) * (1 + step), 2 * step
+            if sigma > 1e30:
+                raise ValueError(f"no noise is certified to keep r at {goal.r!r} for p = {goal.p!r}: r must be larger")
+    return sigma
+
+
+def of_group(event: DpEvent, group: int) -> DpEvent:
+    """What `event` is for one group of secrets: each release for groups is replaced by that group's own.
+
+    Args:
+        event: a release, or releases composed; one that is not for groups is the same for all of them.
+        group: counted from 0.
+
+    Raises:
+        ValueError: for a group that a release in it does not have.
+    """
+    validate.integer(group=group)
+    return events.compose([(_of_group(event, group), 1)])
+
+
+def _of_group(event: DpEvent, group: int) -> DpEvent:
+    if isinstance(event, SecretGroupsReleaseDpEvent):
+        if group >= len(event.groups):
+            raise ValueError(f"group must be below {len(event.groups)}, the groups of the release, not {group}")
+        return event.groups[group]
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return dp_event.SelfComposedDpEvent(_of_group(event.event, group), event.count)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return dp_event.ComposedDpEvent([_of_group(part, group) for part in event.events])
+    if isinstance(event, ParallelDpEvent):
+        return attrs.evolve(event, events=[_of_group(part, group) for part in event.events])
+    return event
+
+
 class SecretProtectionAccountant(Accountant[Releases]):
     """Products of dominating pairs of releases in which a secret occurs at random; the cost is which ones, how often.
+
+    Where releases are for several groups of secrets, every answer is that of the worst group; `of_group` asks for one.
 
     Every answer is about P over the reference Q without the secret, the direction of guessing. So ε, δ and β have names
     of their own, ``epsilon_over_reference`` and so on: they do not compare with those of differential privacy, which
@@ -115,21 +180,31 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
     def __init__(self, adjacency: Adjacency | str = Adjacency.SECRET, unit: Unit | None = None) -> None:
         super().__init__(adjacency, unit or Unit("secret"))
-        self._product: Product | None = None
 
     def supports(self, event: DpEvent) -> str | None:
         """None if there is a bound for `event` at adjacency and unit ``secret``, else the reason why there is none."""
         try:
             self._cost(event)
         except Unsupported as reason:
-            return f"{reason}; it knows releases of secrets (SecretReleaseDpEvent)"
+            return f"{reason}; it knows releases of secrets (SecretReleaseDpEvent, SecretGroupsReleaseDpEvent)"
         if self.adjacency is not Adjacency.SECRET or self.unit.kind != "secret":
             return f"{self.name} protects secrets: adjacency and unit must be secret, not {self.adjacency}, {self.unit}"
         return None
 
+    def compose(self, event: DpEvent, count: int = 1) -> Self:
+        """This accountant with `count` runs of `event` after what it holds.
+
+        Raises:
+            ValueError: with the reason, where the event is not supported or has other groups than what is held.
+        """
+        new = super().compose(event, count)
+        _ = new.cost  # which refuses to add releases for different numbers of groups
+        return new
+
     def protection(self, p: float) -> Bound:
         """r: the largest probability of guessing a secret that is guessed with probability at most p without this."""
-        return self._enclosed(self._blowup(validate.probability(p=p)), "r", at=p)
+        validate.probability(p=p)
+        return self._worst([group.blowup(p) for group in self._groups], "r", at=p)
 
     def blowup(self, p: float) -> Bound:
         """The same: r is the blow-up of P over Q."""
@@ -138,32 +213,28 @@ class SecretProtectionAccountant(Accountant[Releases]):
     def epsilon(self, delta: float) -> Bound:
         """The least ε ≥ 0 with P(E) ≤ e^ε Q(E) + δ for every event E."""
         validate.open_probability(delta=delta)
-        return self._enclosed(self._all.epsilon(delta), "epsilon_over_reference", delta=delta)
+        return self._worst([group.all.epsilon(delta) for group in self._groups], "epsilon_over_reference", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The largest P(E) − e^ε Q(E), for any finite ε."""
         validate.finite(epsilon=epsilon)
-        return self._enclosed(self._all.delta(epsilon), "delta_over_reference", at=epsilon)
+        return self._worst([group.all.delta(epsilon) for group in self._groups], "delta_over_reference", at=epsilon)
 
     def beta(self, alpha: float) -> Bound:
         """The least probability of missing the secret, 1 − P(E), for a test that sees it in the reference with α."""
-        r = self._blowup(validate.probability(alpha=alpha))
+        validate.probability(alpha=alpha)
+        r = _largest([group.blowup(alpha) for group in self._groups])
         interval = Interval(max(0.0, 1 - r.upper - 2.0**-53), min(1.0, 1 - r.lower + 2.0**-53))
         return self._enclosed(interval, "beta_over_reference", at=alpha, direction=Direction.LOWER)
 
-    @property
-    def _all(self) -> Product:
-        if self._product is None:
-            self._product = product((_law(event), event.noise_multiplier, n) for event, n in self.cost.items())
-        return self._product
+    @functools.cached_property
+    def _groups(self) -> tuple[_Group, ...]:
+        return _views(self.cost)
 
-    def _blowup(self, p: float) -> Interval:
-        releases = [(_law(event), event.noise_multiplier, count) for event, count in self.cost.items()]
-        if len(releases) == 1:
-            ((law, sigma, count),) = releases
-            return of_rounds(law, sigma, p, count)
-        least = max((lower_of_rounds(law, sigma, p, count) for law, sigma, count in releases), default=p)
-        return Interval(least, 1.0) if least >= CERTAIN else self._all.blowup(p)
+    def _worst(
+        self, intervals: Sequence[Interval], quantity: str, *, delta: float | None = None, at: float | None = None
+    ) -> Bound:
+        return self._enclosed(_largest(intervals), quantity, delta=delta, at=at)
 
     def _enclosed(
         self,
@@ -186,13 +257,56 @@ class SecretProtectionAccountant(Accountant[Releases]):
         return Counter()
 
     def _add(self, costs: Sequence[Releases]) -> Releases:
-        return sum(costs, start=Counter())
+        total = sum(costs, start=Counter())
+        if len(numbers := _numbers(total)) > 1:
+            raise Unsupported(f"releases for {numbers[0]} and for {numbers[1]} groups of secrets do not compose")
+        return total
 
     def _times(self, cost: Releases, count: int) -> Releases:
         return Counter({event: count * times for event, times in cost.items()})
 
     def _largest(self, costs: Sequence[Releases], how_many: int) -> Releases:
         return self._add(costs)
+
+
+class _Group:
+    """What all releases are for one group of secrets, computed when it is asked for."""
+
+    def __init__(self, releases: Counter[SecretReleaseDpEvent]) -> None:
+        self._releases = [(_law(event), event.noise_multiplier, count) for event, count in releases.items()]
+
+    @functools.cached_property
+    def all(self) -> Product:
+        return product(self._releases)
+
+    def blowup(self, p: float) -> Interval:
+        """r at p."""
+        if len(self._releases) == 1:
+            ((law, sigma, count),) = self._releases
+            return of_rounds(law, sigma, p, count)
+        least = max((lower_of_rounds(law, sigma, p, count) for law, sigma, count in self._releases), default=p)
+        return Interval(least, 1.0) if least >= CERTAIN else self.all.blowup(p)
+
+
+def _numbers(cost: Releases) -> list[int]:
+    """The different numbers of groups that releases are for."""
+    return sorted({len(event.groups) for event in cost if isinstance(event, SecretGroupsReleaseDpEvent)})
+
+
+def _views(cost: Releases) -> tuple[_Group, ...]:
+    """What each group sees, equal views once; a release that is not for groups is the same for all of them."""
+    views: dict[frozenset[tuple[SecretReleaseDpEvent, int]], _Group] = {}
+    for group in range(max(_numbers(cost), default=1)):
+        seen: Counter[SecretReleaseDpEvent] = Counter()
+        for event, count in cost.items():
+            seen[event.groups[group] if isinstance(event, SecretGroupsReleaseDpEvent) else event] += count
+        views.setdefault(frozenset(seen.items()), _Group(seen))
+    return tuple(views.values())
+
+
+def _largest(intervals: Sequence[Interval]) -> Interval:
+    """The enclosure of the largest of enclosed numbers."""
+    return Interval(max(x.lower for x in intervals), max(x.upper for x in intervals))
 
 
 def _has_parts(event: DpEvent) -> bool:
@@ -208,7 +322,7 @@ def _law(event: SecretReleaseDpEvent) -> Occurrences:
     return law._replace(lost=(law.lost + event.remainder / total) * (1 + 2.0**-50))
 
 
-def _release(accountant: SecretProtectionAccountant, event: SecretReleaseDpEvent) -> Releases:
+def _release(accountant: SecretProtectionAccountant, event: Release) -> Releases:
     return Counter([event])
 
 
@@ -218,5 +332,6 @@ def _non_private(accountant: SecretProtectionAccountant, event: dp_event.NonPriv
 
 SecretProtectionAccountant.handlers = {
     SecretReleaseDpEvent: _release,
+    SecretGroupsReleaseDpEvent: _release,
     dp_event.NonPrivateDpEvent: _non_private,
 }
