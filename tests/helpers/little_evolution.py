@@ -1,0 +1,86 @@
+"""Small evolutions: a writer of a few words, records with planted secrets, and sources of noise that are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.mechanisms.randomness import Recorded
+from cupel.mechanisms.records import Record, with_content_ids
+
+WORDS = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "willow")
+
+
+class ToyWriter:
+    """Four words for each seed; a variation exchanges one of them."""
+
+    name = "toy"
+    fingerprint = "toy"
+
+    def __init__(self, *, dies_after: int | None = None) -> None:
+        self.written = 0
+        self._dies_after = dies_after
+
+    def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str]:
+        for seed in seeds:
+            self._count()
+            yield " ".join(np.random.default_rng(seed).choice(WORDS, 4))
+
+    def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str]:
+        for text, seed in zip(texts, seeds, strict=True):
+            self._count()
+            generator = np.random.default_rng(seed)
+            words = text.split()
+            words[generator.integers(len(words))] = str(generator.choice(WORDS))
+            yield " ".join(words)
+
+    def _count(self) -> None:
+        if self.written == self._dies_after:
+            raise ConnectionError("the writer is gone")
+        self.written += 1
+
+
+def tree_records(count: int, *, labels: Sequence[str] = (), seed: int = 0, codes: Sequence[str] = ()) -> list[Record]:
+    """Records of four words and their number; each code is planted in three of them, one after the other."""
+    generator = np.random.default_rng(seed)
+    texts = [f"{' '.join(generator.choice(WORDS, 4))} n{index}" for index in range(count)]
+    for place, code in enumerate(codes):
+        for index in range(3 * place, 3 * place + 3):
+            texts[index] = f"{texts[index]} code {code}"
+    names = [labels[index % len(labels)] if labels else None for index in range(count)]
+    return with_content_ids([(text, name, None) for text, name in zip(texts, names, strict=True)])
+
+
+class Watched(Recorded):
+    """Recorded noise, and what it was added to."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.exact: list[NDArray[np.float64]] = []
+        self.noisy: list[NDArray[np.float64]] = []
+        self.scales: list[float] = []
+
+    def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
+        self.exact.append(np.array(values, dtype=np.float64))
+        self.scales.append(scale)
+        self.noisy.append(self._noisy(super().add_gaussian(values, scale)))
+        return self.noisy[-1]
+
+    def _noisy(self, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+        return drawn
+
+
+class Forced(Watched):
+    """Gives out what another run gave out, whatever it is asked to add noise to: its noise differs by the difference.
+
+    Bernoulli draws come from the same seed, so equal records are drawn alike.
+    """
+
+    def __init__(self, seed: int, outcomes: Sequence[NDArray[np.float64]]) -> None:
+        super().__init__(seed)
+        self._outcomes = list(outcomes)
+
+    def _noisy(self, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._outcomes[len(self.noisy)]
