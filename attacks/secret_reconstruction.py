@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from cupel.accounting import validate
 
@@ -30,6 +31,7 @@ Step = Callable[[int, int], None]
 
 _CELLS = 1 << 22  # numbers that are held at once
 _RARE = 1e-9  # counts that are less likely are left out: a guess that takes them for impossible is as good as the best
+_GRID = 1 << 15  # points of the law of a log-likelihood ratio
 
 
 class Release(Protocol):
@@ -123,6 +125,40 @@ class SecretModel:
             total += _log_sum(terms) if len(possible) > 1 else next(terms)
         return total
 
+    def success(self) -> float:
+        """How often the best guess is right, an estimate: by a grid, to about 1e-4 of itself.
+
+        The values must be equally likely and orthogonal of length 1. Then the ratio of value v to "no value" in a round
+        is a rising function ℓ of coordinate v, Σ_t ℓ has one law for the true value and another for the V − 1 others,
+        and the largest of V independent sums wins. Equal sums share the win.
+
+        Raises:
+            ValueError: for other priors or directions.
+        """
+        values = len(self.prior)
+        if self.directions is not None or not np.allclose(self.prior, 1 / values):
+            raise ValueError("success is known for equally likely values with orthogonal directions only")
+        counts = np.flatnonzero(self.weights > _RARE)
+        y = np.linspace(-40 * self.sigma, counts[-1] + 40 * self.sigma, 8 * _GRID)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights)
+        ratio = _log_sum(log_weights[k] + (k * y - k * k / 2) / self.sigma**2 for k in counts.tolist())
+        if ratio[-1] == ratio[0]:
+            return 1 / values
+        edges = np.linspace(ratio[0], ratio[-1], _GRID // self.rounds + 1)
+        at = np.interp(edges, ratio, y)
+        at[0], at[-1] = -np.inf, np.inf
+        other = np.diff(ndtr(at / self.sigma))
+        true = sum(self.weights[k] * np.diff(ndtr((at - k) / self.sigma)) for k in counts.tolist())
+        size = 1 << int(self.rounds * len(other)).bit_length()
+        others, trues = (
+            np.maximum(np.fft.irfft(np.fft.rfft(law, size) ** self.rounds, size), 0.0) for law in (other, true)
+        )
+        below = np.concatenate([[0.0], np.minimum(np.cumsum(others), 1.0)])
+        level = values * below[1:] ** (values - 1)  # the slope of below**values, where a step is too small to divide by
+        shares = np.divide(np.diff(below**values), others, out=level, where=others > 1e-13)
+        return float(min(1.0, (trues * shares).sum() / values))
+
 
 def _log_sum(terms: Iterator[Floats]) -> Floats:
     out = next(terms)
@@ -161,6 +197,9 @@ class SecretGuesses:
         p: the largest probability of a guess before.
         values: K.
         rounds: T.
+        setting: what was played against, for a reader; "" is the model itself.
+        assumed: what a bound from these games assumes besides.
+        best: how often the best guess is right, an estimate; None if unknown.
     """
 
     games: int
@@ -168,6 +207,9 @@ class SecretGuesses:
     p: float
     values: int
     rounds: int
+    setting: str = ""
+    assumed: tuple[str, ...] = ()
+    best: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.games:

@@ -7,6 +7,8 @@ guesses are binomial, and the Clopper–Pearson lower limit is a lower bound on 
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from cupel.accounting import validate
@@ -17,6 +19,9 @@ from cupel.attacks.secret_reconstruction import SecretGuesses
 from cupel.audits.clopper_pearson import lower_limit
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.rounding import above, below, sure
+
+CONTROL = 0.99
+"""The least rate of right guesses without noise: there a wrong one has a probability far below 1e-9."""
 
 _GAMES = "every game has a value drawn from the prior, and a run of the mechanism, of its own"
 _REST = "the attacker knows everything but the value and the noise, the places where the secret occurs included"
@@ -59,41 +64,89 @@ def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) ->
 
 
 def secret_reconstruction_audit(
-    result: SecretGuesses, *, guarantee: SecretProtection, confidence: float = 0.95
+    result: SecretGuesses,
+    *more: SecretGuesses,
+    guarantee: SecretProtection,
+    confidence: float = 0.95,
+    control: SecretGuesses | None = None,
 ) -> AuditResult:
     """Compares how often a secret was guessed with what a claim of secret protection allows.
 
     Args:
-        result: of games against the mechanism.
+        result: of games against the mechanism; how many was fixed before.
+        more: of other games against it, with another source of noise for example; each has a bound of its own, and
+            all bounds hold jointly.
         guarantee: what is claimed.
-        confidence: of the bound and of the interval; with k audits give each 1 − β/k.
+        confidence: of all bounds together, and of each interval; with k audits give each 1 − β/k.
+        control: of games without noise, in which nearly every guess must be right. If not, there is no conclusion.
 
     Raises:
         ValueError: for games at a p above that of the claim, of which it says nothing.
     """
-    if result.p > guarantee.p * (1 + 1e-12):
+    results = (result, *more)
+    largest = max(played.p for played in results)
+    if largest > guarantee.p * (1 + 1e-12):
         raise ValueError(
             f"the claim is for secrets that are guessed with probability at most {guarantee.p:g} before, and in these "
-            f"games the largest is {result.p:g}: use a prior with p at most that"
+            f"games the largest is {largest:g}: use a prior with p at most that"
         )
+    each = 1 - (1 - confidence) / len(results)
     # A guess from a smaller p is covered by the claim as well; 1/K is rounded.
-    bound = r_clopper_pearson(result.right, result.games, p=guarantee.p, confidence=confidence)
+    bounds = tuple(
+        dataclasses.replace(bound, assumptions=(*bound.assumptions, *played.assumed))
+        for played in results
+        for bound in (r_clopper_pearson(played.right, played.games, p=guarantee.p, confidence=each),)
+    )
+    passed = None if control is None else control.right >= CONTROL * control.games
+    said = [_conclusion(played, bound, guarantee) for played, bound in zip(results, bounds, strict=True)]
     return AuditResult(
         name="secret_reconstruction",
-        game=f"one of {result.values} values is put into {result.rounds} noisy releases; guess which",
+        game=f"one of {result.values} values is put into {_releases(result.rounds)}; guess which",
         attack="the value with the largest posterior probability",
         statistics=("clopper_pearson",),
-        conclusion=_conclusion(result, bound, guarantee),
-        trials=result.games,
-        bounds=(bound,),
-        rates=(Rate("secrets guessed", result.right, result.games, confidence),),
-        multiplicity=("one attack without a threshold, and one bound on r",),
-        details={"p": result.p, "values": result.values, "rounds": result.rounds, "assumed": _REST},
+        conclusion=" ".join(said) if passed is not False else _no_conclusion(control),
+        trials=sum(played.games for played in results),
+        bounds=bounds if passed is not False else (),
+        rates=tuple(Rate(_name(played), played.right, played.games, confidence) for played in results),
+        controls=() if control is None else (Rate(_name(control), control.right, control.games, confidence),),
+        controls_passed=passed,
+        multiplicity=(
+            f"one attack without a threshold, and {len(results)} bounds on r, each at confidence {sure(each)}"
+            if more
+            else "one attack without a threshold, and one bound on r",
+        ),
+        details={
+            "p": result.p,
+            "values": result.values,
+            "rounds": result.rounds,
+            "assumed": _REST,
+            "best_guess": [played.best for played in results],
+        },
+    )
+
+
+def _name(result: SecretGuesses) -> str:
+    return "secrets guessed" + (f", {result.setting}" if result.setting else "")
+
+
+def _releases(rounds: int) -> str:
+    return "one noisy release" if rounds == 1 else f"{rounds} noisy releases"
+
+
+def _no_conclusion(control: SecretGuesses | None) -> str:
+    assert control is not None
+    return (
+        f"No conclusion: without noise {control.right} of {control.games} secrets are guessed, and nearly all of them "
+        "should be. The game does not show what is released."
     )
 
 
 def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection) -> str:
-    counts = f"{result.right} of {result.games} secrets are guessed ({result.p:.3g} of them would be without a release)"
+    best = "" if result.best is None else f", and about {result.best:.3g} by the best guess"
+    counts = (
+        f"{result.right} of {result.games} secrets are guessed{f', {result.setting}' if result.setting else ''} "
+        f"({result.p:.3g} of them would be without a release{best})"
+    )
     shown = (
         f"with confidence {sure(bound.confidence or 0.0)} r is at least {below(bound.value, 4)} at p = {guarantee.p:g}"
     )

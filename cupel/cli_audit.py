@@ -6,6 +6,7 @@ import typer
 
 from cupel import cli_audit_membership as _membership
 from cupel import cli_audit_released as _released
+from cupel import cli_audit_secrets as _secrets
 from cupel import cli_third_party as _third_party
 
 app = typer.Typer(
@@ -23,3 +24,4 @@ app.command("score", epilog="Example: cupel audit score audit synthetic.jsonl")(
 app.command("bound", epilog="Example: cupel audit bound audit")(_third_party.bound)
 app.command("report", epilog="Example: cupel audit report audit")(_third_party.report)
 app.command("membership", epilog=_membership.EXAMPLE)(_membership.membership)
+app.command("secrets", epilog=_secrets.EXAMPLE)(_secrets.secrets)

@@ -133,3 +133,33 @@ def test_one_gaussian_for_the_mixture_understates_r() -> None:
     claim = SecretProtection(1e-4, 1e-3)
     found = guess_secrets(gaussian_release(model), model, 3000, seed=4)
     assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == "REFUTED"
+
+
+def test_games_with_another_source_of_noise_share_the_confidence() -> None:
+    claim = SecretProtection(0.01, 0.1)
+    fast = SecretGuesses(1000, 300, 0.01, 100, 2, setting="recorded", assumed=("same law",), best=0.31)
+    found = secret_reconstruction_audit(fast, SecretGuesses(50, 4, 0.01, 100, 2, setting="entropy"), guarantee=claim)
+    first, second = found.bounds
+    assert first.value == r_clopper_pearson(300, 1000, p=0.01, confidence=0.975).value
+    assert second.value == r_clopper_pearson(4, 50, p=0.01, confidence=0.975).value
+    assert ("same law" in first.assumptions, "same law" in second.assumptions) == (True, False)
+    assert found.trials == 1050
+    assert [(rate.name, rate.hits) for rate in found.rates] == [
+        ("secrets guessed, recorded", 300),
+        ("secrets guessed, entropy", 4),
+    ]
+    assert "2 bounds on r, each at confidence 0.975" in found.multiplicity[0]
+    assert verdict(claim, found) == "REFUTED"  # jointly 95% is enough
+    weak = secret_reconstruction_audit(fast, SecretGuesses(50, 4, 0.01, 100, 2), guarantee=claim, confidence=0.9)
+    assert verdict(claim, weak) == "UNPROVEN"
+
+
+def test_a_control_that_fails_leaves_no_conclusion() -> None:
+    claim = SecretProtection(0.01, 0.1)
+    played = SecretGuesses(1000, 300, 0.01, 100, 1)
+    good = secret_reconstruction_audit(played, guarantee=claim, control=SecretGuesses(100, 99, 0.01, 100, 1))
+    assert (good.controls_passed, len(good.bounds)) == (True, 1)
+    bad = secret_reconstruction_audit(played, guarantee=claim, control=SecretGuesses(100, 98, 0.01, 100, 1))
+    assert (bad.controls_passed, bad.bounds) == (False, ())
+    assert bad.conclusion.startswith("No conclusion: without noise 98 of 100 secrets are guessed")
+    assert bad.controls[0].hits == 98
