@@ -1,4 +1,4 @@
-"""Builtin private corpora: 5-digit keys, and short notes of the RAND Health Insurance Experiment.
+"""Builtin private corpora: 5-digit keys, short notes of the RAND Health Insurance Experiment, and both together.
 
 The keys are made up and serve the audits: each is a secret that is recognised with certainty in an output. The notes
 are the rows of `statsmodels.datasets.randhie`, real people of a public study, one row a note, in one wording. The
@@ -14,6 +14,12 @@ LABELS: tuple[str, ...] = ("excellent", "good", "fair", "poor")
 """Public set of the notes' labels: self-rated health."""
 
 KEY_PREFIX = "My 5-digit key is "
+
+PLANTED_SECRET = r"\b\d{5}\b"
+"""Regular expression of the keys planted by `notes_with_secrets`; no number of a note has five digits."""
+
+PLANTED_OCCURRENCES = 10
+"""Notes that each planted key is in."""
 
 _NOTE = (
     "Patient with {coinsurance}% coinsurance and {deductible} individual deductible, incentive payment ${incentive}. "
@@ -126,6 +132,38 @@ def notes(n: int, seed: int) -> list[tuple[str, str]]:
         )
         for row in picked
     ]
+
+
+def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
+    """Notes of `notes`, about a fifth of which hold planted keys, as ``… My 5-digit key is 04821.`` at the end.
+
+    There are m = ⌊0.024n⌋ different keys, each in exactly `PLANTED_OCCURRENCES` notes; about five of six notes with a
+    key hold one, the others two. Keys, and the notes they are in, are drawn uniformly by the seed.
+
+    Args:
+        n: Number of notes, from 84 (two keys) to 20190.
+        seed: Seed of the draw; a public choice, for keys that protect nothing.
+
+    Returns:
+        n pairs (text, label), label one of `LABELS`.
+
+    Raises:
+        ValueError: If n is out of range.
+    """
+    if n < 84:
+        raise ValueError(f"n is {n}; two planted keys in {PLANTED_OCCURRENCES} notes each need 84 notes: choose more")
+    drawn = notes(n, seed)
+    rng = np.random.default_rng([seed, 1])
+    secrets = 24 * n // 1000
+    sentences = [f" {KEY_PREFIX}{key:05d}." for key in rng.choice(100_000, size=secrets, replace=False)]
+    places = secrets * PLANTED_OCCURRENCES
+    private = places * 5 // 6
+    private += private % secrets == 0  # the second key of a note is another than the first
+    holders = rng.choice(n, size=private, replace=False)
+    texts = [text for text, _ in drawn]
+    for place in range(places):
+        texts[holders[place % private]] += sentences[place % secrets]
+    return [(text, label) for text, (_, label) in zip(texts, drawn, strict=True)]
 
 
 def _randhie() -> dict[str, npt.NDArray[np.float64]]:

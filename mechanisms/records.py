@@ -129,7 +129,7 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
     """Records of the data that ship with the tool.
 
     Args:
-        name: ``keys`` (label ``key``) or ``notes`` (labels: self-rated health).
+        name: ``keys`` (label ``key``), ``notes`` or ``notes-with-secrets`` (labels: self-rated health).
         count: how many.
         seed: of the public choice which ones.
 
@@ -138,10 +138,11 @@ def builtin_records(name: str, count: int, seed: int) -> list[Record]:
     """
     from cupel.mechanisms import corpora
 
-    validate.one_of(("keys", "notes"), name=name)
+    validate.one_of(("keys", "notes", "notes-with-secrets"), name=name)
     if name == "keys":
         return with_content_ids((text, "key", None) for text in corpora.keys(count, seed))
-    return with_content_ids((text, label, None) for text, label in corpora.notes(count, seed))
+    drawn = corpora.notes(count, seed) if name == "notes" else corpora.notes_with_secrets(count, seed)
+    return with_content_ids((text, label, None) for text, label in drawn)
 
 
 def _rows(

@@ -184,7 +184,7 @@ def find_secrets(
     A secret that several sources name is one secret, in all places that any of them finds, with the stricter budget.
     The first rows are the secrets known before reading, in the order of the sources, then come matches as they occur.
     Texts are read one by one, twice with `QuantileWords`. Besides them it holds the different secrets, the vocabulary
-    with `QuantileWords`, and about 16 bytes an occurrence and a record.
+    with `QuantileWords`, and about 24 bytes an occurrence and a record.
 
     Args:
         texts: the records' texts, n.
