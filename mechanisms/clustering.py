@@ -171,7 +171,7 @@ def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
 
     validate.integer(minimum=1, count=count)
     validate.integer(seed=seed)
-    different = len(np.unique(vectors, axis=0))
+    different = _different(vectors, count)
     if different < count:
         raise ValueError(f"{count} centres need at least as many different public texts, not {different}")
     if len(vectors) > MINI_BATCH_ABOVE:
@@ -179,6 +179,16 @@ def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
     else:
         search = KMeans(n_clusters=count, n_init=1, random_state=seed)
     return np.asarray(search.fit(vectors).cluster_centers_, dtype=np.float32)
+
+
+def _different(vectors: Vectors, enough: int) -> int:
+    """How many different rows there are, or at least `enough`; looks at no more blocks than it needs."""
+    kept = vectors[:0]
+    for start in range(0, len(vectors), 4 * enough):
+        kept = np.unique(np.concatenate([kept, vectors[start : start + 4 * enough]]), axis=0)
+        if len(kept) >= enough:
+            break
+    return len(kept)
 
 
 def most_counted(counts: ArrayLike, kept: int) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-BLOCK_BYTES = 2**26
+BLOCK_BYTES = 2**25
 """About what `nearest` holds at once, beside its arguments, copies of the centres and its answer."""
 
 _GRID = 2.0**24
@@ -33,28 +33,30 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDA
     Returns:
         Shape (N,). Beside it and its arguments this holds about `BLOCK_BYTES`, and copies of the centres.
     """
-    first = np.sort(np.unique(centres, axis=0, return_index=True)[1])  # of equal centres only the first can be found
+    first = _first_of_equals(centres)
     points = np.asarray(centres[first], dtype=np.float64)
     if len(points) == 1:
         return np.full(len(vectors), first[0], dtype=np.int64)
-    unit = _power_above(_lengths(points).max())
+    unit = float(_power_above(_lengths(points).max()))
     table = np.empty((points.shape[1] + 1, len(points)), dtype=np.float32)
     table[:-1] = points.T / unit
     table[-1] = np.square(points / unit).sum(axis=1) / -2
     margin = 2 * _score_error(points.shape[1])
-    found, open_rows = np.zeros(len(vectors), dtype=np.int64), np.ones(len(vectors), dtype=np.bool_)
-    size = max(1, BLOCK_BYTES // (4 * (len(points) + 6 * len(table))))
+    found, undecided = np.zeros(len(vectors), dtype=np.int64), np.ones(len(vectors), dtype=np.bool_)
+    size = max(1, min(len(vectors), BLOCK_BYTES // (4 * (len(points) + 6 * len(table)))))
+    blocks, products = np.ones((size, len(table)), dtype=np.float32), np.empty((size, len(points)), dtype=np.float32)
     for start in range(0, len(vectors), size):
-        block = np.ones((min(size, len(vectors) - start), len(table)), dtype=np.float32)
-        block[:, :-1] = np.asarray(vectors[start : start + size], dtype=np.float64) / unit
-        scores = block @ table
-        rows, best = np.arange(len(block)), scores.argmax(axis=1)
+        rows = np.arange(min(size, len(vectors) - start))
+        block, scores = blocks[: len(rows)], products[: len(rows)]
+        np.divide(vectors[start : start + size], unit, out=block[:, :-1], dtype=np.float32, casting="same_kind")
+        np.matmul(block, table, out=scores)
+        best = scores.argmax(axis=1)
         top = scores[rows, best].astype(np.float64)
         scores[rows, best] = -np.inf
         ahead = top - scores.max(axis=1) > margin
         short = np.square(block[:, :-1]).sum(axis=1) <= 1.001
-        found[start : start + size], open_rows[start : start + size] = best, ~(ahead & short)
-    rest, size = np.flatnonzero(open_rows), max(1, BLOCK_BYTES // (16 * (len(points) + points.shape[1])))
+        found[start : start + size], undecided[start : start + size] = best, ~(ahead & short)
+    rest, size = np.flatnonzero(undecided), max(1, BLOCK_BYTES // (16 * (len(points) + points.shape[1])))
     for start in range(0, len(rest), size):
         rows = rest[start : start + size]
         found[rows] = exactly_nearest(vectors[rows], points)
@@ -78,6 +80,13 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
     scores *= 2 * powers
     scores -= np.square(grid).sum(axis=1)
     return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+
+
+def _first_of_equals(rows: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The indices of rows that equal no earlier one, byte by byte, in order."""
+    table = np.ascontiguousarray(rows)
+    whole = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+    return np.sort(np.unique(whole, return_index=True)[1]).astype(np.int64)
 
 
 def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:

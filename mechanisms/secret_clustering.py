@@ -78,10 +78,12 @@ class PublicClusters:
         Raises:
             ValueError: for fewer different vectors than centres, or numbers that are not finite.
         """
-        rows = np.asarray(vectors, dtype=np.float32)
-        if rows.ndim != 2 or not np.isfinite(rows).all():
+        rows = np.asarray(vectors)
+        if rows.ndim != 2 or not all(np.isfinite(block).all() for block in _blocks(rows)):
             raise ValueError("vectors of public records must be a table of finite numbers")
-        clipped = _in_ball(rows, radius).astype(np.float32) * np.float32(radius)
+        clipped = np.empty(rows.shape, dtype=np.float32)
+        for block, kept in zip(_blocks(rows), _blocks(clipped), strict=True):
+            kept[:] = _in_ball(block, radius) * radius
         centres = k_means(clipped, count, seed)
         found = cls(centres, np.ones(count, dtype=np.int64), radius)
         sizes = np.maximum(np.bincount(found.assign(rows), minlength=count), 1)
@@ -110,7 +112,7 @@ class PublicClusters:
             Shape (n,). It may be kept and used in every round.
         """
         centres = _in_ball(self.vectors, self.radius)
-        pieces = [nearest(_in_ball(rows, self.radius), centres) for rows in _blocks(vectors, len(vectors))]
+        pieces = [nearest(_in_ball(rows, self.radius), centres) for rows in _blocks(vectors)]
         return np.concatenate([np.empty(0, dtype=np.int64), *pieces])
 
 
@@ -294,7 +296,6 @@ def _positions(vectors: NDArray[np.floating], radius: float) -> NDArray[np.int64
     return np.trunc(_in_ball(vectors, radius) * _UNITS).astype(np.int64)
 
 
-def _blocks(vectors: NDArray[np.floating], count: int) -> Iterator[NDArray[np.floating]]:
+def _blocks(vectors: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
     size = max(1, _BLOCK // max(1, vectors.shape[1]))
-    for start in range(0, count, size):
-        yield vectors[start : start + size]
+    return (vectors[start : start + size] for start in range(0, len(vectors), size))
