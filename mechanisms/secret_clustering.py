@@ -285,7 +285,7 @@ def _fitting(clusters: PublicClusters, vectors: NDArray[np.floating], probabilit
 
 
 def _in_ball(vectors: NDArray[np.floating], radius: float) -> NDArray[np.float64]:
-    """Rows over the radius, clipped to a length below 1, each by itself."""
+    """Rows over the radius, clipped to a length below 1, each by itself; one whose square overflows becomes 0."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
