@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from cupel.accounting import validate
 from cupel.mechanisms.json_requests import PassingError, RefusedError, post
 from cupel.mechanisms.prompts import render
-from cupel.mechanisms.variation import RANDOM_PROMPT, VARIATION_PROMPT, check_prompts, example_of
+from cupel.mechanisms.variation import Prompts, example_of, prompts_of
 
 _CHAT, _PLAIN = "/chat/completions", "/completions"
 _LONGEST_WAIT = 300.0  # seconds
@@ -44,8 +44,9 @@ class EndpointWriter:
         model: its name there.
         key_variable: the environment variable with the API key; None sends none.
         examples: public texts by label; a random text is shown one of them, chosen by its seed.
-        random_prompt: Jinja or `str.format`, with {label} and {example}.
-        variation_prompt: likewise, with {label} and {text}.
+        random_prompt: Jinja or `str.format`, with {label} and {example}; None for one of ours (`prompts_of`).
+        variation_prompt: likewise, with {label} and {text}, the candidate.
+        stop: a string that ends a text; None for none, or for that of our prompts.
         temperature: of sampling.
         top_p: the share of probability that is drawn from, in (0, 1].
         max_tokens: the largest number of tokens of a text.
@@ -61,8 +62,9 @@ class EndpointWriter:
     model: str
     key_variable: str | None = None
     examples: Mapping[str | None, Sequence[str]] = field(default_factory=dict)
-    random_prompt: str = RANDOM_PROMPT
-    variation_prompt: str = VARIATION_PROMPT
+    random_prompt: str | None = None
+    variation_prompt: str | None = None
+    stop: str | None = None
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 256
@@ -93,7 +95,7 @@ class EndpointWriter:
             validate.integer(minimum=1, **{name: getattr(self, name)})
         if validate.probability(top_p=self.top_p) == 0:
             raise ValueError("top_p must be above 0 and at most 1, not 0")
-        check_prompts(self.random_prompt, self.variation_prompt)
+        _ = self._asked  # which checks the prompts
 
     @property
     def name(self) -> str:
@@ -106,7 +108,7 @@ class EndpointWriter:
             self._address,
             self.model,
             sorted((str(label), tuple(texts)) for label, texts in self.examples.items()),
-            (self.random_prompt, self.variation_prompt),
+            self._asked,
             (self.temperature, self.top_p, self.max_tokens, self.whole),
             json.dumps(dict(self.fields), sort_keys=True),
         )
@@ -121,15 +123,23 @@ class EndpointWriter:
         url = self.url.rstrip("/")
         return url if url.endswith(_PLAIN) else url + _CHAT  # _CHAT ends in _PLAIN
 
+    @property
+    def _chat(self) -> bool:
+        return self._address.endswith(_CHAT)
+
+    @property
+    def _asked(self) -> Prompts:
+        return prompts_of(self.random_prompt, self.variation_prompt, self.stop, chat=self._chat)
+
     def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
         prompts = [
-            render(self.random_prompt, {"label": label or "", "example": example_of(self.examples, label, seed) or ""})
+            render(self._asked.random, {"label": label or "", "example": example_of(self.examples, label, seed)})
             for seed in seeds
         ]
         return self._answers(prompts, seeds)
 
     def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
-        prompts = [render(self.variation_prompt, {"label": label or "", "text": text}) for text in texts]
+        prompts = [render(self._asked.variation, {"label": label or "", "text": text}) for text in texts]
         return self._answers(prompts, seeds)
 
     def _answers(self, prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[str | None]:
@@ -204,14 +214,14 @@ class EndpointWriter:
         )
 
     def _body(self, prompt: str, seed: int) -> dict[str, object]:
-        chat = self._address.endswith(_CHAT)
         body: dict[str, object] = {
             "model": self.model,
-            **({"messages": [{"role": "user", "content": prompt}]} if chat else {"prompt": prompt}),
+            **({"messages": [{"role": "user", "content": prompt}]} if self._chat else {"prompt": prompt}),
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": self.max_tokens,
             "seed": seed % 2**31,
+            "stop": self._asked.stop,
             **self.fields,
         }
         return {name: value for name, value in body.items() if value is not None}
@@ -224,7 +234,7 @@ class EndpointWriter:
         """
         try:
             choice = answer["choices"][0]
-            text = choice["message"]["content"] if self._address.endswith(_CHAT) else choice["text"]
+            text = choice["message"]["content"] if self._chat else choice["text"]
             cut = choice.get("finish_reason") == "length"
         except (TypeError, LookupError, AttributeError):
             raise PassingError("an answer that is no completion") from None

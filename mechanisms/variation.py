@@ -20,22 +20,14 @@ import jinja2
 import numpy as np
 
 from cupel.accounting import validate
-from cupel.mechanisms.prompts import render
+from cupel.mechanisms.prompts import FENCE, render
 
 if TYPE_CHECKING:
     from cupel.mechanisms.language_model import LanguageModel
-    from cupel.mechanisms.text_sampling import Request
 
-RANDOM_PROMPT = (
-    "Write one text{% if label %} of the kind: {{ label }}{% endif %}.{% if example %} It should look like this one, "
-    "but say something else:\n\n{{ example }}\n\n{% endif %} Answer with the text alone."
-)
-VARIATION_PROMPT = (
-    "Rewrite the following text{% if label %} of the kind: {{ label }}{% endif %}. Keep its form and about its length, "
-    "change some of its wording and details, and answer with the new text alone.\n\n{{ text }}"
-)
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_KEEP = 0.5  # of the embedded model
+_CHARACTERS_A_TOKEN = 64  # of what a prompt shows, so that no text takes long to become tokens
+_TEMPLATE_ERRORS = (jinja2.TemplateError, LookupError, ValueError, TypeError, AttributeError)
 _UNWRITABLE = ("Cc", "Cs")  # control characters, halves of surrogate pairs
 
 
@@ -68,35 +60,86 @@ def clean(text: str) -> str:
     return "".join(kept).strip()
 
 
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """How a language model is asked for texts; Jinja or `str.format`.
+
+    Attributes:
+        random: with {label} and {example}, a public text, empty where there is none.
+        variation: with {label} and {text}, the candidate.
+        stop: a string that ends a text, or None.
+    """
+
+    random: str
+    variation: str
+    stop: str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            render(self.random, {"label": "label", "example": ""})
+        except _TEMPLATE_ERRORS as error:
+            raise ValueError(f"the prompt for random texts does not render with label and example: {error}") from None
+        try:
+            shown = render(self.variation, {"label": "label", "text": "probe"})
+        except _TEMPLATE_ERRORS as error:
+            raise ValueError(f"the prompt for variations does not render with label and text: {error}") from None
+        if "probe" not in shown:
+            raise ValueError("the prompt for variations does not show the candidate; use {text} in it")
+
+
+_ASKED = Prompts(
+    "Write one text{% if label %} of the kind {{ label }}{% endif %}."
+    "{% if example %} It should look like this one, but say something else:\n\n{{ example }}\n\n{% else %} {% endif %}"
+    "Answer with the text alone.",
+    "Rewrite the following text{% if label %} of the kind {{ label }}{% endif %}. Keep its form and about its length, "
+    "change some of its wording and details, and answer with the new text alone.\n\n{{ text }}",
+)
+_SERIES = "{%% if %(text)s %%}```\n{%% if label %%}{{ label }}\n{%% endif %%}{{ %(text)s }}\n```\n\n{%% endif %%}"
+_NEXT = "```\n{% if label %}{{ label }}\n{% endif %}"
+_CONTINUED = Prompts(_SERIES % {"text": "example"} + _NEXT, _SERIES % {"text": "text"} + _NEXT, FENCE)
+
+
+def prompts_of(random: str | None, variation: str | None, stop: str | None, *, chat: bool) -> Prompts:
+    """Prompts with the defaults in the place of None.
+
+    By default a model that takes a user's turn (`chat`) is asked for a text; any other is shown a series of texts
+    between fences, which it continues up to the next fence.
+    """
+    default = _ASKED if chat else _CONTINUED
+    if stop is None and random is None and variation is None:
+        return default
+    return Prompts(random or default.random, variation or default.variation, stop)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelWriter:
     """Writes with a local language model, the embedded one included.
 
     The embedded model continues a series of documents of one kind: a public example, or nothing, before a random text,
-    and the candidate before its variation. Any other model is asked with prompts, in its own chat template if `chat`.
+    and the candidate before its variation. Any other model is given prompts.
 
     Attributes:
         model: any.
         examples: public texts by label; a random text is shown one of them, chosen by its seed.
-        random_prompt: Jinja or `str.format`, with {label} and {example}; unused by the embedded model.
-        variation_prompt: likewise, with {label} and {text}.
-        chat: whether prompts are a user's turn; None where the tokenizer has a chat template.
-        keep: the share of a candidate's words that stay in a variation. Which ones is chosen by its seed, and the
-            others are drawn anew, from left to right; 0 lets the model write freely.
+        random_prompt: Jinja or `str.format`, with {label} and {example}; None for one of ours (`prompts_of`). The
+            embedded model needs none.
+        variation_prompt: likewise, with {label} and {text}, the candidate.
+        stop: a string that ends a text; None for none, or for that of our prompts.
+        chat: whether a prompt is a user's turn of the tokenizer's chat template; None for yes where it has one.
         temperature: of sampling; 0 takes the likeliest token.
         top_p: the share of probability that is drawn from, the likeliest tokens first, in (0, 1].
         max_tokens: the largest number of tokens of a text.
         whole: whether a text that did not end by itself is no good, so that another is asked for; otherwise it is
             used as it was cut. None is True for the embedded model and False for others.
-        rows: how many texts are written side by side.
+        rows: how many texts are written side by side; it decides no text.
     """
 
     model: LanguageModel
     examples: Mapping[str | None, Sequence[str]] = field(default_factory=dict)
-    random_prompt: str = RANDOM_PROMPT
-    variation_prompt: str = VARIATION_PROMPT
+    random_prompt: str | None = None
+    variation_prompt: str | None = None
+    stop: str | None = None
     chat: bool | None = None
-    keep: float | None = None
     temperature: float = 1.0
     top_p: float = 1.0
     max_tokens: int = 100
@@ -105,18 +148,15 @@ class ModelWriter:
 
     def __post_init__(self) -> None:
         validate.non_negative(temperature=self.temperature)
-        validate.integer(minimum=1, max_tokens=self.max_tokens)
         validate.integer(minimum=1, rows=self.rows)
-        if self.keep is not None:
-            validate.probability_below_one(keep=self.keep)
-        if not validate.probability(top_p=self.top_p) > 0:
+        if validate.probability(top_p=self.top_p) == 0:
             raise ValueError("top_p must be above 0 and at most 1, not 0")
-        if self.max_tokens > self.model.context_length - self.model.context_length // 4:
+        longest = 3 * self.model.context_length // 4
+        if validate.integer(minimum=1, max_tokens=self.max_tokens) > longest:
             raise ValueError(
-                f"max_tokens must be at most {self.model.context_length - self.model.context_length // 4}, three "
-                f"quarters of the model's positions, not {self.max_tokens}"
+                f"max_tokens must be at most {longest}, three quarters of the model's positions, not {self.max_tokens}"
             )
-        check_prompts(self.random_prompt, self.variation_prompt)
+        _ = self._asked  # which checks the prompts
 
     @property
     def name(self) -> str:
@@ -126,97 +166,73 @@ class ModelWriter:
     def fingerprint(self) -> str:
         """SHA-256 over the model's files and all that decides a text."""
         settings = (
-            self.model.fingerprint,
-            self.model.dtype,
+            (self.model.fingerprint, self.model.dtype, self._asked, self._chat),
             sorted((str(label), tuple(texts)) for label, texts in self.examples.items()),
-            (self.random_prompt, self.variation_prompt, self.chat),
-            (self.keep, self.temperature, self.top_p, self.max_tokens, self.whole),
+            (self.temperature, self.top_p, self.max_tokens, self._whole),
         )
         return hashlib.sha256(repr(settings).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str]:
-        from cupel.mechanisms.text_sampling import Request
+    @property
+    def _chat(self) -> bool:
+        return bool(self.model.tokenizer.chat_template) if self.chat is None else self.chat
 
-        requests = []
-        for seed in seeds:
-            example = example_of(self.examples, label, seed)
-            context = self._context(self.random_prompt, label, "example", example)
-            requests.append(Request(context, seed))
-        yield from self._texts(requests)
+    @property
+    def _asked(self) -> Prompts:
+        return prompts_of(self.random_prompt, self.variation_prompt, self.stop, chat=self._chat)
+
+    @property
+    def _whole(self) -> bool:
+        return self.model.is_builtin if self.whole is None else self.whole
+
+    def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str]:
+        """As `Writer`.
+
+        Raises:
+            ValueError: if a prompt, that for variations too, leaves no room in the model's context.
+        """
+        self._context(self._asked.variation, label, "text", "")
+        examples = [example_of(self.examples, label, seed) for seed in seeds]
+        return self._texts([self._context(self._asked.random, label, "example", text) for text in examples], seeds)
 
     def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str]:
-        from cupel.mechanisms.text_sampling import Request
+        return self._texts([self._context(self._asked.variation, label, "text", text) for text in texts], seeds)
 
-        requests = []
-        for text, seed in zip(texts, seeds, strict=True):
-            context = self._context(self.variation_prompt, label, "text", text)
-            requests.append(Request(context, seed, self._words(text, seed)))
-        yield from self._texts(requests)
-
-    def _texts(self, requests: Sequence[Request]) -> Iterator[str]:
+    def _texts(self, contexts: Sequence[Sequence[int]], seeds: Sequence[int]) -> Iterator[str]:
         from cupel.mechanisms.text_sampling import sampled
 
-        whole = self.model.is_builtin if self.whole is None else self.whole
-        for tokens, ended in sampled(
+        texts = sampled(
             self.model,
-            requests,
+            contexts,
+            seeds,
             temperature=self.temperature,
             top_p=self.top_p,
             longest=self.max_tokens,
+            stop=None if self.model.is_builtin else self._asked.stop,
             rows=self.rows,
-        ):
-            yield self.model.decode(tokens) if ended or not whole else ""
+        )
+        return (text if ended or not self._whole else "" for text, ended in texts)
 
-    def _words(self, text: str, seed: int) -> list[tuple[Sequence[int], bool]] | None:
-        """The words of a candidate, each with whether it stays; None to write freely."""
-        from cupel.mechanisms.text_sampling import words_of
-
-        keep = (_KEEP if self.model.is_builtin else 0.0) if self.keep is None else self.keep
-        if keep == 0:
-            return None
-        words = words_of(self.model, self.model.encode(text))
-        stays = np.random.default_rng([seed, 1]).random(len(words)) < keep
-        return [(word, bool(stay)) for word, stay in zip(words, stays, strict=True)]
-
-    def _context(self, prompt: str, label: str | None, name: str, text: str | None) -> list[int]:
-        """The tokens before a text that is to be written, whose own text is cut to what fits."""
+    def _context(self, prompt: str, label: str | None, name: str, text: str) -> list[int]:
+        """The tokens before a text that is to be written; what they show is cut to what fits."""
         model, room = self.model, self.model.context_length - self.max_tokens
+        text = text[: _CHARACTERS_A_TOKEN * room]
         if model.is_builtin:
             end = list(model.end_of_text_ids[:1])
-            shown = [] if text is None else [*model.encode(text)[: room - 2], *end]
-            return [*end, *shown]
-        chat = bool(model.tokenizer.chat_template) if self.chat is None else self.chat
+            return [*end, *model.encode(text)[: room - 2], *end] if text else end
         while True:
-            asked = render(prompt, {"label": label or "", name: text or ""})
-            ids = model.encode(model.chat(asked)) if chat else [*model.beginning_ids, *model.encode(asked)]
+            asked = render(prompt, {"label": label or "", name: text})
+            ids = model.encode(model.chat(asked)) if self._chat else [*model.beginning_ids, *model.encode(asked)]
             if len(ids) <= room:
                 return ids or list(model.end_of_text_ids[:1]) or [0]
             if not text:
                 raise ValueError(
-                    f"a prompt of {len(ids)} tokens leaves no room for {self.max_tokens} more in the model's "
-                    f"{model.context_length}; shorten it or lower max_tokens"
+                    f"a prompt of {len(ids)} tokens and {self.max_tokens} of a text do not fit into the model's "
+                    f"{model.context_length} positions; shorten it or lower max_tokens"
                 )
             text = text[: min(len(text) - 1, len(text) * room // len(ids))]
 
 
-def example_of(examples: Mapping[str | None, Sequence[str]], label: str | None, seed: int) -> str | None:
-    """One public example of a label, chosen by a seed; None where there is none."""
+def example_of(examples: Mapping[str | None, Sequence[str]], label: str | None, seed: int) -> str:
+    """One public example of a label, chosen by a seed; empty where there is none."""
     texts = examples.get(label, ())
-    return texts[int(np.random.default_rng([seed, 2]).integers(len(texts)))] if texts else None
-
-
-def check_prompts(random_prompt: str, variation_prompt: str) -> None:
-    """That both prompts render, and that the one for variations shows the text.
-
-    Raises:
-        ValueError: where they do not.
-    """
-    shown = {"random_prompt": "", "variation_prompt": "probe"}
-    for name, prompt in (("random_prompt", random_prompt), ("variation_prompt", variation_prompt)):
-        try:
-            text = render(prompt, {"label": "label", ("text" if shown[name] else "example"): shown[name]})
-        except (jinja2.TemplateError, LookupError, ValueError, TypeError, AttributeError) as error:
-            allowed = "label and text" if shown[name] else "label and example"
-            raise ValueError(f"{name} does not render with {allowed}: {error}") from None
-        if shown[name] not in text:
-            raise ValueError(f"{name} does not show the text that is to be varied; use {{text}} in it")
+    return texts[int(np.random.default_rng([seed, 1]).integers(len(texts)))] if texts else ""
