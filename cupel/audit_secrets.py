@@ -109,8 +109,9 @@ def in_words(found: dict[str, Any]) -> list[str]:
     from cupel.audits.rounding import above
 
     release, certified = found["release"], found["certified_r"]
+    records = "1 record" if release["occurrences"] == 1 else f"{release['occurrences']} records"
     about = (
-        f"A secret in {release['occurrences']} records, each drawn with probability "
+        f"A secret in {records}, each drawn with probability "
         f"{release['sampling_probability']:g}; σ₁ = {release['sigma']:.6g}, releases: {release['rounds']}, "
         f"{release['variant'].replace('_', ' ')}."
     )

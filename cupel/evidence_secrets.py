@@ -27,7 +27,7 @@ MOST_VALUES = 100_000
 """The most values that a secret takes in a game."""
 
 _RANKED = 1000  # secrets whose r is compared to choose the one to attack
-_MOST_GAMES, _FEWEST_GAMES, _RECORDED_WORK = 5000, 200, 15.0  # seconds on one slow core, about
+_MOST_GAMES, _FEWEST_GAMES, _RECORDED_WORK = 5000, 50, 15.0  # seconds on one slow core, about
 _MOST_ENTROPY_GAMES, _ENTROPY_WORK = 500, 10.0
 _CONTROL_GAMES = 100
 
@@ -62,10 +62,14 @@ def secret_reconstruction(
         confidence: of the audit.
         progress: shows the games.
 
-    Raises:
-        ValueError: where no secret occurs.
+    Returns:
+        The audit; without a bound, and saying why, where no game can be played.
     """
     drawn = weakest_secret(incidence, noise, guarantee.p)
+    if drawn is None:
+        return _not_played("no secret of the claim occurs in a record that may be drawn")
+    if 1 / guarantee.p > MOST_VALUES:
+        return _not_played(f"a secret would take 1/p = {1 / guarantee.p:.3g} values, and at most {MOST_VALUES} are")
     variant: Variant = "as_published" if mechanism.variant == "as_published" else "sound"
     return audit_secret(
         drawn,
@@ -79,14 +83,13 @@ def secret_reconstruction(
     )
 
 
-def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float) -> Floats:
+def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float) -> Floats | None:
     """The inclusion probabilities of the records of the secret that is protected least at p, shape (m,).
+
+    None where no secret occurs in a record that may be drawn.
 
     Secrets are ranked by a lower bound on r, which follows from places and inclusion probabilities, both public. Which
     one is attacked decides how much can be found, and not whether a bound holds.
-
-    Raises:
-        ValueError: where no secret occurs.
     """
     matrix, chances = incidence.matrix, np.asarray(noise.probabilities, dtype=np.float64)
     by_law: dict[bytes, Floats] = {}
@@ -96,13 +99,24 @@ def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float) -> Floats
         if drawn.size:
             by_law.setdefault(drawn.tobytes(), drawn)
     if not by_law:
-        raise ValueError("no secret occurs in a record that may be drawn, so there is none to guess")
+        return None
     ranked = sorted(by_law.values(), key=lambda drawn: -float(drawn.sum()))[:_RANKED]
     return max(ranked, key=lambda drawn: _least_r(drawn, noise.sigma, p, noise.rounds))
 
 
 def _least_r(drawn: Floats, sigma: float, p: float, rounds: int) -> float:
     return lower_of_rounds(occurrences(drawn, 1e-12 * p), sigma, p, rounds)
+
+
+def _not_played(why: str) -> AuditResult:
+    return AuditResult(
+        name="secret_reconstruction",
+        game="one of 1/p values is put into noisy releases; guess which",
+        attack="none",
+        statistics=(),
+        conclusion=f"No game was played: {why}.",
+        trials=0,
+    )
 
 
 def audit_secret(
@@ -153,7 +167,7 @@ def values_of(p: float) -> int:
         ValueError: for a p below 1e-5: so many clusters cannot be released again and again.
     """
     values = round(1 / p)
-    if values > MOST_VALUES:
+    if 1 / p > MOST_VALUES:
         raise ValueError(f"secret_reconstruction plays with 1/p values, at most {MOST_VALUES}; p = {p:g} is too small")
     return values if values * p >= 1 - 1e-12 else values + 1
 
