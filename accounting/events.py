@@ -109,19 +109,23 @@ class SecretReleaseDpEvent(DpEvent):  # type: ignore[misc]
 
 @attrs.frozen
 class SecretGroupsReleaseDpEvent(DpEvent):  # type: ignore[misc]
-    """One noisy release seen by several groups of secrets, for instance one a budget; of one group it is its own event.
+    """One noisy release seen by several groups of secrets, for instance one a budget.
 
     `groups[g]` is the same release as it is for the secrets of group g: its law of occurrences covers each of them. A
-    secret is in one group, and the groups and their order are those of the whole run.
+    group whose secrets are of several kinds is a release for groups itself, one a kind, but its kinds are not. A
+    secret is in one group and of one kind, and these and their order are those of the whole run. What the release
+    costs is the most that it costs any of them.
     """
 
-    groups: tuple[SecretReleaseDpEvent, ...] = attrs.field(converter=tuple)
+    groups: tuple[SecretReleaseDpEvent | SecretGroupsReleaseDpEvent, ...] = attrs.field(converter=tuple)
 
     def __attrs_post_init__(self) -> None:
-        if len(self.groups) < 2:
-            raise ValueError("a release for groups of secrets needs two groups; of one it is a SecretReleaseDpEvent")
-        if not all(isinstance(group, SecretReleaseDpEvent) for group in self.groups):
-            raise ValueError("each group of a release for groups of secrets must be a SecretReleaseDpEvent")
+        if not self.groups:
+            raise ValueError("a release for groups of secrets needs at least one group")
+        for group in self.groups:
+            kinds = group.groups if isinstance(group, SecretGroupsReleaseDpEvent) else (group,)
+            if not all(isinstance(kind, SecretReleaseDpEvent) for kind in kinds):
+                raise ValueError("each group of secrets, or each kind in it, must be a SecretReleaseDpEvent")
 
 
 @attrs.frozen

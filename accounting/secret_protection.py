@@ -17,13 +17,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Self
 
-import attrs
-import numpy as np
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
 
@@ -32,13 +29,10 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.composition import Accountant, Unsupported
 from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.poisson_binomial import (
-    Occurrences,
     envelope,
     occurrences,
     poisson_binomial,
-    trimmed,
     weight_error,
 )
 from cupel.accounting.secret_conversions import (
@@ -49,11 +43,18 @@ from cupel.accounting.secret_conversions import (
     r_of_approx_dp,
     r_of_gdp,
 )
+from cupel.accounting.secret_groups import (
+    Release,
+    law_of,
+    of_group,
+    releases_for_groups,
+    shapes,
+    views,
+)
 from cupel.accounting.secret_noise import (
     CERTAIN,
     blowup,
     blowups,
-    least_noise,
     lower_of_rounds,
     noise_for,
     noise_for_secrets,
@@ -70,23 +71,21 @@ __all__ = [
     "compose_naive",
     "mu_for",
     "noise_for",
-    "noise_for_releases",
     "noise_for_secrets",
     "of_group",
     "poisson_binomial",
     "r_between_secrets",
     "r_of_approx_dp",
     "r_of_gdp",
+    "releases_for_groups",
     "secret_release",
     "single_gaussian_estimate",
     "weight_error",
 ]
 
-_NEGLIGIBLE = 1e-30
 _PUBLIC = "The places where the secret occurs are public, frozen, and do not depend on its value."
 _FRESH = "Occurrences are drawn anew and independently in every release and every part."
 
-Release = SecretReleaseDpEvent | SecretGroupsReleaseDpEvent
 Releases = Counter[Release]
 
 
@@ -107,61 +106,6 @@ def secret_release(noise_multiplier: float, *probabilities: ArrayLike, tail: flo
         raise ValueError(f"tail must be above 0 and at most 1e-3, not {tail!r}")
     law = envelope([occurrences(secret, tail) for secret in probabilities])
     return SecretReleaseDpEvent(noise_multiplier, law.weights.tolist(), law.lost)
-
-
-def noise_for_releases(
-    releases: Sequence[SecretReleaseDpEvent], goals: Sequence[SecretProtection], rounds: int = 1
-) -> float:
-    """The least σ, to a relative 1e-6, with which `rounds` of each release are certified to protect as asked.
-
-    It is certified as `SecretProtectionAccountant` will read it: from each event's law, that of several secrets at
-    once and what is left of it included.
-
-    Args:
-        releases: one a group of secrets; their own noise is ignored.
-        goals: what to reach for each of them.
-        rounds: releases with fresh noise and fresh occurrences.
-
-    Raises:
-        ValueError: for another number of goals than of releases, or a goal that no noise is certified to reach.
-    """
-    validate.integer(minimum=1, rounds=rounds)
-    asked = [(_law(release), goal) for release, goal in zip(releases, goals, strict=True)]
-    sigma, step = least_noise([law for law, _ in asked], [g.p for _, g in asked], [g.r for _, g in asked], rounds), 1e-7
-    for law, goal in asked:
-        while of_rounds(law, sigma, goal.p, rounds).upper > goal.r:  # as wide an enclosure as the accountant's
-            sigma, step = (sigma or 1 / 64) * (1 + step), 2 * step
-            if sigma > 1e30:
-                raise ValueError(f"no noise is certified to keep r at {goal.r!r} for p = {goal.p!r}: r must be larger")
-    return sigma
-
-
-def of_group(event: DpEvent, group: int) -> DpEvent:
-    """What `event` is for one group of secrets: each release for groups is replaced by that group's own.
-
-    Args:
-        event: a release, or releases composed; one that is not for groups is the same for all of them.
-        group: counted from 0.
-
-    Raises:
-        ValueError: for a group that a release in it does not have.
-    """
-    validate.integer(group=group)
-    return events.compose([(_of_group(event, group), 1)])
-
-
-def _of_group(event: DpEvent, group: int) -> DpEvent:
-    if isinstance(event, SecretGroupsReleaseDpEvent):
-        if group >= len(event.groups):
-            raise ValueError(f"group must be below {len(event.groups)}, the groups of the release, not {group}")
-        return event.groups[group]
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return dp_event.SelfComposedDpEvent(_of_group(event.event, group), event.count)
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return dp_event.ComposedDpEvent([_of_group(part, group) for part in event.events])
-    if isinstance(event, ParallelDpEvent):
-        return attrs.evolve(event, events=[_of_group(part, group) for part in event.events])
-    return event
 
 
 class SecretProtectionAccountant(Accountant[Releases]):
@@ -229,7 +173,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
     @functools.cached_property
     def _groups(self) -> tuple[_Group, ...]:
-        return _views(self.cost)
+        return tuple(map(_Group, views(self.cost)))
 
     def _worst(
         self, intervals: Sequence[Interval], quantity: str, *, delta: float | None = None, at: float | None = None
@@ -258,8 +202,11 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
     def _add(self, costs: Sequence[Releases]) -> Releases:
         total = sum(costs, start=Counter())
-        if len(numbers := _numbers(total)) > 1:
-            raise Unsupported(f"releases for {numbers[0]} and for {numbers[1]} groups of secrets do not compose")
+        if len(found := shapes(total)) > 1:
+            raise Unsupported(
+                "releases for groups of secrets compose only where groups and their kinds agree; the numbers of kinds "
+                f"are {found[0]} and {found[1]}"
+            )
         return total
 
     def _times(self, cost: Releases, count: int) -> Releases:
@@ -270,10 +217,10 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
 
 class _Group:
-    """What all releases are for one group of secrets, computed when it is asked for."""
+    """What all releases are for one kind of secrets, computed when it is asked for."""
 
     def __init__(self, releases: Counter[SecretReleaseDpEvent]) -> None:
-        self._releases = [(_law(event), event.noise_multiplier, count) for event, count in releases.items()]
+        self._releases = [(law_of(event), event.noise_multiplier, count) for event, count in releases.items()]
 
     @functools.cached_property
     def all(self) -> Product:
@@ -288,22 +235,6 @@ class _Group:
         return Interval(least, 1.0) if least >= CERTAIN else self.all.blowup(p)
 
 
-def _numbers(cost: Releases) -> list[int]:
-    """The different numbers of groups that releases are for."""
-    return sorted({len(event.groups) for event in cost if isinstance(event, SecretGroupsReleaseDpEvent)})
-
-
-def _views(cost: Releases) -> tuple[_Group, ...]:
-    """What each group sees, equal views once; a release that is not for groups is the same for all of them."""
-    views: dict[frozenset[tuple[SecretReleaseDpEvent, int]], _Group] = {}
-    for group in range(max(_numbers(cost), default=1)):
-        seen: Counter[SecretReleaseDpEvent] = Counter()
-        for event, count in cost.items():
-            seen[event.groups[group] if isinstance(event, SecretGroupsReleaseDpEvent) else event] += count
-        views.setdefault(frozenset(seen.items()), _Group(seen))
-    return tuple(views.values())
-
-
 def _largest(intervals: Sequence[Interval]) -> Interval:
     """The enclosure of the largest of enclosed numbers."""
     return Interval(max(x.lower for x in intervals), max(x.upper for x in intervals))
@@ -313,13 +244,6 @@ def _has_parts(event: DpEvent) -> bool:
     if isinstance(event, ParallelDpEvent) and len(event.events) > 1:
         return True
     return any(_has_parts(child) for child in events.children(event))
-
-
-def _law(event: SecretReleaseDpEvent) -> Occurrences:
-    """The event's law: its weights over their sum, two roundings each."""
-    total = math.fsum((*event.weights, event.remainder))
-    law = trimmed(np.array(event.weights) / total, 4 * 2.0**-53, _NEGLIGIBLE)
-    return law._replace(lost=(law.lost + event.remainder / total) * (1 + 2.0**-50))
 
 
 def _release(accountant: SecretProtectionAccountant, event: Release) -> Releases:

@@ -27,11 +27,11 @@ from scipy.optimize import linprog
 
 from cupel.accounting import validate
 from cupel.accounting.events import SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection import mu_for, noise_for_releases, secret_release
+from cupel.accounting.secret_groups import Release
+from cupel.accounting.secret_protection import mu_for, releases_for_groups, secret_release
 from cupel.mechanisms.secret_incidence import Incidence
 
 Floats = NDArray[np.float64]
-Releases = tuple[SecretReleaseDpEvent, ...]
 
 _DISCRETISED = 1e-300  # above the total variation distance of noise on a grid of 2⁻¹⁰⁷⁴ to the Gaussian
 _ABOVE = 1 + 2.0**-50
@@ -55,8 +55,8 @@ class SecretNoise:
     probabilities: Floats
     sigma: float
     rounds: int
-    releases: Releases
-    published: Releases
+    releases: tuple[Release, ...]
+    published: tuple[Release, ...]
 
     @classmethod
     def fit(cls, incidence: Incidence, *, rounds: int, expected_sample: float | None = None) -> Self:
@@ -75,11 +75,8 @@ class SecretNoise:
         validate.integer(minimum=1, rounds=rounds)
         weights = inclusion_weights(incidence)
         chances = _whole(_scaled(weights, expected_sample))
-        tail = 1e-17 * min((budget.p for budget in incidence.budgets), default=1.0) / rounds
-        laws = _releases(incidence, chances, tail)
-        sigma = noise_for_releases(laws, incidence.budgets, rounds)
-        own = _with_noise(laws, sigma)
-        return cls(chances, sigma * _ABOVE, rounds, own, own)
+        own = releases_for_groups(_groups(incidence, chances), incidence.budgets, rounds, _DISCRETISED)
+        return cls(chances, max(map(_sigma, own), default=0.0) * _ABOVE, rounds, own, own)
 
     @classmethod
     def as_published(cls, incidence: Incidence, *, rounds: int) -> Self:
@@ -96,9 +93,9 @@ class SecretNoise:
         means = incidence.matrix.astype(np.float64) @ chances
         shares = [mean / capacity for mean, capacity in zip(means, _capacities(incidence), strict=True) if mean]
         sigma = math.sqrt(rounds) * max(shares, default=0.0)
-        tail = 1e-17 * min((budget.p for budget in incidence.budgets), default=1.0) / rounds
-        bare = _releases(incidence, chances, tail)
-        return cls(chances, sigma, rounds, bare, _with_noise(bare, sigma))
+        laws = [secret_release(sigma, *secrets) for secrets in _groups(incidence, chances)]
+        bare = tuple(attrs.evolve(law, noise_multiplier=0.0) for law in laws)
+        return cls(chances, sigma, rounds, bare, tuple(laws))
 
     @property
     def expected_sample(self) -> float:
@@ -186,26 +183,21 @@ def _whole(chances: Floats) -> Floats:
     return np.asarray(np.ldexp(np.ceil(np.ldexp(chances, 64)), -64))
 
 
-def _releases(incidence: Incidence, chances: Floats, tail: float) -> Releases:
-    """One release without noise for each budget: the occurrences of all secrets that have it."""
-    found = []
-    for group in range(len(incidence.budgets)):
-        different: dict[bytes, Floats] = {}
-        for secret in np.flatnonzero(incidence.group == group):
-            row = slice(incidence.matrix.indptr[secret], incidence.matrix.indptr[secret + 1])
-            own = chances[incidence.matrix.indices[row]]
-            own = np.sort(own[own > 0])
-            different[own.tobytes()] = own
-        release = secret_release(0.0, *(different.values() or [np.zeros(0)]), tail=max(tail, _DISCRETISED))
-        found.append(attrs.evolve(release, remainder=max(release.remainder, _DISCRETISED)))
-    return tuple(found)
+def _groups(incidence: Incidence, chances: Floats) -> list[list[Floats]]:
+    """For each budget and each secret that has it, the chances of its records; at least one secret, of no record."""
+    rows = np.split(chances[incidence.matrix.indices], incidence.matrix.indptr[1:-1])
+    return [
+        [rows[secret] for secret in np.flatnonzero(incidence.group == group)] or [np.zeros(0)]
+        for group in range(len(incidence.budgets))
+    ]
 
 
-def _with_noise(releases: Releases, sigma: float) -> Releases:
-    return tuple(attrs.evolve(release, noise_multiplier=sigma) for release in releases)
+def _sigma(release: Release) -> float:
+    return release.noise_multiplier if isinstance(release, SecretReleaseDpEvent) else _sigma(release.groups[0])
 
 
-def _event(releases: Releases) -> DpEvent:
+def _event(releases: tuple[Release, ...]) -> DpEvent:
     if not releases:
         return dp_event.NoOpDpEvent()
-    return releases[0] if len(releases) == 1 else SecretGroupsReleaseDpEvent(releases)
+    alone = len(releases) == 1 and isinstance(releases[0], SecretReleaseDpEvent)
+    return releases[0] if alone else SecretGroupsReleaseDpEvent(releases)
