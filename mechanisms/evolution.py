@@ -223,8 +223,9 @@ class _Loop:
         self._count(label, item)
 
     def _count(self, label: str | None, item: _Wanted) -> None:
-        self._done.add((label, item.key))
-        self._progress(len(self._done), self.settings.texts)
+        if (label, item.key) not in self._done:
+            self._done.add((label, item.key))
+            self._progress(len(self._done), self.settings.texts)
 
     def finish(self) -> None:
         self._progress(len(self._done), len(self._done))

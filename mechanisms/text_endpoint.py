@@ -26,7 +26,7 @@ from cupel.mechanisms.prompts import render
 from cupel.mechanisms.variation import Prompts, example_of, prompts_of
 
 _CHAT, _PLAIN = "/chat/completions", "/completions"
-_LONGEST_WAIT = 300.0  # seconds
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0  # seconds
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -196,7 +196,7 @@ class EndpointWriter:
             except PassingError as error:
                 what = str(error) if attempt == 0 else f"{error}, after {attempt + 1} tries"
                 if attempt + 1 < self.tries:
-                    wait = 2.0 ** min(attempt, 9) * (1 + random.random() / 4)
+                    wait = _FIRST_WAIT * 2 ** min(attempt, 9) * (1 + random.random() / 4)
                     stopped.wait(min(max(wait, error.wait or 0.0), _LONGEST_WAIT))
         raise self._error(what)
 
