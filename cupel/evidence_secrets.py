@@ -175,10 +175,11 @@ def values_of(p: float) -> int:
 def games_of(game: SecretGame) -> tuple[int, int]:
     """How many games with recorded noise, and how many with the operating system's entropy; 0 where they are too slow.
 
-    A release takes about a millisecond, and its V(d + 1) numbers some 40 ns each in the one and 60 µs in the other.
+    A release takes about a millisecond, and its V(d + 1) numbers, guess included, some 150 ns each with recorded noise
+    and 60 µs with entropy.
     """
     numbers = len(game.vectors) * (game.vectors.shape[1] + 1)
-    fast = _RECORDED_WORK / (game.rounds * (1e-3 + 4e-8 * numbers))
+    fast = _RECORDED_WORK / (game.rounds * (1e-3 + 1.5e-7 * numbers))
     slow = _ENTROPY_WORK / (game.rounds * (1e-3 + 6e-5 * numbers))
     few = 20
     return min(_MOST_GAMES, max(_FEWEST_GAMES, int(fast))), (0 if slow < few else min(_MOST_ENTROPY_GAMES, int(slow)))
