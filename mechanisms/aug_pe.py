@@ -159,7 +159,7 @@ class AugPE:
             ValueError: one line that tells nothing of any record.
         """
         evolution_run.by_label(records, self.labels)
-        self.load_embedder()
+        evolution_run.check_embedder(self.embedder)
 
     def generate(
         self,

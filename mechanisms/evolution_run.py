@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 
@@ -69,9 +70,24 @@ def load_embedder(source: str, public_texts: Sequence[str] | None = None, seed: 
     Raises:
         ValueError: where there is no such model.
     """
+    if source != BUILTIN or public_texts is None:
+        return _loaded(source)
+    return HashedNgrams.fitted(public_texts, seed=seed)
+
+
+def check_embedder(source: str) -> None:
+    """That a model is on this machine, if the embedder is one.
+
+    Raises:
+        ValueError: where it is not.
+    """
     if source != BUILTIN:
-        return SentenceEmbedder.load(source)
-    return HashedNgrams() if public_texts is None else HashedNgrams.fitted(public_texts, seed=seed)
+        _loaded(source)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(source: str) -> Embedder:
+    return HashedNgrams() if source == BUILTIN else SentenceEmbedder.load(source)
 
 
 def inputs_digest(records: Sequence[Record], public: object) -> str:

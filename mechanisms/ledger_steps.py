@@ -35,14 +35,18 @@ def check_run(run: Run, plan: DpEvent, source: Source) -> None:
 
 def commit(run: Run, charge: Charge, value: Json) -> Outcome:
     """Charges and commits at once; the committed value, which may be another process's."""
+    run.step(charge=charge)
+    return _settled(run, charge.key, value)
+
+
+def _settled(run: Run, key: str, value: Json) -> Outcome:
+    """Commits the value of a step that was charged; the first one's, where another process did so."""
+    made = Commit(key=key, value=value)
     try:
-        run.step(charge=charge)
-        run.step(commit=Commit(key=charge.key, value=value))
+        run.step(commit=made)
     except AlreadyCommitted as earlier:
         return earlier.outcome
-    committed = run.outcome(charge.key)
-    assert committed is not None
-    return committed
+    return Outcome.from_json(made.to_json())
 
 
 def noted(run: Run, key: str, value: Json) -> Any:
@@ -58,5 +62,5 @@ def released(run: Run, charge: Charge, draw: Callable[[], Json]) -> Any:
     known = run.outcome(charge.key)
     if known is None:
         run.step(charge=charge)
-        known = commit(run, charge, draw())
+        known = _settled(run, charge.key, draw())
     return known.value

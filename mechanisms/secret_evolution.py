@@ -205,6 +205,7 @@ class SecretEvolution:
                     f"{self.clusters}; lower it or add records without a secret"
                 )
         self.noise(places)
+        evolution_run.check_embedder(self.embedder)
         return places
 
     def generate(

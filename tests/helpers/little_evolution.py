@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cupel.accounting.ledger import Ledger
+from cupel.mechanisms.aug_pe import AugPE
+from cupel.mechanisms.embedders import HashedNgrams
 from cupel.mechanisms.randomness import Recorded
 from cupel.mechanisms.records import Record, with_content_ids
+from cupel.mechanisms.secret_detection import PatternSecrets
+from cupel.mechanisms.secret_evolution import SecretEvolution
+
+EMBEDDER = HashedNgrams(dimension=16, buckets=512)
+"""In place of one that is fitted anew for each of many runs."""
 
 WORDS = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "willow")
 
@@ -19,9 +32,9 @@ class ToyWriter:
     name = "toy"
     fingerprint = "toy"
 
-    def __init__(self, *, dies_after: int | None = None) -> None:
+    def __init__(self, *, dies_after: int | None = None, pause: float = 0.0) -> None:
         self.written = 0
-        self._dies_after = dies_after
+        self._dies_after, self._pause = dies_after, pause
 
     def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str]:
         for seed in seeds:
@@ -39,6 +52,7 @@ class ToyWriter:
     def _count(self) -> None:
         if self.written == self._dies_after:
             raise ConnectionError("the writer is gone")
+        time.sleep(self._pause)
         self.written += 1
 
 
@@ -84,3 +98,24 @@ class Forced(Watched):
 
     def _noisy(self, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._outcomes[len(self.noisy)]
+
+
+def evolution(kind: str) -> Any:
+    """A small mechanism of either kind, with labels."""
+    numbers: dict[str, Any] = {"rounds": 4, "synthetic": 4, "variations": 2, "labels": ("tree", "wood")}
+    if kind == "aug_pe":
+        return AugPE(**numbers, noise_multiplier=0.7, records=40)
+    return SecretEvolution(**numbers, secrets=(PatternSecrets(r"\bzx\d{5}\b"),), p=1e-3, r=0.9, clusters=2)
+
+
+def evolve_in(folder: Path, kind: str, pause: float = 0.0) -> None:
+    """Runs a small evolution with noise of the operating system in a folder, or goes on; writes ``texts.json``."""
+    mechanism, records = evolution(kind), tree_records(40, labels=("tree", "wood"), codes=("zx31415", "zx27182"))
+    plan = mechanism.plan() if kind == "aug_pe" else mechanism.plan(mechanism.incidence(records))
+    with Ledger.open(folder / "ledger.sqlite") as ledger:
+        run = ledger.begin("run", plan=plan, adjacency=mechanism.adjacency, unit=mechanism.unit, about={})
+        result = mechanism.generate(records, ToyWriter(pause=pause), run, journal=folder / "journal.jsonl")
+        run.finish()
+    partial = folder / "texts.partial"
+    partial.write_text(json.dumps([[text.label, text.round, text.text] for text in result.texts]))
+    os.replace(partial, folder / "texts.json")
