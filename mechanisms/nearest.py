@@ -37,29 +37,11 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDA
     points = np.asarray(centres[first], dtype=np.float64)
     if len(points) == 1:
         return np.full(len(vectors), first[0], dtype=np.int64)
-    unit = float(_power_above(_lengths(points).max()))
-    table = np.empty((points.shape[1] + 1, len(points)), dtype=np.float32)
-    table[:-1] = points.T / unit
-    table[-1] = np.square(points / unit).sum(axis=1) / -2
-    margin = 2 * _score_error(points.shape[1])
-    found, undecided = np.zeros(len(vectors), dtype=np.int64), np.ones(len(vectors), dtype=np.bool_)
-    size = max(1, min(len(vectors), BLOCK_BYTES // (4 * (len(points) + 6 * len(table)))))
-    blocks, products = np.ones((size, len(table)), dtype=np.float32), np.empty((size, len(points)), dtype=np.float32)
-    for start in range(0, len(vectors), size):
-        rows = np.arange(min(size, len(vectors) - start))
-        block, scores = blocks[: len(rows)], products[: len(rows)]
-        np.divide(vectors[start : start + size], unit, out=block[:, :-1], dtype=np.float32, casting="same_kind")
-        np.matmul(block, table, out=scores)
-        best = scores.argmax(axis=1)
-        top = scores[rows, best].astype(np.float64)
-        scores[rows, best] = -np.inf
-        ahead = top - scores.max(axis=1) > margin
-        short = np.square(block[:, :-1]).sum(axis=1) <= 1.001
-        found[start : start + size], undecided[start : start + size] = best, ~(ahead & short)
+    found, undecided = _decided_in_float32(vectors, points)
     rest, size = np.flatnonzero(undecided), max(1, BLOCK_BYTES // (16 * (len(points) + points.shape[1])))
     for start in range(0, len(rest), size):
-        rows = rest[start : start + size]
-        found[rows] = exactly_nearest(vectors[rows], points)
+        part = rest[start : start + size]
+        found[part] = exactly_nearest(vectors[part], points)
     return first[found]
 
 
@@ -72,8 +54,7 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
     one of its own, t, and 2t·x·c − |c|² is rounded once.
     """
     points = np.asarray(centres, dtype=np.float64)
-    unit = _power_above(_lengths(points).max())
-    grid = np.rint(points / unit * _GRID)
+    unit, grid = _on_grid(points)
     rows = np.asarray(vectors, dtype=np.float64) / unit
     powers = _power_above(_lengths(rows))[:, None]
     scores = np.rint(rows / powers * _GRID) @ grid.T
@@ -89,6 +70,40 @@ def _first_of_equals(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     return np.sort(np.unique(whole, return_index=True)[1]).astype(np.int64)
 
 
+def _decided_in_float32(
+    vectors: NDArray[np.floating], points: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The centre with the best product of each vector, and whether it may be another; both of shape (N,)."""
+    unit, grid = _on_grid(points)
+    table = np.empty((len(points), points.shape[1] + 1), dtype=np.float32)
+    np.divide(grid, _GRID, out=table[:, :-1], casting="same_kind")
+    table[:, -1] = np.square(grid, out=grid).sum(axis=1) / (-2 * _GRID**2)
+    margin = 2 * _score_error(points.shape[1])
+    found, undecided = np.zeros(len(vectors), dtype=np.int64), np.ones(len(vectors), dtype=np.bool_)
+    size = max(1, min(len(vectors), BLOCK_BYTES // (4 * (len(points) + 6 * table.shape[1]))))
+    blocks, products = np.ones((size, table.shape[1]), dtype=np.float32), np.empty((size, len(points)), np.float32)
+    for start in range(0, len(vectors), size):
+        rows = np.arange(min(size, len(vectors) - start))
+        block, scores = blocks[: len(rows)], products[: len(rows)]
+        np.divide(vectors[start : start + size], unit, out=block[:, :-1], dtype=np.float32, casting="same_kind")
+        np.matmul(block, table.T, out=scores)
+        best = scores.argmax(axis=1)
+        top = scores[rows, best].astype(np.float64)
+        scores[rows, best] = -np.inf
+        squares = np.square(block[:, :-1]).sum(axis=1)
+        spread = np.where(squares <= 1.001, 1.0, 2.01 * np.sqrt(squares))  # at least the power t of `exactly_nearest`
+        found[start : start + size] = best
+        undecided[start : start + size] = ~(top - scores.max(axis=1) > margin * spread)
+    return found, undecided
+
+
+def _on_grid(points: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    """The power of two that divides the centres, and whole numbers of 2⁻²⁴."""
+    unit = float(_power_above(_lengths(points).max()))
+    grid = points * (_GRID / unit)
+    return unit, np.rint(grid, out=grid)
+
+
 def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.square(rows).sum(axis=1)), dtype=np.float64)
 
@@ -100,10 +115,12 @@ def _power_above(lengths: ArrayLike) -> NDArray[np.float64]:
 
 
 def _score_error(dimension: int) -> float:
-    """How far x·c − |c|²/2 in float32 is from its value on the grid, for lengths of at most 1.002.
+    """How far x·c − |c|²/2 in float32 is from its value on the grid, for |c| ≤ 1.002 and |x| ≤ 1.002; for |x| ≤ 1.002t
+    it is t times that at most.
 
-    Σ|x_i c_i| + |c|²/2 ≤ 1.51, so any order of summing d + 1 products of float32 numbers errs by at most 1.52(d + 1)u,
-    u = 2⁻²⁴, for d ≤ 2¹⁶ (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1). Rounding to float32
-    moves x and c by u each, and |c|²/2 by u, and rounding to the grid moves each coordinate of x and c by u/2.
+    Σ|x_i c_i| + |c|²/2 ≤ 1.51t, so any order of summing d + 1 products of float32 numbers errs by at most
+    1.52(d + 1)tu, u = 2⁻²⁴, for d ≤ 2¹⁶ (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
+    Rounding to float32 moves x and c by at most u of their lengths, |c|²/2 by u/2, and rounding x to the grid moves
+    each coordinate by tu/2.
     """
-    return 2.0**-24 * (1.52 * (dimension + 1) + 1.1 * math.sqrt(dimension) + 4)
+    return 2.0**-24 * (1.52 * (dimension + 1) + 0.6 * math.sqrt(dimension) + 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from fractions import Fraction
 
@@ -25,9 +26,10 @@ def near_ties(seed: int, count: int, centres: int, dimension: int) -> tuple[NDAr
     return vectors, moved.astype(np.float32)
 
 
-def score(vector: NDArray[np.floating], point: NDArray[np.floating]) -> Fraction:
-    """x·c − |c|²/2 of numbers rounded to the grid, in rational numbers."""
-    x, c = ([Fraction(round(Fraction(float(n)) * 2**24), 2**24) for n in row] for row in (vector, point))
+def score(vector: NDArray[np.floating], point: NDArray[np.floating], power: int = 1) -> Fraction:
+    """x·c − |c|²/2 in rational numbers; the centre on the grid 2⁻²⁴ and the vector on one that is `power` as wide."""
+    x = [round(Fraction(float(n)) / power * 2**24) * Fraction(power, 2**24) for n in vector]
+    c = [Fraction(round(Fraction(float(n)) * 2**24), 2**24) for n in point]
     return sum((a * b - b * b / 2 for a, b in zip(x, c, strict=True)), Fraction(0))
 
 
@@ -41,8 +43,8 @@ def test_near_ties_are_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["random", "one sign", "rising", "cancelling"])
-@pytest.mark.parametrize("dimension", [1, 3, 384, 3000])
-def test_products_in_float32_are_within_the_stated_error(dimension: int, kind: str) -> None:
+@pytest.mark.parametrize(("dimension", "longer"), [(1, 1.0), (3, 1.0), (384, 1.0), (3000, 1.0), (3, 50.0), (384, 1.9)])
+def test_products_in_float32_are_within_the_stated_error(dimension: int, longer: float, kind: str) -> None:
     """Against rational numbers, in several orders of summing; at most by what any order can give."""
     generator = np.random.default_rng(dimension)
     x, c = generator.normal(size=(2, 1, dimension))
@@ -52,14 +54,15 @@ def test_products_in_float32_are_within_the_stated_error(dimension: int, kind: s
         x, c = np.sort(abs(x)), np.sort(abs(x)) + 1e-7
     elif kind == "cancelling":
         c = x * np.where(np.arange(dimension) % 2, 1, -1)
-    x, c = unit_rows(x), unit_rows(c)
-    half = -np.square(c.astype(np.float64)).sum() / 2
+    x, c = unit_rows(x) * np.float32(longer), unit_rows(c)
+    half = -np.square(np.rint(c.astype(np.float64) * 2**24) / 2**24).sum() / 2
     long_x, long_c = np.append(x, np.float32(1)), np.append(c, np.float32(half))
     products = long_x * long_c
     in_order, backwards = np.cumsum(products, dtype=np.float32)[-1], np.cumsum(products[::-1], dtype=np.float32)[-1]
-    exact = score(x[0], c[0])
+    power = max(1, 2 ** math.ceil(math.log2(longer)))
+    exact = score(x[0], c[0], power)
     for found in (in_order, backwards, long_x @ long_c, products.sum()):
-        assert abs(Fraction(float(found)) - exact) <= Fraction(module._score_error(dimension))
+        assert abs(Fraction(float(found)) - exact) <= power * Fraction(module._score_error(dimension))
 
 
 @settings(max_examples=25, deadline=None)
@@ -86,6 +89,14 @@ def test_equal_centres_lose_to_the_first_and_cost_nothing(monkeypatch: pytest.Mo
     assert sum(asked) < 5  # and not all 50, each of which is as near to a centre's twin
     assert nearest(np.zeros((3, 16)), unit_rows(-np.ones((2, 16)))).tolist() == [0, 0, 0]
     assert nearest(vectors[:4], points[:1]).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("long", [0.01, 1.0, 1.001, 1.9, 2.1, 77.0, 1e6])
+@pytest.mark.parametrize("far", [0.3, 1.0, 5.0])
+def test_the_fast_answer_is_the_exact_one_at_every_length(long: float, far: float) -> None:
+    vectors, points = near_ties(2, 200, 5, 48)
+    rows, centres = vectors.astype(np.float64) * long, points.astype(np.float64) * far
+    assert np.array_equal(nearest(rows, centres), exactly_nearest(rows, centres))
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,145 @@
+"""What one round of voting costs: of every record (Aug-PE), and of noisy clusters (secret-protected evolution).
+
+    OMP_NUM_THREADS=2 python benchmarks/voting.py
+    OMP_NUM_THREADS=2 python benchmarks/voting.py --records 100000
+
+All of it is measured at the size that is asked for; nothing is extrapolated. Embeddings are made up: unit vectors
+around 600 topics. Those of the records lie in a file that is mapped into memory, float32, so that the largest resident
+set (`ru_maxrss`, printed) counts every page of it that was read.
+
+Printed: seconds of Aug-PE's votes and of secret-protected evolution's, their ratio, and beside each its limit, the
+product of vectors and candidates at the rate of a matrix product that was measured in the same run. Then what a round
+of secret-protected evolution costs besides: each round the release with noise, where `--drawn` private records take
+part; once the assignment of private records and the public clusters. Embedding and writing candidates cost both the
+same and are not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.mechanisms.embedders import unit_rows
+from cupel.mechanisms.secret_clustering import PublicClusters, release
+from cupel.mechanisms.voting import centre_votes, nearest_candidates, record_votes, select
+
+Vectors = NDArray[np.float32]
+TOPICS = 600
+
+
+def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
+    """The least time of a few calls, and what the last one returned."""
+    times, found = [], None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        found = work()
+        times.append(time.perf_counter() - start)
+    return min(times), found
+
+
+def drawn_vectors(generator: np.random.Generator, topics: Vectors, count: int) -> Vectors:
+    """Unit vectors around topics, the noise about as long as the topic: cosines of 0.5 within one."""
+    spread = generator.standard_normal((count, topics.shape[1]), dtype=np.float32) / np.sqrt(topics.shape[1])
+    return unit_rows(topics[generator.integers(len(topics), size=count)] + spread)
+
+
+def write_records(path: Path, generator: np.random.Generator, topics: Vectors, count: int) -> Vectors:
+    """A file of `count` vectors, written block by block, and mapped."""
+    with path.open("wb") as file:
+        for start in range(0, count, 2**14):
+            drawn_vectors(generator, topics, min(2**14, count - start)).tofile(file)
+    return np.memmap(path, dtype=np.float32, mode="r", shape=(count, topics.shape[1]))
+
+
+def product_rate(dimension: int, candidates: int) -> float:
+    """Multiplications and additions a second of a float32 product of the shape that voting has, the best of ten."""
+    left = np.ones((1024, dimension), dtype=np.float32)
+    right, out = np.ones((dimension, candidates), dtype=np.float32), np.empty((1024, candidates), dtype=np.float32)
+    taken, _ = seconds(lambda: np.matmul(left, right, out=out), 10)
+    return 2 * 1024 * dimension * candidates / taken
+
+
+def peak() -> float:
+    """The largest resident set so far, in GiB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+
+
+def against(taken: float, limit: float) -> str:
+    return f"{taken / limit:.2f} times the limit of {limit:.4f}"
+
+
+def line(name: str, taken: float, note: str = "") -> None:
+    print(f"  {name:44s} {taken:12.4f}   {note}".rstrip(), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--records", type=int, default=1_900_000)
+    parser.add_argument("--candidates", type=int, default=5000)
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--clusters", type=int, default=600)
+    parser.add_argument("--private", type=float, default=0.1, help="share of the records that hold a secret")
+    parser.add_argument("--drawn", type=float, default=1.0, help="probability with which each of those takes part")
+    parser.add_argument("--public-sample", type=int, default=120_000, help="public records that are clustered")
+    asked = parser.parse_args()
+    generator = np.random.default_rng(0)
+    topics = unit_rows(generator.normal(size=(TOPICS, asked.dimension)))
+    candidates = drawn_vectors(generator, topics, asked.candidates)
+    rate = product_rate(asked.dimension, asked.candidates)
+    print(f"numpy {np.__version__}, {os.environ.get('OMP_NUM_THREADS', 'all')} threads, {os.cpu_count()} cores")
+    print(f"a product in float32 takes {rate / 1e9:.1f} GFLOP/s; load {os.getloadavg()[0]:.2f}")
+
+    def limit(rows: int, columns: int) -> float:
+        return 2 * rows * columns * asked.dimension / rate
+
+    with tempfile.TemporaryDirectory() as folder:
+        records = write_records(Path(folder) / "records.f32", generator, topics, asked.records)
+        private = records[: int(asked.private * asked.records)]
+        sample = np.array(records[len(private) : len(private) + asked.public_sample])
+        print(
+            f"{asked.records} records, {len(private)} of them private, {asked.candidates} candidates, "
+            f"d = {asked.dimension}, K = {asked.clusters}; seconds"
+        )
+        fitting, clusters = seconds(lambda: PublicClusters.fit(sample, asked.clusters))
+        assigning, assigned = seconds(lambda: clusters.assign(private))
+        chances = np.full(len(private), asked.drawn)
+        releasing, noisy = seconds(lambda: release(clusters, private, chances, 2.0, assigned=assigned))
+        ours, votes = seconds(lambda: centre_votes(noisy, candidates), 5)
+
+        def choose() -> NDArray[np.int64]:
+            return select(votes, nearest_candidates(candidates, noisy.centres)[1], asked.candidates // 10)
+
+        choosing, _ = seconds(choose, 3)
+        theirs, histogram = seconds(lambda: record_votes(records, candidates))
+        assert histogram.sum() == asked.records
+
+    print("votes of one round")
+    line("Aug-PE, every record", theirs, against(theirs, limit(asked.records, asked.candidates)))
+    line("secret-protected evolution, every cluster", ours, against(ours, limit(asked.clusters, asked.candidates)))
+    line("ratio", theirs / ours, f"records over clusters: {asked.records / asked.clusters:.0f}")
+    print("what a round of secret-protected evolution costs besides")
+    line(f"release of {asked.clusters * (1 + asked.dimension)} numbers with noise", releasing)
+    line("choice of candidates", choosing)
+    whole = ours + releasing + choosing
+    line("all of it", whole, f"Aug-PE's votes are {theirs / whole:.1f} times that")
+    line("the same with a release of an earlier round", ours + choosing, f"{theirs / (ours + choosing):.0f} times")
+    print("once for all rounds")
+    line(f"public clusters, from {len(sample)} vectors", fitting)
+    line("assignment of the private records", assigning, against(assigning, limit(len(private), asked.clusters)))
+    size = asked.records * asked.dimension * 4 / 2**30
+    print(f"largest resident set {peak():.2f} GiB, of which the mapped records are at most {size:.2f}")
+
+
+if __name__ == "__main__":
+    main()
