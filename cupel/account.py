@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dp_accounting import DpEvent
+
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from cupel.accounting.ledger import Ledger, common_relation, compose_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
+from cupel.accounting.secret_protection import of_group
 from cupel.claim import Claim, read_claim
+from cupel.claim_base import Plan
 from cupel.errors import InputError, input_errors
 from cupel.reports.text import number
 
@@ -42,14 +46,15 @@ class Account:
         }
 
 
-def account_files(paths: Sequence[Path], *, delta: float | None, method: str | None) -> Account:
+def account_files(paths: Sequence[Path], *, delta: float | None, method: str | None, p: float | None = None) -> Account:
     """Composes what ledgers charged and what claims would charge, and bounds what it costs together.
 
     Args:
         paths: ledgers over one data set, and claims (``.yaml``, ``.yml``) that would run on it: of a claim its plan is
-            charged, which needs no data and no model.
+            charged, which needs no model, and no data but where the places of secrets decide it.
         delta: δ in (0, 1); None asks for a pure ε, and at the δ that the claims name, if it is one.
         method: one accountant; None asks all.
+        p: at unit secret, the probability of guessing a secret before; None asks for the budgets of runs and claims.
 
     Raises:
         InputError: for a file that is no ledger or claim, files at different adjacencies or units, an impossible δ, or
@@ -60,23 +65,29 @@ def account_files(paths: Sequence[Path], *, delta: float | None, method: str | N
     with input_errors():
         if delta is not None:
             validate.open_probability(delta=delta)
+        if p is not None:
+            validate.open_probability(p=p)
         if method is not None:
             validate.one_of(tuple(ACCOUNTANTS), method=method)
         relations = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
         if ledgers:
             relations.append((str(ledgers[0]), relation_of(ledgers)))
         adjacency, unit = common_relation(relations)
+        plans = [claim.plan() for claim in claims]
+        if unit.kind == "secret":
+            budgets = _same_secrets(ledgers, plans)
         event = events.compose(
-            [(claim.plan(), 1) for claim in claims] + ([(compose_ledgers(ledgers), 1)] if ledgers else [])
+            [(plan.event, 1) for plan in plans] + ([(compose_ledgers(ledgers), 1)] if ledgers else [])
         )
-    if delta is None:
-        delta = _claimed_delta(claims)
-    questions: list[PureDP | ApproxDP] = [PureDP(0.0)] if delta is None else [PureDP(0.0), ApproxDP(0.0, delta)]
+        if unit.kind == "secret":
+            questions = _about_secrets(event, budgets, p)
+        else:
+            questions = _about_units(event, _claimed_delta(claims) if delta is None else delta)
     methods = None if method is None else [method]
     bounds = [
         bound
-        for question in questions
-        for bound in upper_bounds(event, question, adjacency=adjacency, unit=unit, methods=methods)
+        for asked, question in questions
+        for bound in upper_bounds(asked, question, adjacency=adjacency, unit=unit, methods=methods)
     ]
     reasons = unsupported(event, adjacency=adjacency, unit=unit)
     if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
@@ -84,6 +95,46 @@ def account_files(paths: Sequence[Path], *, delta: float | None, method: str | N
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     return Account(adjacency, unit, tuple(bounds), reasons, planned=bool(claims))
+
+
+Question = tuple[DpEvent, Guarantee]
+
+
+def _about_units(event: DpEvent, delta: float | None) -> list[Question]:
+    """A pure ε, and an ε at δ if there is one."""
+    pure: list[Question] = [(event, PureDP(0.0))]
+    return pure if delta is None else [*pure, (event, ApproxDP(0.0, delta))]
+
+
+def _about_secrets(event: DpEvent, budgets: Sequence[SecretProtection], p: float | None) -> list[Question]:
+    """r at p for all secrets, or for the secrets of each budget at their own p."""
+    if p is not None:
+        return [(event, SecretProtection(p, 1.0))]
+    if not budgets:
+        raise InputError("these ledgers do not say at which p secrets are protected; give --p")
+    return [(of_group(event, group), budget) for group, budget in enumerate(budgets)]
+
+
+def _same_secrets(ledgers: Sequence[Path], plans: Sequence[Plan]) -> tuple[SecretProtection, ...]:
+    """The budgets of the secrets that all runs and plans protect.
+
+    Raises:
+        InputError: where they protect different ones. A record without a secret of one list is used in the clear, so a
+            secret of another list in it is not protected at all, and places of one do not add up with those of another.
+    """
+    found = {(plan.secrets, plan.budgets) for plan in plans}
+    for path in ledgers:
+        with Ledger.open(path, read_only=True) as ledger:
+            for name in ledger.runs():
+                about = ledger.run(name).about
+                budgets = tuple(SecretProtection(p, r) for p, r in about.get("budgets", ()))
+                found.add((about.get("secrets"), budgets))
+    if len(found) > 1:
+        raise InputError(
+            "these runs protect different secrets, budgets or places, and such runs do not compose: a record without a "
+            "secret is used in the clear, so what one run protects another may show; account for each by itself"
+        )
+    return next(iter(found))[1] if found else ()
 
 
 def _claimed_delta(claims: Sequence[Claim]) -> float | None:
@@ -117,14 +168,16 @@ def print_table(account: Account) -> None:
     what = "would be charged" if account.planned else "was charged"
     table = Table(title=f"What {what}, at {account.adjacency}, unit {account.unit}")
     enclosed = any(bound.interval for bound in account.bounds)
-    for column in ("accountant", "quantity", *(["at least"] if enclosed else []), "at most", "δ", "rigor"):
+    function = "p" if account.unit.kind == "secret" else "δ"
+    for column in ("accountant", "quantity", *(["at least"] if enclosed else []), "at most", function, "rigor"):
         table.add_column(column)
     for bound in account.bounds:
         note = " (private: depends on the data)" if bound.private else ""
         least = [number(bound.interval.lower, "down", 6) if bound.interval else ""] if enclosed else []
-        delta = "" if bound.delta is None else f"{bound.delta:.3g}"
+        argument = bound.delta if account.unit.kind != "secret" else bound.at
+        at = "" if argument is None else f"{argument:.3g}"
         quantity = bound.quantity.replace("_", "-") + note
-        table.add_row(bound.method, quantity, *least, number(bound.value, "up", 6), delta, bound.rigor)
+        table.add_row(bound.method, quantity, *least, number(bound.value, "up", 6), at, bound.rigor)
     console = Console()
     console.print(table)
     for name, reason in account.unsupported.items():

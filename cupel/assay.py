@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import DpEvent, dp_event
+from dp_accounting import dp_event
 
 from cupel import narrative
 from cupel.accounting.bounds import Bound, Rigor
@@ -18,7 +18,7 @@ from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import Verdict, decide
 from cupel.claim_base import Claim
-from cupel.generation import FinishedRun, Options
+from cupel.generation import FinishedRun, Options, Part
 from cupel.progress import Progress
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
@@ -27,10 +27,9 @@ from cupel.run_files import write_atomically
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What the ledger of the claimed run proves."""
+    """What the ledger of the claimed run proves, part by part, the claimed guarantee itself first."""
 
-    bounds: list[Bound]
-    event: DpEvent
+    parts: list[Part]
     ledger: dict[str, Any]
 
 
@@ -63,14 +62,22 @@ def run(
     options = Options(model=model, device=device, download=download, progress=progress or Progress(), audited=True)
     done = claim.generate(output, options)
     proof = prove(done, guarantee)
-    audits = done.audit(guarantee, proof.event)
-    found = [bound for audit in audits for bound in audit.bounds]
-    verdict = decide(
-        guarantee, adjacency=done.adjacency, unit=done.unit, bounds=[*weighed(proof.bounds, audits), *found]
-    )
-    assay = document(done, guarantee, proof, audits, verdict)
+    audits = done.audit(proof.parts[0])
+    verdict = least_favourable(done, proof.parts, audits)
+    assay = document(done, proof, audits, verdict)
     write(assay, output)
     return assay
+
+
+def least_favourable(done: FinishedRun, parts: list[Part], audits: list[AuditResult]) -> Verdict:
+    """The verdict on the part of the claim that fares worst, with the bounds on the claimed guarantee itself."""
+    verdicts = []
+    for place, part in enumerate(parts):
+        found = [] if place else [bound for audit in audits for bound in audit.bounds]
+        bounds = [*weighed(part.bounds, audits), *found]
+        verdicts.append(decide(part.guarantee, adjacency=done.adjacency, unit=done.unit, bounds=bounds))
+    worst = min(verdicts, key=lambda verdict: ("REFUTED", "UNPROVEN", "SUPPORTED").index(verdict.name))
+    return dataclasses.replace(worst, best_upper=verdicts[0].best_upper, best_lower=verdicts[0].best_lower)
 
 
 def weighed(bounds: list[Bound], audits: list[AuditResult]) -> list[Bound]:
@@ -97,8 +104,8 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
     name = done.claim.name
     with Ledger.open(done.ledger_path, read_only=True) as ledger:
         head = ledger.verify()
-        event = ledger.event(name)
-        bounds = done.bounds(event, guarantee, ledger.run(name))
+        event, charged = ledger.event(name), ledger.run(name)
+        parts = [dataclasses.replace(part, bounds=done.bounds(part, charged)) for part in done.parts(guarantee, event)]
         summary = {
             "head": head,
             "events": sum(
@@ -110,31 +117,30 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
             "composition": to_json(event),
             "planned": event == done.plan,
         }
-    return Proof(bounds, event, summary)
+    return Proof(parts, summary)
 
 
-def document(
-    done: FinishedRun, guarantee: Guarantee, proof: Proof, audits: list[AuditResult], verdict: Verdict
-) -> Assay:
+def document(done: FinishedRun, proof: Proof, audits: list[AuditResult], verdict: Verdict) -> Assay:
     """Everything that was found, as the one document that reports draw."""
+    claimed = proof.parts[0]
     return Assay.model_validate(
         {
             "schema": 1,
             "name": done.claim.name,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "claim": done.claim.described(),
-            "guarantee": describe(guarantee),
+            "guarantee": describe(claimed.guarantee),
             "verdict": verdict.name,
             "verdict_is_private": verdict.is_private,
             "sentence": verdict.sentence,
             "reasons": list(verdict.reasons),
             "missing": verdict.missing.to_json() if verdict.missing else None,
-            "bounds": [bound.to_json() for bound in [*proof.bounds, *(b for a in audits for b in a.bounds)]],
+            "bounds": [bound.to_json() for bound in [*claimed.bounds, *(b for a in audits for b in a.bounds)]],
             "best_upper": verdict.best_upper.to_json() if verdict.best_upper else None,
             "best_lower": verdict.best_lower.to_json() if verdict.best_lower else None,
             "audits": [audit.to_json() for audit in audits],
-            **done.tables(guarantee, audits),
-            "differences": done.differences(guarantee, proof.bounds),
+            **done.tables(proof.parts, audits),
+            "differences": done.differences(claimed),
             "ledger": proof.ledger,
             "not_protected": done.not_protected(),
             "limitations": narrative.limitations(done.claim),

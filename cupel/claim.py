@@ -10,13 +10,19 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from cupel.claim_aug_pe import AugPEClaim
 from cupel.claim_base import BuiltinData, Claim, DatasetData, FileData
 from cupel.claim_private_inference import PrivateInferenceClaim
+from cupel.claim_secret_evolution import SecretEvolutionClaim
 from cupel.errors import InputError
 
 __all__ = ["MECHANISMS", "BuiltinData", "Claim", "DatasetData", "FileData", "json_schema", "read_claim"]
 
-MECHANISMS: dict[str, type[Claim]] = {"private_inference": PrivateInferenceClaim}
+MECHANISMS: dict[str, type[Claim]] = {
+    "private_inference": PrivateInferenceClaim,
+    "secret_evolution": SecretEvolutionClaim,
+    "aug_pe": AugPEClaim,
+}
 """The claims of each mechanism: the one place where a mechanism is made known to the front door."""
 
 
@@ -87,7 +93,7 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
         message = f"unknown key; known are {', '.join(known) or 'none'}"
     elif first["type"] == "missing":
         message = "is missing"
-    elif first["type"] != "value_error":
+    elif first["type"] not in ("value_error", "own_message"):
         message = f"{message[0].lower()}{message[1:]}, not {str(first['input'])[:80]!r}"
     more = f" (and {len(rest)} more)" if rest else ""
     return " ".join(f"{where + ': ' if where else ''}{message}{more}".split())
@@ -105,7 +111,7 @@ def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[lis
         models = [kind for kind in here if isinstance(kind, type) and issubclass(kind, BaseModel)]
         known = [name for kind in models for name in kind.model_fields]
         of_field = [kind.model_fields[str(part)].annotation for kind in models if str(part) in kind.model_fields]
-        tagged = [kind for kind in models if _tag(kind) == part]
+        tagged = [kind for kind in models if part in (_tag(kind), kind.__name__)]
         if tagged and len(models) > 1:
             here = tagged
             continue

@@ -49,10 +49,10 @@ class Strict(BaseModel):
 
 
 class BuiltinData(Strict):
-    """Data that ship with the tool: `keys` (made-up 5-digit keys) or `notes` (RAND Health Insurance Experiment)."""
+    """Data that ship with the tool: `keys` (made-up), `notes` (RAND Health Insurance Experiment), notes with keys."""
 
     source: Literal["builtin"]
-    name: Literal["keys", "notes"]
+    name: Literal["keys", "notes", "notes-with-secrets"]
 
 
 class FileData(Strict):
@@ -164,6 +164,21 @@ def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[st
     return create_model(name, __base__=Strict, **{**made, **fields})
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run of a claim would charge.
+
+    Attributes:
+        event: in all.
+        secrets: fingerprint of the places of secrets, where they are what is protected.
+        budgets: of the groups of secrets, in their order.
+    """
+
+    event: DpEvent
+    secrets: str | None = None
+    budgets: tuple[guarantees.SecretProtection, ...] = ()
+
+
 class Claim(Strict):
     """A privacy claim, or the same file without `guarantee` as the configuration of a run.
 
@@ -213,8 +228,8 @@ class Claim(Strict):
         """The mechanism that the claim describes."""
         raise NotImplementedError
 
-    def plan(self) -> DpEvent:
-        """The event that a run would charge in all. It reads the data only where the places of secrets decide it."""
+    def plan(self) -> Plan:
+        """What a run would charge in all. It reads the data only where the places of secrets decide it."""
         raise NotImplementedError
 
     def generate(self, output: Path, options: Options) -> FinishedRun:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from dp_accounting import DpEvent
-
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.claim_base import KEYS, BuiltinData, Claim, is_local, parameters_model
+from cupel.claim_base import KEYS, BuiltinData, Claim, Plan, is_local, parameters_model
 from cupel.mechanisms.private_inference import PrivateInference
 
 if TYPE_CHECKING:
@@ -55,8 +53,8 @@ class PrivateInferenceClaim(Claim):
             variant=self.variant,
         )
 
-    def plan(self) -> DpEvent:
-        return self.generator().plan()
+    def plan(self) -> Plan:
+        return Plan(self.generator().plan())
 
     def generate(self, output: Path, options: Options) -> InferenceRun:
         from cupel import run_private_inference

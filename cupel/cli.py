@@ -148,12 +148,19 @@ def account(
     method: Annotated[
         str | None, typer.Option(help="One accountant; all that support the events if not given.")
     ] = None,
+    p: Annotated[
+        float | None,
+        typer.Option(
+            help="The p at which r is asked for, at unit secret; those of the runs and claims if not given. Such a "
+            "claim's plan depends on where secrets are, so its data are read."
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Says what ledgers cost, and what claims would cost if they ran, by every accountant that can read them."""
     from cupel import account as job
 
-    rows = job.account_files(files, delta=delta, method=method)
+    rows = job.account_files(files, delta=delta, method=method, p=p)
     if json_:
         print(json.dumps(rows.to_json()))
     else:

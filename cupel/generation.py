@@ -61,6 +61,18 @@ class Options:
     audited: bool = False
 
 
+@dataclass(frozen=True)
+class Part:
+    """A guarantee, the event that it is about, and what is proven of it.
+
+    A claim is one part, or several where some secrets have a budget of their own.
+    """
+
+    guarantee: Guarantee
+    event: DpEvent
+    bounds: list[Bound] = field(default_factory=list)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun(ABC):
     """A finished run of a mechanism, with where its files are and all that a report says of this mechanism.
@@ -95,25 +107,23 @@ class FinishedRun(ABC):
             "ledger": str(self.ledger_path),
         }
 
-    def bounds(self, event: DpEvent, guarantee: Guarantee, charged: Run) -> list[Bound]:
-        """Upper bounds on what was charged, for a guarantee.
+    def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
+        """What is to be proven, given the composition of all charges: first of the claimed guarantee itself."""
+        return [Part(guarantee, event)]
 
-        Args:
-            event: the composition of all charges.
-            guarantee: that is claimed.
-            charged: the same run in its open ledger.
-        """
-        return upper_bounds(event, guarantee, adjacency=self.adjacency, unit=self.unit)
+    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+        """Upper bounds for a part; `charged` is the run in its open ledger."""
+        return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
-    def audit(self, guarantee: Guarantee, event: DpEvent) -> list[AuditResult]:
-        """The results of the audits that the claim names."""
+    def audit(self, claimed: Part) -> list[AuditResult]:
+        """The results of the audits that the claim names; they are about its first part."""
         return []
 
-    def tables(self, guarantee: Guarantee, audits: Sequence[AuditResult]) -> dict[str, Any]:
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
         """What only this mechanism has to show: fields of `cupel.reports.assay.Assay` beyond the common ones."""
         return {}
 
-    def differences(self, guarantee: Guarantee, bounds: Sequence[Bound]) -> list[dict[str, Any]]:
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
         """Where published accounting of this mechanism and ours differ, and why."""
         return []
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dp_accounting import DpEvent
 
 from cupel import evidence_private_inference as evidence
 from cupel import narrative_private_inference as narrative
@@ -26,7 +25,7 @@ from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.charged_inference import charge_and_generate
 from cupel.claim_private_inference import PrivateInferenceClaim
 from cupel.errors import input_errors
-from cupel.generation import FinishedRun, Options, load_records
+from cupel.generation import FinishedRun, Options, Part, load_records
 from cupel.mechanisms import sentence_embedder
 from cupel.mechanisms.clustering import BUILTIN
 from cupel.mechanisms.language_model import LanguageModel
@@ -59,17 +58,17 @@ class InferenceRun(FinishedRun):
     canaries: Canaries | None = None
     observer: LeaveOneOut | None = None
 
-    def bounds(self, event: DpEvent, guarantee: Guarantee, charged: Run) -> list[Bound]:
-        bounds = super().bounds(event, guarantee, charged)
-        if isinstance(guarantee, ExPostDP) and self.mechanism.aggregate == "median":
+    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+        bounds = super().bounds(part, charged)
+        if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
             bounds.append(account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit))
         tested = narrative.row_assumption(self.generation.row_difference)
         return [dataclasses.replace(bound, assumptions=(*bound.assumptions, tested)) for bound in bounds]
 
-    def audit(self, guarantee: Guarantee, event: DpEvent) -> list[AuditResult]:
-        progress, audits = self.options.progress, []
+    def audit(self, claimed: Part) -> list[AuditResult]:
+        guarantee, progress, audits = claimed.guarantee, self.options.progress, []
         if "leave_one_out" in self.claim.audits:
-            pure = upper_bounds(event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
+            pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
             audits.append(
                 evidence.leave_one_out(
                     self,
@@ -98,8 +97,12 @@ class InferenceRun(FinishedRun):
         running = self.generation.transcript.running
         return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
 
-    def tables(self, guarantee: Guarantee, audits: Sequence[AuditResult]) -> dict[str, Any]:
-        return {"batches": self._batch_rows(audits), "tokens": self._token_rows(), "spent": self._spending(guarantee)}
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+        return {
+            "batches": self._batch_rows(audits),
+            "tokens": self._token_rows(),
+            "spent": self._spending(parts[0].guarantee),
+        }
 
     def _batch_rows(self, audits: Sequence[AuditResult]) -> list[dict[str, Any]]:
         """A row for each slot that ran, with what it cost and what it was shown to leak; for medians only."""
@@ -157,8 +160,8 @@ class InferenceRun(FinishedRun):
             stages["tokens of the costliest batch"] = max(exact for exact, _ in costs.values())
         return stages
 
-    def differences(self, guarantee: Guarantee, bounds: Sequence[Bound]) -> list[dict[str, Any]]:
-        return narrative.differences(self, guarantee, bounds)
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        return narrative.differences(self, claimed.guarantee, claimed.bounds)
 
     def not_protected(self) -> list[str]:
         return narrative.not_protected(self.claim)

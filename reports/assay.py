@@ -113,6 +113,38 @@ class TokenCost(Part):
     mean_published: float
 
 
+class SecretSource(Part):
+    """What one source of secrets found. Places of secrets are public, so these numbers are."""
+
+    kind: str
+    secrets: int = Field(description="how many it names or found")
+    records: int = Field(description="records in which it found at least one")
+    occurrences: int = Field(description="pairs of a secret and a record that holds it")
+    nowhere: int = Field(description="secrets that it names and found in no record")
+
+
+class SecretGroup(Part):
+    """The secrets of one budget: what is claimed and what is proven for them."""
+
+    secrets: int
+    records: int = Field(description="records that hold at least one of them")
+    p: float
+    claimed: float = Field(description="the r that is claimed")
+    certified: float | None = Field(description="the least certified upper bound on r at p; None without one")
+
+
+class Secrets(Part):
+    """Where secrets were found and what follows from their places, which are public by assumption."""
+
+    sources: list[SecretSource]
+    groups: list[SecretGroup] = Field(description="one a budget; where there is one for it, that of the claim first")
+    public_records: int = Field(description="records without a secret, which are used in the clear")
+    private_records: int
+    releases: int = Field(description="noisy releases in all")
+    sigma: float = Field(description="standard deviation of the noise, for an occurrence of length 1")
+    expected_sample: float = Field(description="private records that one release draws, on average")
+
+
 class LedgerSummary(Part):
     """What the ledger holds; only its head and, where it is what was planned, the composition may leave."""
 
@@ -166,6 +198,7 @@ class Assay(Part):
     audits: list[Audit] = []
     batches: list[BatchCost] = []
     tokens: list[TokenCost] = []
+    secrets: Secrets | None = Field(default=None, description="for secret protection; printed on both pages")
     spent: dict[str, float] = Field(default={}, description="where the budget went: stage → ε; private")
     differences: list[Difference] = []
     ledger: LedgerSummary

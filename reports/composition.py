@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +72,24 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
         case "PoissonSampledDpEvent":
             q = number(event.get("sampling_probability"))
             return Step(f"on a Poisson sample, each unit in it with probability {q}:", (_inner(event, depth),))
+        case "SecretReleaseDpEvent":
+            return Step(_secret_release(event))
+        case "SecretGroupsReleaseDpEvent":
+            groups = [describe(group, depth + 1) for group in event.get("groups", ())]
+            words = f"one noisy release; for each of {text.plain(len(groups))} groups of secrets in turn it is:"
+            return Step(words, tuple(groups))
         case _:
             return _by_fields(kind, event, depth)
+
+
+def _secret_release(event: Mapping[str, Any]) -> str:
+    """A release of secrets: how often one occurs in it, and the noise."""
+    weights, sigma = [float(weight) for weight in event.get("weights", ())], float(event.get("noise_multiplier", 0))
+    mean = math.fsum(occurrences * weight for occurrences, weight in enumerate(weights))
+    words = f"one release in which a secret occurs in {text.number(mean, digits=3)} drawn records on average"
+    if sigma == 0:
+        return words + ", taken to reveal it"
+    return words + f": Gaussian noise, {text.number(sigma)} times the length of an occurrence"
 
 
 def _inner(event: Mapping[str, Any], depth: int) -> Step:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from cupel.reports import text
-from cupel.reports.assay import PUBLIC_FACTS, SCHEMA_VERSION, Assay, BoundRow, Difference, Part
+from cupel.reports.assay import PUBLIC_FACTS, SCHEMA_VERSION, Assay, BoundRow, Difference, Part, SecretGroup, Secrets
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD = "verdict withheld"
@@ -57,6 +57,7 @@ class Release(Part):
     best_upper: BoundRow | None = Field(description="the best of `bounds` that counts for the claim")
     bounds: list[BoundRow] = Field(description="upper bounds on what the plan may leak")
     audits: list[ReleasedAudit]
+    secrets: Secrets | None
     differences: list[Difference]
     ledger: ReleasedLedger
     not_protected: list[str]
@@ -81,19 +82,21 @@ def releasable(assay: Assay) -> Release:
     bounds = [row for row in assay.bounds if _may_leave(row)] if planned else []
     claim = text.claimed(assay.claim)
     best = text.best(bounds, claim, "upper") if claim is not None else None
+    secrets = assay.secrets if planned else None
     return Release(
         name=assay.name,
         created=assay.created,
         claim=_claim(assay.claim),
         guarantee=assay.guarantee,
-        headline=_headline(assay.claim, planned, best),
-        sentence=_sentence(assay.claim, planned, best, audited=bool(assay.audits)),
+        headline=_headline(assay.claim, planned, best, secrets),
+        sentence=_sentence(assay.claim, planned, best, secrets, audited=bool(assay.audits)),
         best_upper=best,
         bounds=bounds,
         audits=[
             ReleasedAudit(name=audit.name, game=audit.game, attack=audit.attack, statistics=audit.statistics)
             for audit in assay.audits
         ],
+        secrets=secrets,
         differences=[difference for difference in assay.differences if planned and not difference.private],
         ledger=ReleasedLedger(
             head=assay.ledger.head,
@@ -119,8 +122,10 @@ def _may_leave(row: BoundRow) -> bool:
 
 
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    """The claim without what it says of the owner's machine: paths, columns."""
+    """The claim without paths, columns, and how secrets are found: a pattern may spell one."""
     out = {key: claim[key] for key in _CLAIM_KEYS if key in claim}
+    if isinstance(out.get("parameters"), Mapping):
+        out["parameters"] = {key: value for key, value in out["parameters"].items() if key != "secrets"}
     data = claim.get("data")
     if isinstance(data, Mapping):
         builtin = data.get("source") == "builtin"
@@ -147,7 +152,13 @@ def _reaches(claim: text.Claimed, best: BoundRow | None) -> bool:
     return best is not None and float(best.value) <= claim.value
 
 
-def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None) -> str:
+def _missed(secrets: Secrets | None) -> list[SecretGroup]:
+    """The groups of secrets whose own claim is not proven."""
+    groups = secrets.groups if secrets is not None else []
+    return [group for group in groups if group.certified is None or group.certified > group.claimed]
+
+
+def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, secrets: Secrets | None) -> str:
     """What stands in place of the verdict; chosen by the kind of claim, the plan and the best releasable bound."""
     what = text.claimed(claim)
     if is_ex_post(claim):
@@ -156,10 +167,12 @@ def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None) ->
         return NOT_SHOWN
     if what is None:
         return WITHHELD
-    return REACHED if _reaches(what, best) else NOT_REACHED
+    return REACHED if _reaches(what, best) and not _missed(secrets) else NOT_REACHED
 
 
-def _sentence(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, *, audited: bool) -> str:
+def _sentence(
+    claim: Mapping[str, Any], planned: bool, best: BoundRow | None, secrets: Secrets | None, *, audited: bool
+) -> str:
     """The headline's numbers, all of them releasable."""
     what = text.claimed(claim)
     finite = best is not None and float(best.value) != math.inf
@@ -185,7 +198,18 @@ def _sentence(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, *,
     if proven is None:
         return f"No finite certified upper bound is known that could prove {asked}. {rest}"
     compared = "is within" if _reaches(what, best) else "is above"
-    return f"The best certified upper bound, {proven}, {compared} {asked}. {rest}"
+    return f"The best certified upper bound, {proven}, {compared} {asked}.{_of_groups(secrets)} {rest}"
+
+
+def _of_groups(secrets: Secrets | None) -> str:
+    """What is proven for secrets with budgets of their own; empty where all have one budget."""
+    number = len(secrets.groups) if secrets is not None else 0
+    if number < 2:
+        return ""
+    missed = len(_missed(secrets))
+    if missed:
+        return f" For {missed} of {number} groups of secrets the proof does not reach what is claimed."
+    return f" The proof reaches what is claimed for each of the {number} groups of secrets."
 
 
 def _proven(best: BoundRow) -> str:

@@ -48,6 +48,7 @@ METHODS = {
     "leave_one_out": "Leave-one-out loss",
     "leave_one_out_rerun": "Leave-one-out, run again",
     "reconstruction": "Canary reconstruction",
+    "secret_reconstruction": "Secret reconstruction",
     "record_replay": "Record and replay",
     "third_party": "Planted canaries",
     **dict.fromkeys(("one_run", "one_run_adaptive", "one_run_tight"), "One-run statistic"),
@@ -97,6 +98,7 @@ AUDITS = {
     "leave_one_out": "leave-one-out loss",
     "reconstruction": "canary reconstruction",
     "record_replay": "record and replay",
+    "secret_reconstruction": "secret reconstruction",
 }
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")

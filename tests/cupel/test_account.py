@@ -94,7 +94,7 @@ def test_a_claim_composes_with_what_was_spent(tmp_path: Path) -> None:
     claim = CLAIMS / "keys-mean.yaml"
     spent = ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))
     alone, together = (account_files(files, delta=1e-5, method="zcdp") for files in ([claim], [spent, claim]))
-    from_claim = read_claim(claim).generator().plan()
+    from_claim = read_claim(claim).plan().event
     expected = account(
         events.compose([(from_claim, 1), (dp_event.GaussianDpEvent(2.0), 1)]),
         method="zcdp",

@@ -23,6 +23,7 @@ PUBLIC = {
     "claim",
     "guarantee",
     "ledger",
+    "secrets",
     "not_protected",
     "limitations",
     "threat_model",

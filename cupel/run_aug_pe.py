@@ -1,0 +1,111 @@
+"""Aug-PE through the front door: how a claim about it is run, proven and reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.registry import upper_bounds
+from cupel.claim_aug_pe import AugPEClaim
+from cupel.errors import input_errors
+from cupel.generation import FinishedRun, Options, Part, load_records
+from cupel.mechanisms.aug_pe import AugPE, AugPEResult
+from cupel.mechanisms.variation import Writer
+from cupel.run_evolution import FLOATING_POINT, TIMING, WRITER_IS_PUBLIC, begun, facts, load_writer, write_texts
+from cupel.run_files import make_folders
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugPERun(FinishedRun):
+    """A finished run of Aug-PE."""
+
+    claim: AugPEClaim
+    mechanism: AugPE
+    writer: Writer
+    result: AugPEResult
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        if self.claim.variant != "as_published":
+            return []
+        event = self.mechanism.published_plan()
+        published = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
+        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=float("inf"))
+        certified = [bound.value for bound in published if bound.rigor.may_support]
+        if not certified:
+            return []
+        why = []
+        if self.adjacency is Adjacency.REPLACE_ONE:
+            why.append(
+                "An exchanged record takes its vote from one candidate and gives it to another: √2 apart, not 1."
+            )
+        if self.mechanism.counts_labels:
+            why.append("How many texts each label gets is read off the private labels without noise.")
+        row = {
+            "statement": "Votes of sensitivity 1",
+            "published": min(certified),
+            "recomputed": best,
+            "why": " ".join(why) or "Both count the same: one record more or less moves one vote.",
+            "private": False,
+        }
+        return [row]
+
+    def not_protected(self) -> list[str]:
+        return [
+            f"The number of records ({self.claim.public.records}) and the set of labels are public by assumption.",
+            "What many records say together may appear in the output: that is what synthetic data are for.",
+            "One record is protected; what several of them hold in common, such as copies of one record, is protected "
+            "less. A person with several records is not protected as one unit.",
+        ]
+
+    def threat_model(self) -> list[str]:
+        return [
+            "The adversary knows the mechanism, its parameters, the writer, the embedder, and every record but the one "
+            "in question; it sees the noisy votes of all rounds and all candidates.",
+            f"Neighbouring data sets differ as {self.adjacency.replace('_', ' ')} says, for one record.",
+            "It does not see the private folder, the machine, or how long the run took.",
+        ]
+
+    def side_channels(self) -> list[str]:
+        return [TIMING, WRITER_IS_PUBLIC, FLOATING_POINT]
+
+    def implementation(self) -> dict[str, str]:
+        return facts(self.claim, self.options, self.writer)
+
+
+def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
+    """Runs Aug-PE as the claim says, or goes on with the run that `output` holds.
+
+    Texts are written to ``release/`` if the mechanism is the sound variant with noise of the operating system's
+    entropy, else to ``private/``, where the ledger and the journal of all candidates are, too.
+
+    Raises:
+        InputError: for bad data, a bad writer, or a folder that holds another run; nothing has been written then. And
+            for an endpoint that fails on the way: the same command goes on with the run.
+    """
+    mechanism, records = claim.generator(), load_records(claim, options.download)
+    writer = load_writer(claim, options)
+    with input_errors():
+        mechanism.check(records, writer)
+    private, release = make_folders(output)
+    ledger = private / "ledger.sqlite"
+    with (
+        begun(claim, ledger, mechanism.plan(), options, writer) as run,
+        options.progress.stage("Generating") as step,
+    ):
+        result = mechanism.generate(
+            records, writer, run, journal=private / "candidates.jsonl", progress=step, source=options.source
+        )
+    path, written = write_texts(result.texts, private, release, releasable=mechanism.releasable, options=options)
+    return AugPERun(
+        claim=claim,
+        options=options,
+        plan=mechanism.plan(),
+        written=written,
+        documents_path=path,
+        ledger_path=ledger,
+        mechanism=mechanism,
+        writer=writer,
+        result=result,
+    )

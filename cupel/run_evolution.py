@@ -1,0 +1,123 @@
+"""What runs of the evolutions share: who writes, the ledger, and the files that come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.ledger import Ledger, Run
+from cupel.claim_base import BuiltinData
+from cupel.claim_evolution import EvolutionClaim
+from cupel.errors import InputError, input_errors
+from cupel.generation import BUILTIN_SEED, Options
+from cupel.mechanisms import sentence_embedder
+from cupel.mechanisms.clustering import BUILTIN
+from cupel.mechanisms.evolution import SyntheticText
+from cupel.mechanisms.ledger_steps import OtherRunError
+from cupel.mechanisms.randomness import OS_ENTROPY
+from cupel.mechanisms.text_endpoint import EndpointError
+from cupel.mechanisms.variation import Writer
+from cupel.run_files import write_documents
+
+
+def load_writer(
+    claim: EvolutionClaim, options: Options, examples: Mapping[str | None, Sequence[str]] | None = None
+) -> Writer:
+    """Who writes candidates: the endpoint of the claim, or the model that the command line or else the claim names.
+
+    The claim's embedder is fetched, too, where `--download` says so.
+
+    Raises:
+        InputError: when there is no such model on this machine, or a setting does not fit it.
+    """
+    with input_errors():
+        embedder = claim.parameters.embedder
+        if options.download and embedder != BUILTIN:
+            sentence_embedder.model_folder(embedder, allow_network=True)
+        if claim.parameters.endpoint is not None:
+            if options.model is not None:
+                raise InputError("--model: the claim names an endpoint, which writes in place of a model; drop one")
+            return claim.writer_of_endpoint(examples or {})
+        from cupel.mechanisms.language_model import LanguageModel
+        from cupel.mechanisms.variation import ModelWriter
+
+        model = LanguageModel.load(options.model or claim.model, options.device, allow_network=options.download)
+        given = claim.parameters.writing.model_dump(exclude_none=True)
+        return ModelWriter(model=model, examples=examples or {}, **given)
+
+
+@contextmanager
+def begun(
+    claim: EvolutionClaim, ledger: Path, plan: DpEvent, options: Options, writer: Writer, **about: Any
+) -> Iterator[Run]:
+    """The claim's run in its ledger, begun or gone on with, and finished after the block.
+
+    Raises:
+        InputError: when the ledger holds a run of that name with another claim or writer, and for what may stop a run
+            half-way; the same command goes on with it.
+    """
+    described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
+    # Paths tell of a machine, an address of a network; what they hold is in the fingerprints and in the run's digest.
+    hidden = {"embedder", "secrets", "endpoint"}
+    described["parameters"] = claim.parameters.model_dump(mode="json", exclude=hidden)
+    with input_errors():
+        opened = Ledger.open(ledger)
+    with opened:
+        with input_errors():
+            run = opened.begin(
+                claim.name,
+                plan=plan,
+                adjacency=claim.adjacency,
+                unit=Unit.parse(claim.unit),
+                about={"claim": described, "writer": writer.fingerprint, "noise": options.source.name, **about},
+            )
+        try:
+            yield run
+        except OtherRunError as error:
+            raise InputError(f"{ledger}: {error}") from None
+        except EndpointError as error:
+            raise InputError(str(error)) from None
+        run.finish()
+
+
+def write_texts(
+    texts: Iterable[SyntheticText], private: Path, release: Path, *, releasable: bool, options: Options
+) -> tuple[Path, int]:
+    """Writes the last selection where it belongs; the path, and how many texts there are."""
+    may_leave = releasable and options.source.name == OS_ENTROPY.name
+    path = (release if may_leave else private) / "synthetic.jsonl"
+    rows = ({"label": text.label, "rank": text.rank, "text": text.text} for text in texts)
+    return path, write_documents(path, rows, label="string", rank="int64", text="string")
+
+
+def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, str]:
+    """What a report says of the writer, the noise and the data."""
+    endpoint = claim.parameters.endpoint
+    found = {
+        "language model": writer.name if endpoint is None else endpoint.model,
+        "fingerprint of the writer (SHA-256)": writer.fingerprint,
+        "source of noise": "operating system entropy" if options.source.name == OS_ENTROPY.name else "recorded",
+    }
+    if endpoint is None:
+        found["device"] = f"{writer.model.device} (asked for: {options.device})"  # type: ignore[attr-defined]
+    else:
+        found["endpoint"] = writer.name
+    if isinstance(claim.data, BuiltinData):
+        found["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
+    return found
+
+
+WRITER_IS_PUBLIC = (
+    "Whoever writes the candidates, an endpoint included, is sent public text and candidates only, which released "
+    "numbers have chosen, and no private record."
+)
+FLOATING_POINT = (
+    "Embeddings are floating-point numbers, each computed from its own text alone. What they add up to is a sum of "
+    "whole numbers on a fixed grid, without rounding, before noise is added."
+)
+TIMING = "Timing and memory use of the run depend on the data; do not let an adversary measure them."
