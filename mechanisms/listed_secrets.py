@@ -100,43 +100,51 @@ def _number(row: Any, column: str, path: Path, where: str) -> float | None:
 class Phrases:
     """Finds many secrets in a text at once, on word boundaries.
 
-    A word (`words`) of a secret must be a word of the text, so a secret is looked for only in texts that have the one
-    of its words that the fewest secrets share. The words of a text are looked up in a table: the time does not grow
-    with the number of secrets, but with that of the places where one may be.
+    The words (`words`) of a secret must follow one another in the text. Of each secret, the word that the fewest others
+    share is looked up among the words of a text, then the words around it in a table: the time does not grow with the
+    number of secrets, but with that of the places where one may be. Only what stands between the words is compared by a
+    regular expression, and only where all words fit.
     """
 
     def __init__(self, secrets: Collection[str]) -> None:
         """Takes secrets in `canonical` form, none empty."""
-        by_secret = {secret: set(words(secret)) for secret in secrets}
-        shared = Counter(word for some in by_secret.values() for word in some)
-        self._by_word: dict[str, list[str]] = {}
-        self._wordless = []
-        for secret, some in by_secret.items():
-            if some:
-                rarest = min(some, key=lambda word: (shared[word], -len(word), word))
-                self._by_word.setdefault(rarest, []).append(secret)
-            else:
-                self._wordless.append(secret)
-        self._words = frozenset(self._by_word)
+        self._by_words: dict[tuple[str, ...], list[str]] = {}
+        for secret in secrets:
+            self._by_words.setdefault(tuple(words(secret)), []).append(secret)
+        self._wordless = self._by_words.pop((), [])
+        shared = Counter(word for some in self._by_words for word in set(some))
+        self._spans: dict[str, set[tuple[int, int]]] = {}  # of a word: how many words are before it, and in all
+        for some in self._by_words:
+            rarest = min(range(len(some)), key=lambda i: (shared[some[i]], -len(some[i])))
+            self._spans.setdefault(some[rarest], set()).add((rarest, len(some)))
+        self._looked_up = frozenset(self._spans)
         self._patterns: dict[str, re.Pattern[str]] = {}
 
     def __call__(self, text: str) -> set[str]:
         """The secrets in a composed text, those within longer ones included."""
-        found = set()
-        for word in self._words.intersection(words(text)):
-            for secret in self._by_word[word]:
-                if secret == word or self._pattern(secret).search(text):
-                    found.add(secret)
-        for secret in self._wordless:
-            if self._pattern(secret).search(text):
-                found.add(secret)
-        return found
+        there = words(text)
+        known = self._looked_up.intersection(there)
+        fitting = self._fitting(there, known) if known else set()
+        candidates = [secret for some in fitting for secret in self._by_words[some]] + self._wordless
+        return {secret for secret in candidates if (secret,) in fitting or self._pattern(secret).search(text)}
+
+    def _fitting(self, there: list[str], known: frozenset[str]) -> set[tuple[str, ...]]:
+        """The word sequences of secrets among the words of a text."""
+        fitting: set[tuple[str, ...]] = {(word,) for word in known if (0, 1) in self._spans[word]}
+        longer = {word: spans for word in known if (spans := self._spans[word] - {(0, 1)})}
+        if longer:
+            for i, word in enumerate(there):
+                for before, length in longer.get(word, ()):
+                    some = tuple(there[max(i - before, 0) : i - before + length])
+                    if some in self._by_words:
+                        fitting.add(some)
+        return fitting
 
     def _pattern(self, secret: str) -> re.Pattern[str]:
         """The secret with any white space where it has a blank, and no word going on where it begins or ends in one."""
         if secret not in self._patterns:
-            before = r"(?<!\w)" if words(secret[0]) else ""
+            first, *others = map(re.escape, secret.split(" "))
+            before = rf"(?<!\w{first})" if words(secret[0]) else ""  # behind the first part, which is searched for fast
             after = r"(?!\w)" if words(secret[-1]) else ""
-            inner = r"\s+".join(map(re.escape, secret.split(" ")))
-            self._patterns[secret] = re.compile(before + inner + after)
+            self._patterns[secret] = re.compile(r"\s+".join([first + before, *others]) + after)
         return self._patterns[secret]
