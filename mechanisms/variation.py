@@ -156,6 +156,8 @@ class ModelWriter:
             raise ValueError(
                 f"max_tokens must be at most {longest}, three quarters of the model's positions, not {self.max_tokens}"
             )
+        if self.chat and not self.model.tokenizer.chat_template:
+            raise ValueError(f"model {self.model.name} has no chat template, which chat needs; leave chat out")
         _ = self._asked  # which checks the prompts
 
     @property
