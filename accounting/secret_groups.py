@@ -57,6 +57,8 @@ def releases_for_groups(
         ValueError: for another number of goals than of groups, or a goal that no noise is certified to reach.
     """
     validate.integer(minimum=1, rounds=rounds)
+    if len(goals) != len(groups):
+        raise ValueError(f"goals must be one a group: {len(goals)} were given for {len(groups)} groups")
     tail = max(1e-17 * min((goal.p for goal in goals), default=1.0) / rounds, 1e-300)
     laws = [_different(secrets, tail) for secrets in groups]
     each = [(law, goal) for its, goal in zip(laws, goals, strict=True) for law in its]

@@ -80,7 +80,7 @@ class SecretNoise:
 
     @classmethod
     def as_published(cls, incidence: Incidence, *, rounds: int) -> Self:
-        """Algorithm 1 as printed: about one record a round, and the noise of one Gaussian at the mean count.
+        """Algorithm 1 as printed: about 1/max w records a round, and the noise of one Gaussian at the mean count.
 
         ρ_i = V·w_i/Σw with V = 1/max w, at most 1. Were the count always E, r would be Φ̄(Φ̄⁻¹(p) − √T·E/σ) after T
         rounds, so σ = √T·max_j E_j/η_j. That is too little, since counts vary. As it is, sums that run along let an
