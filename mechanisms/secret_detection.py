@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,9 +17,9 @@ from scipy.sparse import csc_array
 
 from cupel.accounting import validate
 from cupel.accounting.guarantees import SecretProtection
-from cupel.mechanisms import presidio_detection
-from cupel.mechanisms.listed_secrets import Phrases, canonical, composed, read_list, words
-from cupel.mechanisms.secret_incidence import Found, Incidence
+from cupel.mechanisms.listed_secrets import Phrases, composed, read_list
+from cupel.mechanisms.secret_incidence import Incidence
+from cupel.mechanisms.secret_search import EMPTY, Rows, Search, entities, matches, quantile_words
 
 _EVERY = 1000  # texts between two calls of `progress`
 
@@ -53,7 +52,8 @@ class PatternSecrets:
 
     Attributes:
         pattern: the expression, which must not match the empty string.
-        each: ``match`` (every different match is a secret) or ``pattern`` (all matches are one).
+        each: ``match`` (every different match is a secret; which records hold the same one is public, as places are) or
+            ``pattern`` (all matches are one).
         p, r: budget; None takes the default.
     """
 
@@ -73,7 +73,7 @@ class PatternSecrets:
             where = f" (column {error.colno})" if isinstance(error, re.error) and error.colno else ""
             raise ValueError(f"pattern is not a regular expression of Python's re{where}") from None
         if empty:
-            raise ValueError(_EMPTY)
+            raise ValueError(EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,8 @@ class PresidioSecrets:
     def __post_init__(self) -> None:
         validate.one_of(("match", "entity"), each=self.each)
         _check_budget(self.p, self.r)
+        if self.model is not None and not isinstance(self.model, str):
+            raise ValueError("model must be the name of a model of spaCy, such as en_core_web_sm")
         if not self.entities or not all(isinstance(entity, str) for entity in self.entities):
             raise ValueError("presidio needs a list of entities, such as [EMAIL_ADDRESS, PHONE_NUMBER]")
         if len(set(self.entities)) < len(self.entities):
@@ -129,7 +131,6 @@ class PresidioSecrets:
 
 SecretSource = ListedSecrets | PatternSecrets | QuantileWords | PresidioSecrets
 
-_EMPTY = "pattern matches the empty string, which is in every record; let it match at least one character"
 _KEYS: dict[str, tuple[str, ...]] = {
     "list": ("p", "r"),
     "pattern": ("each", "p", "r"),
@@ -197,7 +198,7 @@ def find_secrets(
     """
     if not sources:
         raise ValueError("no source of secrets is given; name a list, a pattern, a quantile or entities of Presidio")
-    rows = _Rows()
+    rows = Rows()
     searches = [_search(source, default, rows, texts) for source in sources]
     hits, ends = array("i"), array("q", [0])
     for done, text in enumerate(texts, 1):
@@ -214,65 +215,13 @@ def find_secrets(
     return Incidence(matrix, budgets, group, tuple(search.found() for search in searches))
 
 
-class _Rows:
-    """The secrets so far: a row of the incidence and a budget each."""
-
-    def __init__(self) -> None:
-        self.of: dict[Hashable, int] = {}
-        self.budgets: list[SecretProtection] = []
-
-    def name(self, secret: Hashable, budget: SecretProtection) -> int:
-        """The row of a secret that a source names; the stricter budget of two stays."""
-        row = self.of.setdefault(secret, len(self.budgets))
-        if row == len(self.budgets):
-            self.budgets.append(budget)
-            return row
-        known = self.budgets[row]
-        if known.p != budget.p:
-            raise ValueError(f"one secret has p = {known.p} in one source and p = {budget.p} in another; give it one p")
-        if budget.r < known.r:
-            self.budgets[row] = budget
-        return row
-
-
-class _Search:
-    """One source at work: its secrets' rows, and what it has found so far."""
-
-    def __init__(
-        self, kind: str, find: Callable[[str], Iterable[Hashable]], rows: _Rows, budget: SecretProtection
-    ) -> None:
-        self._kind, self._find, self._rows, self._budget = kind, find, rows, budget
-        self._row: dict[Hashable, int] = {}
-        self._hit: set[int] = set()
-        self._records = self._occurrences = 0
-
-    def name(self, secret: Hashable, budget: SecretProtection) -> None:
-        self._row[secret] = self._rows.name(secret, budget)
-
-    def read(self, text: str) -> set[int]:
-        """The rows of the secrets in a text."""
-        hits = set()
-        for secret in self._find(text):
-            if secret not in self._row:
-                self.name(secret, self._budget)
-            hits.add(self._row[secret])
-        self._hit |= hits
-        self._records += bool(hits)
-        self._occurrences += len(hits)
-        return hits
-
-    def found(self) -> Found:
-        secrets = len(set(self._row.values()))
-        return Found(self._kind, secrets, self._records, self._occurrences, secrets - len(self._hit))
-
-
-def _search(source: SecretSource, default: SecretProtection, rows: _Rows, texts: Iterable[str]) -> _Search:
+def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: Iterable[str]) -> Search:
     """A source made ready, with all secrets that are known before the texts are read."""
     budget = _budget(source.p, source.r, default)
     match source:
         case ListedSecrets():
             listed = read_list(source.path)
-            search = _Search("list", Phrases([entry.secret for entry in listed]), rows, budget)
+            search = Search("list", Phrases([entry.secret for entry in listed]), rows, budget)
             for entry in listed:
                 try:
                     own = _budget(entry.p, entry.r, budget)
@@ -280,68 +229,22 @@ def _search(source: SecretSource, default: SecretProtection, rows: _Rows, texts:
                     raise ValueError(f"{source.path}: {error}") from None
                 search.name(entry.secret, own)
         case PatternSecrets():
-            search = _Search("pattern", _matches(source), rows, budget)
+            search = Search("pattern", matches(source.pattern, whole=source.each == "pattern"), rows, budget)
             if source.each == "pattern":
                 search.name(("pattern", source.pattern), budget)
         case QuantileWords():
-            chosen = quantile_words(texts, source)
-            search = _Search("quantile", Phrases(chosen), rows, budget)
+            chosen = quantile_words(texts, source.quantile, source.count)
+            search = Search("quantile", Phrases(chosen), rows, budget)
             for word in chosen:
                 search.name(word, budget)
         case PresidioSecrets():
-            search = _Search("presidio", _entities(source), rows, budget)
+            search = Search(
+                "presidio", entities(source.entities, source.model, whole=source.each == "entity"), rows, budget
+            )
             if source.each == "entity":
                 for entity in source.entities:
                     search.name(("entity", entity), budget)
     return search
-
-
-def quantile_words(texts: Iterable[str], source: QuantileWords) -> list[str]:
-    """The words that `QuantileWords` makes secrets, the most frequent first.
-
-    Raises:
-        ValueError: if the texts have fewer words.
-    """
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(words(composed(text)))
-    if len(counts) < source.count:
-        raise ValueError(f"count is {source.count}; the records have {len(counts)} different words")
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    first = round(source.quantile * (len(ranked) - 1) - (source.count - 1) / 2)
-    first = min(max(first, 0), len(ranked) - source.count)
-    return ranked[first : first + source.count]
-
-
-def _matches(source: PatternSecrets) -> Callable[[str], Iterable[Hashable]]:
-    """What finds a pattern's secrets in a composed text."""
-    pattern = re.compile(composed(source.pattern))
-
-    def all_matches(text: str) -> Iterable[Hashable]:
-        found = dict.fromkeys(match[0] for match in pattern.finditer(text))
-        if "" in found:
-            raise ValueError(_EMPTY)
-        return dict.fromkeys(canonical(match) or match for match in found)
-
-    def any_match(text: str) -> Iterable[Hashable]:
-        match = pattern.search(text)
-        if match is not None and not match[0]:
-            raise ValueError(_EMPTY)
-        return [("pattern", source.pattern)] if match else []
-
-    return all_matches if source.each == "match" else any_match
-
-
-def _entities(source: PresidioSecrets) -> Callable[[str], Iterable[Hashable]]:
-    """What finds Presidio's entities in a composed text."""
-    find = presidio_detection.finder(source.entities, source.model)
-
-    def secrets(text: str) -> Iterable[Hashable]:
-        if source.each == "entity":
-            return {("entity", entity) for entity, _ in find(text)}
-        return dict.fromkeys(canonical(match) for _, match in find(text))
-
-    return secrets
 
 
 def _check_budget(p: float | None, r: float | None) -> None:

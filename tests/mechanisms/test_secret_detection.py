@@ -297,6 +297,7 @@ def test_one_secret_with_two_ps_is_refused_without_naming_it(tmp_path: Path) -> 
         ({"presidio": []}, "needs a list of entities"),
         ({"presidio": "PERSON"}, "needs a list of entities"),
         ({"presidio": ["PERSON", "PERSON"]}, "names an entity twice"),
+        ({"presidio": ["PERSON"], "model": 5}, "model must be the name"),
         ({"presidio": ["PERSON"], "each": "pattern"}, "each must be one of match, entity"),
     ],
 )
