@@ -126,7 +126,8 @@ class AugPE:
         """What one round costs.
 
         Accountants take a unit's contribution to have length 1 and double it under replace_one. Exchanged votes are √2
-        apart, not 2, so the noise multiplier is √2·σ then, rounded down.
+        apart, not 2, so the noise multiplier is √2·σ then, rounded down. What is drawn differs from rounded Gaussian
+        noise by less than 10⁻⁶⁰⁰ in total variation (`Source.add_gaussian`), less than any δ that float64 holds.
         """
         if self.noise_multiplier == 0:
             return dp_event.NonPrivateDpEvent()
@@ -192,9 +193,13 @@ class AugPE:
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
             evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
             rounds = _Rounds(self, records, embedder, run, source)
+            evolutions = list(rounds.evolutions())
+            total, before = sum(settings.texts for settings in evolutions), 0
             texts: list[SyntheticText] = []
-            for settings in rounds.evolutions():
-                texts += evolve(settings, writer, embedder, rounds.selection(settings), candidates, progress)
+            for settings in evolutions:
+                seen = _from(before, total, progress) if len(evolutions) > 1 else progress
+                texts += evolve(settings, writer, embedder, rounds.selection(settings), candidates, seen)
+                before += settings.texts
         return AugPEResult(tuple(texts), tuple(rounds.votes))
 
 
@@ -212,16 +217,15 @@ class AugPEResult:
 
 
 class _Rounds:
-    """The votes of one call of `AugPE.generate`."""
+    """The votes of one call of `AugPE.generate`; records are embedded when the first votes are counted."""
 
     def __init__(
         self, mechanism: AugPE, records: Sequence[Record], embedder: Embedder, run: Run, source: Source
     ) -> None:
-        self.mechanism, self.run, self.source = mechanism, run, source
-        members = evolution_run.by_label(records, mechanism.labels)
-        vectors = all_embedded(embedder, [record.text for record in records])
-        self.records: dict[str | None, Vectors] = {label: vectors[indices] for label, indices in members.items()}
+        self.mechanism, self.records, self.embedder, self.run, self.source = mechanism, records, embedder, run, source
+        self.members = evolution_run.by_label(records, mechanism.labels)
         self.votes: list[ByLabel] = []
+        self._vectors: dict[str | None, Vectors] = {}
 
     def evolutions(self) -> Iterator[EvolutionSettings]:
         """One evolution with all labels side by side; as published, one for each label, as large as the label."""
@@ -230,8 +234,7 @@ class _Rounds:
             yield settings
             return
         charge = Charge(key=LABEL_COUNTS, stage=LABEL_COUNTS, event=dp_event.NonPrivateDpEvent())
-        exact = {label: len(vectors) for label, vectors in self.records.items()}
-        counts = ledger_steps.released(self.run, charge, lambda: list(exact.values()))
+        counts = ledger_steps.released(self.run, charge, lambda: [len(members) for members in self.members.values()])
         total, n = settings.synthetic * len(counts), sum(counts)
         for label, count in zip(self.mechanism.labels, counts, strict=True):
             if texts := round(total * count / n):
@@ -274,7 +277,10 @@ class _Rounds:
         return dict(zip(candidates, votes, strict=True))
 
     def _drawn(self, label: str | None, candidates: Vectors) -> str:
-        exact = record_votes(self.records[label], candidates).astype(np.float64)
+        if label not in self._vectors:
+            texts = [self.records[index].text for index in self.members[label]]
+            self._vectors[label] = all_embedded(self.embedder, texts)
+        exact = record_votes(self._vectors[label], candidates).astype(np.float64)
         sigma = self.mechanism.noise_multiplier
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)
 
@@ -291,6 +297,11 @@ class _Rounds:
             order = np.concatenate([drawn, order[~np.isin(order, drawn)]])
         kept: list[int] = order[:wanted].tolist()
         return kept
+
+
+def _from(before: int, total: int, progress: Callable[[int, int], None] | None) -> Callable[[int, int], None] | None:
+    """Progress of one evolution as that of all of them."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _root_two_times(sigma: float) -> float:

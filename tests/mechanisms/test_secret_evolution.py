@@ -185,6 +185,24 @@ def test_the_release_holds_all_labels(tmp_path: Path) -> None:
         assert all(noisy.centres.shape[0] == 3 for noisy in release.values())
 
 
+def test_a_label_without_secrets(tmp_path: Path) -> None:
+    """Its clusters get noise like the others, because its places are public but the plan has one release for all."""
+    chosen = SecretEvolution(**SMALL, labels=(*LABELS, "clean"))
+    clean = [dataclasses.replace(x, label="clean", id=f"clean {x.id}") for x in tree_records(10, seed=9)]
+    result = write(chosen, [*some_records(), *clean], tmp_path, Watched(1))
+    assert sum(text.label == "clean" for text in result.texts) == chosen.synthetic
+    assert all(not np.array_equal(x["clean"].sizes, np.rint(x["clean"].sizes)) for x in result.releases)
+
+
+def test_the_records_decide(tmp_path: Path) -> None:
+    """Texts that survive are near the clusters: chance alone gives 4/12 oaks in each."""
+    records = [Record(str(i), f"oak oak oak {'pine' if i % 2 else 'elm'} {i}") for i in range(60)]
+    records += [Record(f"s{i}", "oak oak zx31415") for i in range(3)]
+    chosen = SecretEvolution(**{**SMALL, "r": 0.5, "rounds": 6, "variations": 6, "synthetic": 5, "releases": "once"})
+    texts = write(chosen, records, tmp_path, Recorded(1)).texts
+    assert sum(text.text.split().count("oak") for text in texts) >= 6
+
+
 def test_noise_of_the_operating_system(tmp_path: Path) -> None:
     result = write(SecretEvolution(**SMALL), some_records(()), tmp_path, OS_ENTROPY)
     sizes = np.array([release[None].sizes for release in result.releases])
