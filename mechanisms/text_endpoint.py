@@ -34,6 +34,30 @@ class EndpointError(ValueError):
     """An endpoint that cannot be used, in one line; what it had written until then is not lost."""
 
 
+@dataclass(eq=False)
+class _Calls:
+    """What the requests of one batch share.
+
+    Attributes:
+        key: the API key, or None; shown nowhere.
+        stopped: set at the first failure that does not go away, and when nobody wants answers any more.
+        failure: that failure.
+    """
+
+    key: str | None = field(repr=False)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    failure: EndpointError | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def failed(self, error: EndpointError) -> EndpointError:
+        """Stops the others; the error that was the first."""
+        with self._lock:
+            if not self.stopped.is_set():
+                self.failure = error
+                self.stopped.set()
+        return self.failure or error
+
+
 @dataclass(frozen=True, kw_only=True)
 class EndpointWriter:
     """Asks a server for texts, a few at once.
@@ -144,30 +168,27 @@ class EndpointWriter:
 
     def _answers(self, prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[str | None]:
         """The texts, in order. After a failure no more are asked for; those under way are still given."""
-        key = self._key()
+        calls = _Calls(self._key())
         waiting = zip(prompts, seeds, strict=True)
-        stopped = threading.Event()
-        failure: EndpointError | None = None
+        asked: deque[Future[str]] = deque()
         pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="endpoint")
         try:
-            asked: deque[Future[str]] = deque()
             while True:
-                if failure is None:
+                if not calls.stopped.is_set():
                     ahead = islice(waiting, 2 * self.at_once - len(asked))
-                    asked.extend(pool.submit(self._ask, prompt, seed, key, stopped) for prompt, seed in ahead)
+                    asked.extend(pool.submit(self._ask, prompt, seed, calls) for prompt, seed in ahead)
                 if not asked:
                     break
                 try:
                     text: str | None = asked.popleft().result()
-                except EndpointError as error:
-                    text, failure = None, failure or error
-                    stopped.set()
+                except EndpointError:
+                    text = None
                 yield text
         finally:
-            stopped.set()
+            calls.stopped.set()
             pool.shutdown(cancel_futures=True)
-        if failure is not None:
-            raise failure
+        if calls.failure is not None:
+            raise calls.failure
 
     def _key(self) -> str | None:
         if self.key_variable is None:
@@ -177,28 +198,34 @@ class EndpointWriter:
             raise EndpointError(f"endpoint {self._host}: the environment variable {self.key_variable} holds no API key")
         return key
 
-    def _ask(self, prompt: str, seed: int, key: str | None, stopped: threading.Event) -> str:
+    def _ask(self, prompt: str, seed: int, calls: _Calls) -> str:
         """One text, after as many tries as it takes.
 
         Raises:
-            EndpointError: for a failure that does not go away.
+            EndpointError: for a failure that does not go away, and once another request had one.
         """
         body, what = self._body(prompt, seed), "another request failed first"
         for attempt in range(self.tries):
-            if stopped.is_set():
+            if calls.stopped.is_set():
                 break
             try:
-                return self._text(post(self._address, body, key=key, timeout=self.timeout))
+                return self._text(post(self._address, body, key=calls.key, timeout=self.timeout))
             except RefusedError as error:
                 if error.code == "content_filter":
                     return ""
-                raise self._error(self._told(error)) from None
+                what = self._told(error)
+                break
             except PassingError as error:
                 what = str(error) if attempt == 0 else f"{error}, after {attempt + 1} tries"
                 if attempt + 1 < self.tries:
                     wait = _FIRST_WAIT * 2 ** min(attempt, 9) * (1 + random.random() / 4)
-                    stopped.wait(min(max(wait, error.wait or 0.0), _LONGEST_WAIT))
-        raise self._error(what)
+                    calls.stopped.wait(min(max(wait, error.wait or 0.0), _LONGEST_WAIT))
+        raise calls.failed(
+            EndpointError(
+                f"endpoint {self._host}: {what}. The texts that are finished are kept; the same command goes on from "
+                "there"
+            )
+        )
 
     def _told(self, error: RefusedError) -> str:
         if error.status not in (401, 403):
@@ -207,11 +234,6 @@ class EndpointWriter:
         if self.key_variable is not None:
             key = f"the API key in the environment variable {self.key_variable} is not accepted"
         return f"{error}: {key}"
-
-    def _error(self, what: str) -> EndpointError:
-        return EndpointError(
-            f"endpoint {self._host}: {what}. The texts that are finished are kept; the same command goes on from there"
-        )
 
     def _body(self, prompt: str, seed: int) -> dict[str, object]:
         body: dict[str, object] = {

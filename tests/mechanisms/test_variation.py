@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import torch
 
 from cupel.mechanisms import corpora, text_sampling
 from cupel.mechanisms.embedders import HashedNgrams, all_embedded
+from cupel.mechanisms.evolution import EvolutionSettings, SyntheticText, evolve
+from cupel.mechanisms.evolution_journal import Journal
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.variation import ModelWriter, clean, example_of, prompts_of
 
@@ -130,6 +132,25 @@ def test_a_random_text_follows_a_public_example_of_its_label(builtin: LanguageMo
     chosen = {example_of(writer.examples, "key", seed) for seed in range(100)}
     assert chosen == set(keys)  # missed by chance with probability 4·(3/4)¹⁰⁰ < 1e-11
     assert example_of(writer.examples, "none", 0) == ""
+
+
+def test_an_evolution_by_the_embedded_model_goes_on_where_it_was_cut(builtin: LanguageModel, tmp_path: Path) -> None:
+    # Other batches than in the whole run; as above, rounding moves a text with a probability of about 1e-2.
+    writer, embedder = ModelWriter(model=builtin), HashedNgrams()
+    settings = EvolutionSettings(rounds=2, synthetic=4, variations=2, labels=("a", "b"))
+
+    def select(number: int, vectors: Mapping[str | None, Any]) -> dict[str | None, Any]:
+        return {label: np.argsort(-rows[:, 0], kind="stable")[:4] for label, rows in vectors.items()}
+
+    def run(path: Path) -> tuple[SyntheticText, ...]:
+        with Journal(path, settings.about(writer, embedder)) as journal:
+            return evolve(settings, writer, embedder, select, journal)
+
+    expected = run(tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    (tmp_path / "cut").write_bytes(content[: len(content) // 3])
+    assert run(tmp_path / "cut") == expected
+    assert (tmp_path / "cut").read_bytes() == content
 
 
 def test_what_did_not_end_by_itself_is_no_text_of_the_embedded_model(builtin: LanguageModel) -> None:
