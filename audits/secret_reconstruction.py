@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from scipy.special import betaincinv
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -61,6 +62,24 @@ def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) ->
         null_family="every (p, r)-secret-protected mechanism",
         assumptions=(_GAMES,),
     )
+
+
+def detectable(games: int, *, r: float, confidence: float) -> float:
+    """The probability of a right guess from which on so many games refute a claim of r at least half of the time.
+
+    Args:
+        games: independent games.
+        r: what is claimed.
+        confidence: of the bound.
+
+    Returns:
+        1 where even all games won would not refute it.
+    """
+    hits = np.arange(games + 1)
+    limits = lower_limit(hits, np.full(games + 1, games), 1 - confidence)
+    enough = np.flatnonzero(limits > r)
+    # P[hits ≥ k] = ½ at the median of a beta variable.
+    return float(betaincinv(enough[0], games - enough[0] + 1, 0.5)) if enough.size else 1.0
 
 
 def secret_reconstruction_audit(
@@ -121,6 +140,7 @@ def secret_reconstruction_audit(
             "rounds": result.rounds,
             "assumed": _REST,
             "best_guess": [played.best for played in results],
+            "detectable": [detectable(played.games, r=guarantee.r, confidence=each) for played in results],
         },
     )
 
@@ -155,4 +175,8 @@ def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection
     ceiling = bound.ceiling or 0.0
     if ceiling <= guarantee.r:
         return f"{counts}: {shown}; so few games could have shown at most {above(ceiling, 4)}, no more than the claim."
-    return f"{counts}: {shown}, not above the claimed {guarantee.r:g}: no leak beyond the claim found."
+    seen = detectable(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
+    return (
+        f"{counts}: {shown}, not above the claimed {guarantee.r:g}: no leak beyond the claim found. So many games find "
+        f"one half of the time if guesses are right with {above(seen, 2)}."
+    )

@@ -15,7 +15,8 @@ from cupel.accounting.secret_protection import blowup, noise_for, poisson_binomi
 from cupel.attacks.secret_reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
 from cupel.audits.implications import implied_limit
 from cupel.audits.result import AuditResult
-from cupel.audits.secret_reconstruction import r_clopper_pearson, secret_reconstruction_audit
+from cupel.audits.rounding import above
+from cupel.audits.secret_reconstruction import detectable, r_clopper_pearson, secret_reconstruction_audit
 from cupel.audits.verdict import decide
 
 
@@ -133,6 +134,21 @@ def test_one_gaussian_for_the_mixture_understates_r() -> None:
     claim = SecretProtection(1e-4, 1e-3)
     found = guess_secrets(gaussian_release(model), model, 3000, seed=4)
     assert verdict(claim, secret_reconstruction_audit(found, guarantee=claim)) == "REFUTED"
+
+
+@pytest.mark.parametrize(("games", "r"), [(50, 0.1), (1000, 0.05), (93, 1e-3)])
+def test_what_so_many_games_find_half_of_the_time(games: int, r: float) -> None:
+    """Against the binomial law, hit by hit."""
+    least = next(
+        hits for hits in range(games + 1) if r_clopper_pearson(hits, games, p=1e-9, confidence=0.975).value > r
+    )
+    found = detectable(games, r=r, confidence=0.975)
+    assert stats.binom.sf(least - 1, games, found) == pytest.approx(0.5, rel=1e-9)
+    assert detectable(3, r=0.9, confidence=0.975) == 1.0
+    claim = SecretProtection(1e-4, r)
+    audit = secret_reconstruction_audit(SecretGuesses(games, 0, 1e-4, 10_000, 1), guarantee=claim, confidence=0.975)
+    assert audit.details["detectable"] == [found]
+    assert audit.conclusion.endswith(f"if guesses are right with {above(found, 2)}.")
 
 
 def test_games_with_another_source_of_noise_share_the_confidence() -> None:
