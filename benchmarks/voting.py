@@ -8,15 +8,17 @@ around 600 topics. Those of the records lie in a file that is mapped into memory
 set (`ru_maxrss`, printed) counts every page of it that was read.
 
 Printed: seconds of Aug-PE's votes and of secret-protected evolution's, their ratio, and beside each its limit, the
-product of vectors and candidates at the rate of a matrix product that was measured in the same run. Then what a round
-of secret-protected evolution costs besides: each round the release with noise, where `--drawn` private records take
-part; once the assignment of private records and the public clusters. Embedding and writing candidates cost both the
-same and are not measured.
+product of vectors and candidates at the rate of a matrix product that was measured in the same run; all by the clock
+and in seconds of processors, which other work on the machine does not lengthen much. Then what secret-protected
+evolution costs besides: each round the release with noise, in which `--drawn` of the private records take part, and
+once the assignment of private records and the public clusters. Embedding and writing candidates cost both the same and
+are not measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import resource
 import sys
@@ -24,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,36 +39,52 @@ Vectors = NDArray[np.float32]
 TOPICS = 600
 
 
-def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """The least time of a few calls, and what the last one returned."""
+class Taken(NamedTuple):
+    """Seconds by the clock, and of all threads on processors: the second does not grow when the machine is shared."""
+
+    wall: float
+    cpu: float
+
+    def __add__(self, other: Taken) -> Taken:  # type: ignore[override]
+        return Taken(self.wall + other.wall, self.cpu + other.cpu)
+
+    def over(self, other: Taken) -> str:
+        return f"{self.wall / other.wall:.1f} by the clock, {self.cpu / other.cpu:.1f} of processors"
+
+
+def seconds(work: Callable[[], Any], repeats: int = 1) -> tuple[Taken, Any]:
+    """The least times of a few calls, and what the last one returned."""
     times, found = [], None
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         found = work()
-        times.append(time.perf_counter() - start)
-    return min(times), found
+        times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    return Taken(*map(min, zip(*times, strict=True))), found
 
 
 def drawn_vectors(generator: np.random.Generator, topics: Vectors, count: int) -> Vectors:
     """Unit vectors around topics, the noise about as long as the topic: cosines of 0.5 within one."""
-    spread = generator.standard_normal((count, topics.shape[1]), dtype=np.float32) / np.sqrt(topics.shape[1])
-    return unit_rows(topics[generator.integers(len(topics), size=count)] + spread)
+    rows = generator.standard_normal((count, topics.shape[1]), dtype=np.float32)
+    rows /= np.float32(math.sqrt(topics.shape[1]))
+    rows += topics[generator.integers(len(topics), size=count)]
+    rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return rows
 
 
 def write_records(path: Path, generator: np.random.Generator, topics: Vectors, count: int) -> Vectors:
     """A file of `count` vectors, written block by block, and mapped."""
     with path.open("wb") as file:
-        for start in range(0, count, 2**14):
-            drawn_vectors(generator, topics, min(2**14, count - start)).tofile(file)
+        for start in range(0, count, 2**12):
+            drawn_vectors(generator, topics, min(2**12, count - start)).tofile(file)
     return np.memmap(path, dtype=np.float32, mode="r", shape=(count, topics.shape[1]))
 
 
-def product_rate(dimension: int, candidates: int) -> float:
-    """Multiplications and additions a second of a float32 product of the shape that voting has, the best of ten."""
-    left = np.ones((1024, dimension), dtype=np.float32)
-    right, out = np.ones((dimension, candidates), dtype=np.float32), np.empty((1024, candidates), dtype=np.float32)
-    taken, _ = seconds(lambda: np.matmul(left, right, out=out), 10)
-    return 2 * 1024 * dimension * candidates / taken
+def product_rate(dimension: int, candidates: int) -> Taken:
+    """Seconds of one multiplication with addition in a float32 product of the shape of votes, the best of ten."""
+    left, right = np.ones((1024, dimension), dtype=np.float32), np.ones((candidates, dimension), dtype=np.float32)
+    out = np.empty((1024, candidates), dtype=np.float32)
+    taken, _ = seconds(lambda: np.matmul(left, right.T, out=out), 10)
+    return Taken(*(part / (1024 * dimension * candidates) for part in taken))
 
 
 def peak() -> float:
@@ -75,12 +93,8 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
-def against(taken: float, limit: float) -> str:
-    return f"{taken / limit:.2f} times the limit of {limit:.4f}"
-
-
-def line(name: str, taken: float, note: str = "") -> None:
-    print(f"  {name:44s} {taken:12.4f}   {note}".rstrip(), flush=True)
+def line(name: str, taken: Taken, note: str = "") -> None:
+    print(f"  {name:44s} {taken.wall:10.4f} {taken.cpu:10.4f}   {note}".rstrip(), flush=True)
 
 
 def main() -> None:
@@ -98,10 +112,14 @@ def main() -> None:
     candidates = drawn_vectors(generator, topics, asked.candidates)
     rate = product_rate(asked.dimension, asked.candidates)
     print(f"numpy {np.__version__}, {os.environ.get('OMP_NUM_THREADS', 'all')} threads, {os.cpu_count()} cores")
-    print(f"a product in float32 takes {rate / 1e9:.1f} GFLOP/s; load {os.getloadavg()[0]:.2f}")
+    print(
+        f"a product in float32: {2e-9 / rate.wall:.1f} GFLOP/s, {2e-9 / rate.cpu:.1f} a processor; "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
 
-    def limit(rows: int, columns: int) -> float:
-        return 2 * rows * columns * asked.dimension / rate
+    def against(taken: Taken, rows: int, columns: int) -> str:
+        limit = Taken(*(part * rows * columns * asked.dimension for part in rate))
+        return f"limit {limit.wall:.4f} {limit.cpu:.4f}: {taken.over(limit)}"
 
     with tempfile.TemporaryDirectory() as folder:
         records = write_records(Path(folder) / "records.f32", generator, topics, asked.records)
@@ -109,7 +127,7 @@ def main() -> None:
         sample = np.array(records[len(private) : len(private) + asked.public_sample])
         print(
             f"{asked.records} records, {len(private)} of them private, {asked.candidates} candidates, "
-            f"d = {asked.dimension}, K = {asked.clusters}; seconds"
+            f"d = {asked.dimension}, K = {asked.clusters}; seconds by the clock, and of processors"
         )
         fitting, clusters = seconds(lambda: PublicClusters.fit(sample, asked.clusters))
         assigning, assigned = seconds(lambda: clusters.assign(private))
@@ -125,18 +143,17 @@ def main() -> None:
         assert histogram.sum() == asked.records
 
     print("votes of one round")
-    line("Aug-PE, every record", theirs, against(theirs, limit(asked.records, asked.candidates)))
-    line("secret-protected evolution, every cluster", ours, against(ours, limit(asked.clusters, asked.candidates)))
-    line("ratio", theirs / ours, f"records over clusters: {asked.records / asked.clusters:.0f}")
+    line("Aug-PE, every record", theirs, against(theirs, asked.records, asked.candidates))
+    line("secret-protected evolution, every cluster", ours, against(ours, asked.clusters, asked.candidates))
+    print(f"  ratio {theirs.over(ours)}; records over clusters {asked.records / asked.clusters:.0f}")
     print("what a round of secret-protected evolution costs besides")
     line(f"release of {asked.clusters * (1 + asked.dimension)} numbers with noise", releasing)
     line("choice of candidates", choosing)
-    whole = ours + releasing + choosing
-    line("all of it", whole, f"Aug-PE's votes are {theirs / whole:.1f} times that")
-    line("the same with a release of an earlier round", ours + choosing, f"{theirs / (ours + choosing):.0f} times")
+    print(f"  ratio to all of it {theirs.over(ours + releasing + choosing)}")
+    print(f"  ratio without a release, where one serves all rounds: {theirs.over(ours + choosing)}")
     print("once for all rounds")
     line(f"public clusters, from {len(sample)} vectors", fitting)
-    line("assignment of the private records", assigning, against(assigning, limit(len(private), asked.clusters)))
+    line("assignment of the private records", assigning, against(assigning, len(private), asked.clusters))
     size = asked.records * asked.dimension * 4 / 2**30
     print(f"largest resident set {peak():.2f} GiB, of which the mapped records are at most {size:.2f}")
 

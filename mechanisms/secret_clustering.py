@@ -179,8 +179,10 @@ def release(
     Raises:
         ValueError: for more than `MOST_RECORDS` records, or shapes that do not fit.
     """
-    drawn = source.bernoulli(_fitting(clusters, vectors, probabilities))
-    counts, sums = drawn_sums(clusters, vectors, drawn, assigned)
+    chances = _fitting(clusters, vectors, probabilities)
+    if assigned is not None and assigned.shape != chances.shape:
+        raise ValueError(f"assigned must have one cluster for each of {len(vectors)} private records")
+    counts, sums = drawn_sums(clusters, vectors, source.bernoulli(chances), assigned)
     exact = np.concatenate([counts.astype(np.float64), np.ldexp(sums.astype(np.float64), -30).ravel()])
     return _moved(clusters, source.add_gaussian(exact, joint_scale(sigma)))
 

@@ -332,6 +332,8 @@ def test_bad_input_is_refused_in_one_line() -> None:
         release(LINE, np.ones((2, 3)), [0.5, 0.5], 1.0)
     with pytest.raises(ValueError, match="each of 2 private records needs one probability"):
         release(LINE, np.ones((2, 1)), [0.5], 1.0)
+    with pytest.raises(ValueError, match="one cluster for each of 2 private records"):
+        release(LINE, np.ones((2, 1)), [0.5, 0.5], 1.0, assigned=np.array([0]))
     with pytest.raises(ValueError, match="numbers from 0 to 1"):
         release(LINE, np.ones((1, 1)), [1.5], 1.0)
     with pytest.raises(ValueError, match="sigma must be"):
