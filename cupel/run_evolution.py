@@ -18,10 +18,10 @@ from cupel.generation import BUILTIN_SEED, Options
 from cupel.mechanisms import sentence_embedder
 from cupel.mechanisms.clustering import BUILTIN
 from cupel.mechanisms.evolution import SyntheticText
+from cupel.mechanisms.evolution_journal import JournalError
 from cupel.mechanisms.ledger_steps import OtherRunError
 from cupel.mechanisms.randomness import OS_ENTROPY
-from cupel.mechanisms.text_endpoint import EndpointError
-from cupel.mechanisms.variation import Writer
+from cupel.mechanisms.variation import Writer, WriterError
 from cupel.run_files import write_documents
 
 
@@ -80,7 +80,7 @@ def begun(
             yield run
         except OtherRunError as error:
             raise InputError(f"{ledger}: {error}") from None
-        except EndpointError as error:
+        except (JournalError, WriterError) as error:
             raise InputError(str(error)) from None
         run.finish()
 

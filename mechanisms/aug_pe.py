@@ -190,8 +190,8 @@ class AugPE:
         self.check(records, writer)
         embedder = self.load_embedder()
         public = (self, writer.fingerprint, embedder.fingerprint)
+        evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
-            evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
             rounds = _Rounds(self, records, embedder, run, source)
             evolutions = list(rounds.evolutions())
             total, before = sum(settings.texts for settings in evolutions), 0

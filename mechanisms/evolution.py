@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from cupel.accounting import validate
 from cupel.mechanisms.embedders import Embedder, Vectors, all_embedded
 from cupel.mechanisms.evolution_journal import Entry, Journal
-from cupel.mechanisms.variation import Writer, clean
+from cupel.mechanisms.variation import Writer, WriterError, clean
 
 ATTEMPTS = 4
 """How often a text is asked for, each time with another seed, while what comes back is empty."""
@@ -150,8 +150,9 @@ def evolve(
         The last selection, label by label, the best first.
 
     Raises:
-        ValueError: for a selection that is none, or a label for which the writer has no text at all; and what the
-            writer raises, after the texts that it finished are in the journal.
+        ValueError: for a selection that is none.
+        WriterError: for a label for which the writer has no text at all. And what the writer raises, after the texts
+            that it finished are in the journal.
     """
     loop = _Loop(settings, writer, embedder, journal, progress)
     first = [_Wanted(0, index) for index in range(settings.synthetic * settings.variations)]
@@ -234,7 +235,7 @@ class _Loop:
         """The candidates of a round: of equal texts the first, and the others only where there are too few without.
 
         Raises:
-            ValueError: if there is none at all.
+            WriterError: if there is none at all.
         """
         first: dict[str, _Candidate] = {}
         repeats = []
@@ -243,7 +244,7 @@ class _Loop:
                 repeats.append(candidate)
         if not first:
             of_label = "" if label is None else f" for label {label!r}"
-            raise ValueError(
+            raise WriterError(
                 f"writer {self.writer.name} wrote no text{of_label}, only empty or unfinished answers; look at its "
                 "prompts and its largest number of tokens"
             )

@@ -20,6 +20,10 @@ _VERSION = 1
 _LINES, _SECONDS = 64, 2.0  # how much may be lost to a crash
 
 
+class JournalError(ValueError):
+    """A journal that cannot be gone on with, in one line that shows nothing of a text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One finished candidate.
@@ -51,7 +55,7 @@ class Journal:
         settings: whatever decides the texts, as JSON can hold it (`EvolutionSettings.about`).
 
     Raises:
-        ValueError: for a journal of other settings, or a file that is no journal.
+        JournalError: for a journal of other settings, or a file that is no journal.
     """
 
     def __init__(self, path: Path | str, settings: Mapping[str, object]) -> None:
@@ -112,7 +116,7 @@ class Journal:
         lines = content[:whole].splitlines()
         if not lines:
             if not json.dumps(head).encode().startswith(content):
-                raise ValueError(f"{self.path}: is no journal of an evolution; move it away")
+                raise JournalError(f"{self.path}: is no journal of an evolution; move it away")
             os.ftruncate(self._file, 0)
             self._append(json.dumps(head) + "\n")
             return
@@ -120,9 +124,9 @@ class Journal:
             first, *rest = (json.loads(line) for line in lines)
             entries = [Entry(**row) for row in rest]
         except (ValueError, TypeError):
-            raise ValueError(f"{self.path}: is no journal of an evolution, or was damaged; move it away") from None
+            raise JournalError(f"{self.path}: is no journal of an evolution, or was damaged; move it away") from None
         if first != head:
-            raise ValueError(
+            raise JournalError(
                 f"{self.path}: was written with other settings, another writer or another embedder; use those again, "
                 "or move the file away to begin anew"
             )

@@ -238,8 +238,8 @@ class SecretEvolution:
         ledger_steps.check_run(run, self.plan(places), source)
         embedder = self.load_embedder(records, places)
         public = (self, places.fingerprint, writer.fingerprint, embedder.fingerprint)
+        evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
         with Journal(journal, self.settings.about(writer, embedder)) as candidates:
-            evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
             releases = _Releases(self, records, places, embedder, run, source)
             texts = evolve(self.settings, writer, embedder, releases.select, candidates, progress)
         return EvolutionResult(texts, tuple(releases.released), places.found, self.noise(places))

@@ -23,14 +23,14 @@ from urllib.parse import urlsplit
 from cupel.accounting import validate
 from cupel.mechanisms.json_requests import PassingError, RefusedError, post
 from cupel.mechanisms.prompts import render
-from cupel.mechanisms.variation import Prompts, example_of, prompts_of
+from cupel.mechanisms.variation import Prompts, WriterError, example_of, prompts_of
 
 _CHAT, _PLAIN = "/chat/completions", "/completions"
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 300.0  # seconds
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
-class EndpointError(ValueError):
+class EndpointError(WriterError):
     """An endpoint that cannot be used, in one line; what it had written until then is not lost."""
 
 

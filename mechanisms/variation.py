@@ -31,6 +31,10 @@ _TEMPLATE_ERRORS = (jinja2.TemplateError, LookupError, ValueError, TypeError, At
 _UNWRITABLE = ("Cc", "Cs")  # control characters, halves of surrogate pairs
 
 
+class WriterError(ValueError):
+    """A writer that cannot be used, in one line; what it had written until then is not lost."""
+
+
 class Writer(Protocol):
     """Writes candidates. It is given public text and candidates only, never a private record."""
 

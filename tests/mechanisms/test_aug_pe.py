@@ -251,7 +251,7 @@ def test_a_run_goes_on_with_the_same_inputs_only(tmp_path: Path) -> None:
         write(chosen, records[1:], tmp_path, Recorded(1))
     with pytest.raises(OtherRunError, match="other records, another writer, embedder or parameters"):
         write(dataclasses.replace(chosen, threshold=1.0), records, tmp_path, Recorded(1))
-    with pytest.raises(ValueError, match="other settings, another writer or another embedder"):
+    with pytest.raises(ValueError, match="other records, another writer, embedder or parameters"):
         write(chosen, records, tmp_path, Recorded(1), writer=other)
     with pytest.raises(ValueError, match="began with another plan"):
         write(dataclasses.replace(chosen, rounds=2), records, tmp_path, Recorded(1))

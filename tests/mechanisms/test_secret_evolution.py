@@ -366,7 +366,7 @@ def test_a_run_goes_on_with_the_same_inputs_only(tmp_path: Path) -> None:
             write(mechanism, data, tmp_path, Recorded(1))
         assert "\n" not in str(error.value)
         assert "oak" not in str(error.value)
-    with pytest.raises(ValueError, match="other settings, another writer or another embedder"):
+    with pytest.raises(ValueError, match="other records, another writer, embedder or parameters"):
         write(chosen, records, tmp_path, Recorded(1), writer=other)
     with pytest.raises(ValueError, match="began with another plan"):
         write(chosen, records[1:], tmp_path, Recorded(1))
