@@ -22,6 +22,7 @@ from cupel.accounting.events import (
     BoundedRangeSelectionDpEvent,
     ExPostSelectionDpEvent,
     ParallelDpEvent,
+    SecretGroupsReleaseDpEvent,
     SecretReleaseDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
@@ -220,6 +221,9 @@ EXAMPLES: dict[str, DpEvent] = {
     "Gaussian on a sample with replacement": dp.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
     "mixture of Gaussians": dp.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
     "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
+    "sum in which secrets of several budgets may occur": SecretGroupsReleaseDpEvent(
+        (SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)), SecretReleaseDpEvent(2.0, (0.9, 0.1)))
+    ),
     "composition": dp.ComposedDpEvent([dp.LaplaceDpEvent(6.0), dp.SelfComposedDpEvent(dp.LaplaceDpEvent(9.0), 2)]),
     "disjoint parts": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3),
     "disjoint parts, partition public": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3, partition_is_public=True),
