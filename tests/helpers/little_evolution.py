@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -98,6 +100,29 @@ class Forced(Watched):
 
     def _noisy(self, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._outcomes[len(self.noisy)]
+
+
+class Vigilant(Watched):
+    """Whenever something is drawn, exactly one step of a stage is on the disk as charged and not as committed."""
+
+    def __init__(self, ledger: Path, stage: str) -> None:
+        super().__init__(1)
+        self._ledger, self._stage = ledger, stage
+
+    def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
+        self._look()
+        return super().add_gaussian(values, scale)
+
+    def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+        self._look()
+        return super().bernoulli(probabilities)
+
+    def _look(self) -> None:
+        with contextlib.closing(sqlite3.connect(f"file:{self._ledger}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT kind, body FROM entries").fetchall()
+        keys = {kind: [json.loads(body)["key"] for name, body in rows if name == kind] for kind in ("charge", "commit")}
+        (waiting,) = set(keys["charge"]) - set(keys["commit"])
+        assert waiting.startswith(f"{self._stage}/")
 
 
 def evolution(kind: str) -> Any:

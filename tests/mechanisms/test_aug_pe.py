@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from little_evolution import EMBEDDER, WORDS, Forced, ToyWriter, Watched, tree_records
+from little_evolution import EMBEDDER, WORDS, Forced, ToyWriter, Vigilant, Watched, tree_records
 from little_inference import killed_at
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
@@ -194,6 +194,12 @@ def test_a_run_charges_its_plan_and_replays(changes: dict[str, Any], tmp_path: P
     assert not seen.exact, "a finished run reads no vote again"
     for one, two in zip(result.votes, again.votes, strict=True):
         assert all(np.array_equal(one[label], two[label]) for label in one)
+
+
+def test_votes_are_charged_before_they_get_noise(tmp_path: Path) -> None:
+    chosen, source = AugPE(**SMALL, labels=LABELS), Vigilant(tmp_path / "ledger.sqlite", "votes")
+    write(chosen, tree_records(30, labels=LABELS), tmp_path, source)
+    assert len(source.exact) == 3 * len(LABELS)
 
 
 def test_texts_of_each_label_follow_exact_counts_as_published(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from little_evolution import EMBEDDER, Forced, ToyWriter, Watched, tree_records
+from little_evolution import EMBEDDER, Forced, ToyWriter, Vigilant, Watched, tree_records
 from little_inference import killed_at
 from numpy.typing import ArrayLike, NDArray
 
@@ -185,6 +185,14 @@ def test_the_release_holds_all_labels(tmp_path: Path) -> None:
         assert all(noisy.centres.shape[0] == 3 for noisy in release.values())
 
 
+@pytest.mark.parametrize("variant", ["sound", "as_published"])
+def test_a_release_is_charged_before_records_are_drawn(variant: Any, tmp_path: Path) -> None:
+    chosen = SecretEvolution(**SMALL, labels=LABELS, variant=variant)
+    source = Vigilant(tmp_path / "ledger.sqlite", "release")
+    write(chosen, some_records(), tmp_path, source)
+    assert len(source.exact) == 3 * len(LABELS)
+
+
 def test_a_label_without_secrets(tmp_path: Path) -> None:
     """Its clusters get noise like the others, because its places are public but the plan has one release for all."""
     chosen = SecretEvolution(**SMALL, labels=(*LABELS, "clean"))
@@ -244,15 +252,31 @@ class Drawing(Forced):
 
 
 class Counting(Watched):
-    """Remembers who was drawn."""
+    """Remembers who was drawn, and with what probabilities."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.drawn: list[NDArray[np.bool_]] = []
+        self.probabilities: list[NDArray[np.float64]] = []
 
     def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+        self.probabilities.append(np.array(probabilities))
         self.drawn.append(super().bernoulli(probabilities))
         return self.drawn[-1]
+
+
+def test_each_record_is_drawn_with_its_own_probability(tmp_path: Path) -> None:
+    """Label by label, in the order of the records: those whose secret is in one record more often than the others."""
+    records = some_records()
+    records[20:22] = [dataclasses.replace(x, text=f"{x.text} zx55555") for x in records[20:22]]
+    records[30] = dataclasses.replace(records[30], text=f"{records[30].text} zx66666")
+    chosen, source = SecretEvolution(**{**SMALL, "r": 0.02, "rounds": 1}, labels=LABELS), Counting(1)
+    result = write(chosen, records, tmp_path, source)
+    every = result.noise.probabilities
+    assert len(set(every[[0, 20, 30]])) == 3
+    for label, given in zip(LABELS, source.probabilities, strict=True):
+        own = [chance for x, chance in zip(records, every, strict=True) if x.label == label and "zx" in x.text]
+        assert given.tolist() == own
 
 
 @pytest.mark.parametrize(("code", "seed"), [(0, 1), (1, 2), (2, 3)])
