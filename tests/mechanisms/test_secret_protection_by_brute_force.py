@@ -69,7 +69,7 @@ def best_test(p: Floats, q: Floats, size: float) -> float:
     return float(np.interp(size, false, true))
 
 
-def rounds_of(p: Floats, q: Floats, rounds: int, width: float = 0.1) -> tuple[Floats, Floats]:
+def rounds_of(p: Floats, q: Floats, rounds: int, width: float = 0.25) -> tuple[Floats, Floats]:
     """Cells of several rounds: those of one round with log-likelihood ratios within `width` are put together before."""
     if rounds == 1:
         return p, q
@@ -83,7 +83,7 @@ def rounds_of(p: Floats, q: Floats, rounds: int, width: float = 0.1) -> tuple[Fl
 
 
 def success(
-    chances: Floats, vectors: Floats, sigma: float, p: float, rounds: int = 1, cells: int = 120, width: float = 0.1
+    chances: Floats, vectors: Floats, sigma: float, p: float, rounds: int = 1, cells: int = 120, width: float = 0.25
 ) -> float:
     """P(E) of an adversary's best E with Q(E) ≤ p: a secret whose records lie at `vectors`, noise σ on every axis."""
     weights, sums = patterns(chances, vectors)
@@ -130,7 +130,7 @@ def vectors_of(generator: np.random.Generator, count: int) -> Floats:
     return np.column_stack([np.ones(count), [np.ones(count), np.sign(offsets), offsets][kind]])
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(layouts())
 def test_no_adversary_exceeds_r(layout: tuple[Incidence, int, float | None, np.random.Generator]) -> None:
     places, rounds, sample, generator = layout
@@ -157,15 +157,15 @@ def adversary(noise: SecretNoise, goal: SecretProtection, sigma: float) -> tuple
     """Of one secret in all records, with all vectors at (1, 1): success on fine cells, and the least it can fall short.
 
     Seen along (1, 1) nothing is lost. In a cell of width h the likelihood ratio varies by at most e^(h·length/σ²), and
-    by e^0.01 more where cells are put together, so no test does better than the best on cells by more than the product
+    by e^0.02 more where cells are put together, so no test does better than the best on cells by more than the product
     of these factors over the rounds: a part of a cell with probability q holds at most q times the largest ratio.
     """
-    cells = 10_000
+    cells = 8_000
     vectors = np.full((noise.probabilities.size, 1), math.sqrt(2))
-    got = success(noise.probabilities, vectors, sigma, goal.p, noise.rounds, cells, 0.01)
+    got = success(noise.probabilities, vectors, sigma, goal.p, noise.rounds, cells, 0.02)
     length = float(vectors.sum())
     h = (length + 14 * sigma) / (cells - 1)
-    return got, math.exp(-noise.rounds * (h * length / sigma**2 + (0.01 if noise.rounds > 1 else 0.0)))
+    return got, math.exp(-noise.rounds * (h * length / sigma**2 + (0.02 if noise.rounds > 1 else 0.0)))
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
@@ -175,7 +175,7 @@ def test_the_worst_layout_comes_close_and_noise_for_one_release_is_too_little(p:
     goal = SecretProtection(p, r)
     noise = SecretNoise.fit(incidence(np.ones((1, 8), dtype=bool), [goal], [0]), rounds=rounds, expected_sample=1.5)
     got, least = adversary(noise, goal, math.sqrt(2) * noise.sigma)
-    assert least >= 0.95
+    assert least >= 0.94
     assert r * least * (1 - 4e-5) <= got <= r * (1 + ROUNDING)
     mutant, _ = adversary(noise, goal, noise.sigma)
     assert mutant > 1.15 * r
