@@ -179,6 +179,18 @@ def test_a_journal_cut_anywhere_gives_the_same_run(tmp_path: Path, settings: Evo
         assert path.read_bytes() == content
 
 
+def test_candidates_are_on_the_disk_before_they_are_selected(tmp_path: Path) -> None:
+    lines = []
+
+    def select(number: int, vectors: Mapping[str | None, Vectors]) -> dict[str | None, range]:
+        lines.append((tmp_path / "journal").read_bytes().count(b"\n"))
+        return {None: range(2)}
+
+    run(AHEAD, tmp_path / "journal", select=select)
+    # The first line, 4 random texts, 3 variations of each; then 6 candidates a round, of which 2 stay.
+    assert lines == [1 + 4 + 12, 1 + 4 + 12 + 18, 1 + 4 + 12 + 18 + 18]
+
+
 def test_a_finished_journal_asks_for_nothing_and_embeds_candidates_only(tmp_path: Path) -> None:
     expected, nobody = run(AHEAD, tmp_path / "journal"), Numbers(dies_after=0)
     embedder, steps = Plane(), []
