@@ -263,7 +263,7 @@ class EvolutionResult:
 
 
 class _Releases:
-    """The releases of one call of `SecretEvolution.generate`; records are embedded when the first of them is drawn."""
+    """The releases of one call of `SecretEvolution.generate`; records are embedded for the first of them."""
 
     def __init__(
         self,
@@ -281,21 +281,20 @@ class _Releases:
         self._parts: list[_Part] = []
 
     def select(self, number: int, candidates: Mapping[str | None, Vectors]) -> dict[str | None, list[int]]:
-        """What the noisy clusters keep, for each label; candidates without votes by their distance to a centre."""
+        """What the noisy clusters keep, for each label."""
         if number < self.mechanism.paid_releases:
             self.released.append(self._release(number))
         kept = {}
-        for label, noisy in self.released[-1].items():
-            votes = voting.centre_votes(noisy, candidates[label])
-            _, distances = voting.nearest_candidates(candidates[label], noisy.centres)
-            kept[label] = voting.select(votes, distances, self.mechanism.synthetic).tolist()
+        for part, (label, noisy) in zip(self._parts, self.released[-1].items(), strict=True):
+            if self.mechanism.variant == "sound":
+                noisy = secret_clustering.steadied(noisy, part.clusters, self.noise.sigma)
+            kept[label] = voting.kept_by_centres(noisy, candidates[label], self.mechanism.synthetic).tolist()
         return kept
 
     def _release(self, number: int) -> Mapping[str | None, NoisyClusters]:
         """The committed release of this number, or one drawn now, after its charge: all labels in one."""
         key = f"{RELEASE}/{number}"
-        if self.run.outcome(key) is None:
-            self._prepare()
+        self._prepare()
         charge = Charge(key=key, stage=RELEASE, event=self.noise.event())
         value = ledger_steps.released(self.run, charge, self._drawn)
         return dict(zip(self.mechanism.settings.groups, map(_read, value), strict=True))

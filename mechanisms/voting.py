@@ -10,34 +10,15 @@ those of clusters.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from cupel.accounting import validate
-from cupel.mechanisms.nearest import BLOCK_BYTES, nearest
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.secret_clustering import NoisyClusters
-
-
-def nearest_candidates(
-    vectors: NDArray[np.floating], candidates: NDArray[np.floating]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The nearest candidate of each vector, the first of several, and the squared distance to it.
-
-    Args:
-        vectors: shape (n, d), finite; for private ones the distances are private too.
-        candidates: shape (M, d), finite, at least one.
-
-    Returns:
-        Indices and squared distances, both of shape (n,). About `BLOCK_BYTES` more are held meanwhile.
-    """
-    found = _nearest(vectors, candidates)
-    distances = np.empty(len(vectors))
-    size = max(1, BLOCK_BYTES // (16 * candidates.shape[1]))
-    for start in range(0, len(vectors), size):
-        part = slice(start, start + size)
-        apart = np.asarray(vectors[part], dtype=np.float64) - candidates[found[part]]
-        distances[part] = np.square(apart, out=apart).sum(axis=1)
-    return found, distances
 
 
 def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -62,29 +43,54 @@ def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> NDAr
     return np.bincount(found, weights, minlength=len(candidates)).astype(np.float64)
 
 
-def select(votes: ArrayLike, distances: ArrayLike, count: int) -> NDArray[np.int64]:
-    """The candidates with the most votes; those without a positive vote come last, the least distant first.
+def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> NDArray[np.int64]:
+    """The candidates that released clusters keep, best first.
 
-    Equal votes are ordered by distance too, and equal distances by index. Votes and distances must be released or
-    public: what is selected is published.
+    First those that hold votes, the most votes first, as in Algorithm 3. There are at most as many as clusters, and the
+    paper leaves open what fills up. Here every centre keeps more of the candidates near to it, the nearest first, so
+    that centres keep candidates in proportion to their sizes (Webster's method: the next one is kept for the centre
+    with the largest ñ_k/(2m + 1), m being how many it has). The least distant candidates of all would come from the
+    densest clusters only.
 
     Args:
-        votes: shape (M,), finite.
-        distances: shape (M,), finite; smaller is better.
+        noisy: released clusters; negative sizes count as 0.
+        candidates: shape (M, d).
         count: how many are kept.
 
     Returns:
-        Shape (count,), best first.
+        Shape (count,), different indices.
 
     Raises:
-        ValueError: for more than there are, or numbers that are not finite.
+        ValueError: for more than there are.
     """
-    held, far = np.asarray(votes, dtype=np.float64), np.asarray(distances, dtype=np.float64)
-    if held.ndim != 1 or held.shape != far.shape or not (np.isfinite(held).all() and np.isfinite(far).all()):
-        raise ValueError("votes and distances must be two equally long lists of finite numbers")
-    if validate.integer(minimum=1, count=count) > len(held):
-        raise ValueError(f"count must be at most the number of candidates, {len(held)}, not {count}")
-    return np.lexsort((far, -np.maximum(held, 0.0)))[:count].astype(np.int64)
+    if validate.integer(minimum=1, count=count) > len(candidates):
+        raise ValueError(f"count must be at most the number of candidates, {len(candidates)}, not {count}")
+    votes = centre_votes(noisy, candidates)
+    order = np.argsort(-votes, kind="stable")
+    kept: list[int] = order[: min(count, int((votes > 0).sum()))].tolist()
+    if len(kept) < count:
+        kept += _filled(noisy, np.asarray(candidates, dtype=np.float64), kept, count - len(kept))
+    return np.array(kept, dtype=np.int64)
+
+
+def _filled(noisy: NoisyClusters, candidates: NDArray[np.float64], kept: list[int], count: int) -> list[int]:
+    """More candidates for the centres, one at a time; each centre has one already."""
+    taken, filled = np.zeros(len(candidates), dtype=np.bool_), []
+    taken[kept] = True
+    squares = np.square(candidates).sum(axis=1)
+    near: dict[int, Iterator[int]] = {}
+    sizes = np.maximum(noisy.sizes, 0.0).tolist() if (noisy.sizes > 0).any() else [1.0] * len(noisy.sizes)
+    queue = [(-size / 3, centre, 1) for centre, size in enumerate(sizes)]
+    heapq.heapify(queue)
+    while len(filled) < count:
+        _, centre, has = heapq.heappop(queue)
+        if centre not in near:
+            near[centre] = iter(np.argsort(squares - 2 * (candidates @ noisy.centres[centre]), kind="stable").tolist())
+        found = next(index for index in near[centre] if not taken[index])
+        taken[found] = True
+        filled.append(found)
+        heapq.heappush(queue, (-sizes[centre] / (2 * has + 3), centre, has + 1))
+    return filled
 
 
 def _nearest(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ from cupel.mechanisms.secret_clustering import (
     release,
     release_as_published,
     running_sums,
+    steadied,
 )
 
 Floats = NDArray[np.float64]
@@ -338,3 +339,24 @@ def test_bad_input_is_refused_in_one_line() -> None:
         release(LINE, np.ones((1, 1)), [1.5], 1.0)
     with pytest.raises(ValueError, match="sigma must be"):
         release(LINE, np.ones((1, 1)), [0.5], -1.0)
+
+
+def test_drawing_back_lowers_the_squared_error_and_leaves_what_is_clear() -> None:
+    """A thousand draws at d = 40 with shifts of half the noise's length: by James and Stein's theorem, less error.
+
+    With shifts drawn from N(0, τ²/4) the rule without its positive part has a risk of 1 − (d − 2)/(1.25·d) = .24 of the
+    noise's, and the positive part lowers it; 40 000 squares leave a relative standard error of about .01.
+    """
+    generator = np.random.default_rng(5)
+    public = PublicClusters(np.zeros((1000, 40)), np.full(1000, 3), 1.0)
+    noise = 2 * secret_clustering.joint_scale(0.01) / 3
+    true = 0.5 * noise * generator.normal(size=(1000, 40))
+    drawn = NoisyClusters(true + noise * generator.normal(size=true.shape), np.full(1000, 3.0))
+    back = steadied(drawn, public, 0.01)
+    before, after = (np.square(some.centres - true).sum() for some in (drawn, back))
+    assert 0.2 < after / before < 0.25
+    assert np.array_equal(back.sizes, drawn.sizes)
+    far = NoisyClusters(np.ones((1000, 40)), np.full(1000, 3.0))
+    assert np.allclose(steadied(far, public, 1e-4).centres, 1.0, atol=1e-5)
+    assert np.array_equal(steadied(far, public, 0.0).centres, far.centres)
+    assert steadied(drawn, public, 100.0).centres.max() == 0.0

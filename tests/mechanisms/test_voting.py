@@ -12,7 +12,7 @@ from cupel.mechanisms import nearest as nearest_module
 from cupel.mechanisms import voting
 from cupel.mechanisms.embedders import unit_rows
 from cupel.mechanisms.secret_clustering import NoisyClusters
-from cupel.mechanisms.voting import centre_votes, nearest_candidates, record_votes, select
+from cupel.mechanisms.voting import centre_votes, kept_by_centres, record_votes
 
 
 def near_ties(seed: int, count: int, dimension: int = 64) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -65,21 +65,6 @@ def test_products_that_depend_on_the_block_would_be_found(monkeypatch: pytest.Mo
     assert {largest_change(seed) for seed in range(60)} == {1, 3}
 
 
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10**6), count=st.integers(0, 30), long=st.floats(0.1, 50))
-def test_distances_are_those_of_all_pairs(seed: int, count: int, long: float) -> None:
-    """Against all differences. 2⁻²⁰ covers the grid: 8√6·2⁻²⁴·(length of the longer, squared, doubled) is 5·10⁻⁶."""
-    generator = np.random.default_rng(seed)
-    vectors, candidates = generator.normal(size=(count, 6)), unit_rows(generator.normal(size=(9, 6)))
-    vectors *= long
-    indices, distances = nearest_candidates(vectors, candidates)
-    pairs = np.square(vectors[:, None] - candidates.astype(np.float64)).sum(axis=2)
-    assert np.allclose(distances, pairs[np.arange(count), indices], rtol=1e-12)
-    assert (distances <= pairs.min(axis=1, initial=np.inf) + 2.0**-20 * max(1, 20 * long)).all()
-    assert indices.dtype == np.int64
-    assert distances.shape == (count,)
-
-
 def test_clusters_vote_with_their_sizes() -> None:
     candidates = np.eye(3, dtype=np.float32)
     noisy = NoisyClusters(np.array([[5.0, 1, 0], [0, 0.2, 0.1], [0.1, 0.3, 0], [0, -1, -2]]), np.array([2.5, 4, 1, -7]))
@@ -87,35 +72,47 @@ def test_clusters_vote_with_their_sizes() -> None:
     assert centre_votes(noisy, candidates).tolist() == [2.5, 5.0, 0.0]
 
 
-def test_the_most_voted_are_kept_and_the_nearest_fill_up() -> None:
-    votes, distances = [0.0, 3.0, -2.0, 3.0, 5.0, 0.0], [0.3, 0.9, 0.1, 0.2, 0.8, 0.1]
-    assert select(votes, distances, 1).tolist() == [4]
-    assert select(votes, distances, 3).tolist() == [4, 3, 1]
-    # Without a positive vote: by distance, equal distances by index. A negative number is no worse than none.
-    assert select(votes, distances, 6).tolist() == [4, 3, 1, 2, 5, 0]
+def test_the_most_voted_are_kept_first() -> None:
+    candidates = np.eye(4, dtype=np.float32)
+    noisy = NoisyClusters(np.array([[0, 1, 0, 0], [0, 0, 0, 1], [0, 0.9, 0.1, 0]]), np.array([2.0, 5, 1]))
+    assert kept_by_centres(noisy, candidates, 1).tolist() == [3]
+    assert kept_by_centres(noisy, candidates, 2).tolist() == [3, 1]
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    pairs=st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 3)), min_size=1, max_size=12),
-    data=st.data(),
-)
-def test_selection_is_an_order_of_all(pairs: list[tuple[int, int]], data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, len(pairs)))
-    votes, distances = zip(*pairs, strict=True)
-    order = sorted(range(len(pairs)), key=lambda i: (-max(votes[i], 0), distances[i], i))
-    assert select(votes, distances, count).tolist() == order[:count]
+@given(seed=st.integers(0, 10**6), sizes=st.lists(st.integers(1, 40), min_size=2, max_size=4), count=st.integers(1, 60))
+def test_centres_keep_in_proportion_to_their_sizes(seed: int, sizes: list[int], count: int) -> None:
+    """Centres far apart with 60 candidates each: shares are those of the divisor method, by searching all rounds."""
+    generator = np.random.default_rng(seed)
+    centres = 100.0 * np.eye(len(sizes))
+    candidates = np.concatenate([centre + generator.normal(size=(60, len(sizes))) for centre in centres])
+    order = generator.permutation(len(candidates))
+    kept = kept_by_centres(NoisyClusters(centres, np.array(sizes)), candidates[order], count)
+    assert len(set(kept.tolist())) == count
+    by_centre = [[int(index) for index in kept if order[index] // 60 == place] for place in range(len(sizes))]
+    for own, centre in zip(by_centre, centres, strict=True):  # the nearest ones
+        away = np.linalg.norm(candidates[order] - centre, axis=1)
+        assert sorted(own) == sorted(np.argsort(away)[: len(own)].tolist())
+    if count >= len(sizes):  # no candidate more for one centre would have been due before one that another has
+        held = [len(own) for own in by_centre]
+        for last, size in zip(held, sizes, strict=True):
+            for more, other in zip(held, sizes, strict=True):
+                assert last <= 1 or size * (2 * more + 1) >= other * (2 * last - 1)
+
+
+def test_without_a_positive_size_centres_keep_equally() -> None:
+    candidates = np.array([[0.0], [0.1], [0.2], [10.0], [10.1], [10.2]])
+    kept = kept_by_centres(NoisyClusters(np.array([[0.0], [10.0]]), np.array([-3.0, 0.0])), candidates, 4)
+    assert sorted(kept.tolist()) == [0, 1, 3, 4]
 
 
 def test_bad_input_is_refused_in_one_line() -> None:
+    noisy = NoisyClusters(np.zeros((1, 2)), np.ones(1))
     with pytest.raises(ValueError, match=r"^count must be at most the number of candidates, 2, not 3$"):
-        select([1, 2], [0.0, 0.0], 3)
+        kept_by_centres(noisy, np.eye(2), 3)
     with pytest.raises(ValueError, match="count must be"):
-        select([1, 2], [0.0, 0.0], 0)
-    for votes, distances in (([1, np.nan], [0, 0]), ([1, 2], [0, np.inf]), ([1, 2], [0]), ([[1, 2]], [[1, 2]])):
-        with pytest.raises(ValueError, match="two equally long lists of finite numbers"):
-            select(votes, distances, 1)
+        kept_by_centres(noisy, np.eye(2), 0)
     with pytest.raises(ValueError, match="no candidate"):
         record_votes(np.zeros((3, 2)), np.zeros((0, 2)))
     with pytest.raises(ValueError, match="equally many columns"):
-        nearest_candidates(np.zeros((3, 2)), np.zeros((1, 3)))
+        record_votes(np.zeros((3, 2)), np.zeros((1, 3)))
