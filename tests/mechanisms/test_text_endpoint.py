@@ -329,6 +329,7 @@ def test_answers_that_were_under_way_at_a_failure_are_given(server: Server) -> N
     assert "HTTP 400 (no)" in (told or "")
     assert texts[:4] == ["0", None, "2", "3"]
     assert len(server.requests) <= 8
+    assert len(texts) <= 16
     sent = {str(body["seed"]) for _, _, body in server.requests} - {"1"}
     assert {text for text in texts if text is not None} == sent
 
