@@ -190,6 +190,8 @@ class SecretEvolution:
         places = self.incidence(records) if incidence is None else incidence
         if places.records != len(records):
             raise ValueError(f"the places of secrets are those of {places.records} records, not of {len(records)}")
+        if self.releasable and any(budget.r == 1 for budget in places.budgets):
+            raise ValueError("a list gives a secret r = 1, which protects nothing; lower it or leave the secret out")
         if not places.private.any():
             raise ValueError(
                 "no secret was found in any record, so there is nothing to protect; look at the sources in secrets"

@@ -203,7 +203,7 @@ def test_a_label_without_secrets(tmp_path: Path) -> None:
 
 
 def test_the_records_decide(tmp_path: Path) -> None:
-    """Texts that survive are near the clusters: chance alone gives 4/12 oaks in each."""
+    """Texts that survive are near the clusters. Chance alone gives 20 words of 12 kinds: 6 oaks have .005."""
     records = [Record(str(i), f"oak oak oak {'pine' if i % 2 else 'elm'} {i}") for i in range(60)]
     records += [Record(f"s{i}", "oak oak zx31415") for i in range(3)]
     chosen = SecretEvolution(**{**SMALL, "r": 0.5, "rounds": 6, "variations": 6, "synthetic": 5, "releases": "once"})
@@ -520,3 +520,14 @@ def test_a_source_may_have_its_own_budget(tmp_path: Path) -> None:
     places = chosen.incidence(some_records(()))
     assert set(places.budgets) == {SecretProtection(1e-3, 0.9), SecretProtection(1e-3, 0.1)}
     assert [found.kind for found in places.found] == ["list"]
+    assert chosen.releasable
+    chosen.check(some_records(()), ToyWriter())
+    path.write_text("secret,p,r\nzx31415,0.001,1.0\n")
+    with pytest.raises(ValueError, match="a list gives a secret r = 1"):
+        chosen.check(some_records(()), ToyWriter())
+
+
+@pytest.mark.parametrize(("of_all", "of_one", "releasable"), [(0.1, 0.2, True), (0.1, 1.0, False), (1.0, 0.2, False)])
+def test_what_protects_nothing_may_not_leave(of_all: float, of_one: float, releasable: bool) -> None:
+    sources = (PatternSecrets("a"), PatternSecrets("b", r=of_one))
+    assert SecretEvolution(**{**SMALL, "secrets": sources, "r": of_all}).releasable == releasable
