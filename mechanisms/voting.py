@@ -75,7 +75,8 @@ def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], coun
 
 def _filled(noisy: NoisyClusters, candidates: NDArray[np.float64], kept: list[int], count: int) -> list[int]:
     """More candidates for the centres, one at a time; each centre has one already."""
-    taken, filled = np.zeros(len(candidates), dtype=np.bool_), []
+    taken = np.zeros(len(candidates), dtype=np.bool_)
+    filled: list[int] = []
     taken[kept] = True
     squares = np.square(candidates).sum(axis=1)
     near: dict[int, Iterator[int]] = {}
