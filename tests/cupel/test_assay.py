@@ -125,6 +125,8 @@ def test_recorded_noise_is_never_released(tmp_path: Path) -> None:
         ("keys-mean", "SUPPORTED"),
         ("keys-mean-understated", "UNPROVEN"),
         ("keys-unprotected", "REFUTED"),
+        ("secrets-evolution", "SUPPORTED"),
+        ("notes-aug-pe", "SUPPORTED"),
     ],
 )
 def test_shipped_claims_come_out_as_the_readme_says(name: str, verdict: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sentence_models import save_sentence_model
 from small_models import save_model
 
 from cupel.account import account_files
-from cupel.accounting import ApproxDP, upper_bounds
+from cupel.accounting import ApproxDP, SecretProtection, Unit, upper_bounds
 from cupel.claim import Claim, read_claim
 from cupel.errors import InputError
 from cupel.mechanisms.clustering import Centres
@@ -35,8 +35,8 @@ SHAPES = {"gemma": "gemma2", "llama": "llama"}
 
 def planned(claim: Claim) -> float:
     """The least certified ε of the plan, in the currency of the claim."""
-    mechanism = claim.generator()
-    bounds = upper_bounds(mechanism.plan(), claim.claimed(), adjacency=mechanism.adjacency, unit=mechanism.unit)
+    event, unit = claim.plan().event, Unit.parse(claim.unit)
+    bounds = upper_bounds(event, claim.claimed(), adjacency=claim.adjacency, unit=unit)
     return min((bound.value for bound in bounds), default=math.inf)
 
 
@@ -52,6 +52,10 @@ def test_the_plan_is_what_the_file_and_the_table_say(name: str) -> None:
     assert row is not None
     guarantee, cost = claim.claimed(), planned(claim)
     assert row[2] == upward(cost)
+    if isinstance(guarantee, SecretProtection):
+        assert row[1] == f"r = {guarantee.r:g} at p = {guarantee.p:g}"
+        assert cost <= guarantee.r
+        return
     assert row[1].endswith(f"ε = {guarantee.epsilon:g}")
     if name in ("claims/keys-mean-understated.yaml", "claims/keys-unprotected.yaml"):
         assert cost > guarantee.epsilon

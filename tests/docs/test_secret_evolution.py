@@ -1,0 +1,44 @@
+"""The guide to secret-protected evolution: its code prints what it says, and its claim is the one that ships."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "secret-evolution.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
+
+
+def test_the_code_prints_what_the_guide_says() -> None:
+    (code,), (shown,) = blocks("python"), blocks("text")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, {})  # noqa: S102 (our own documentation)
+    assert out.getvalue() == shown
+
+
+def test_the_shown_claim_is_the_shipped_one_and_every_parameter_is_told() -> None:
+    from cupel.claim_evolution import Endpoint, Writing
+    from cupel.claim_secret_evolution import SecretEvolutionParameters
+
+    shown, endpoint = (yaml.safe_load(block) for block in blocks("yaml"))
+    shipped = yaml.safe_load((ROOT / "examples" / "claims" / "secrets-evolution.yaml").read_text())
+    assert shown.items() <= shipped.items()
+    told = GUIDE.read_text()
+    for name in (*SecretEvolutionParameters.model_fields, *Writing.model_fields):
+        assert f"`{name}`" in told or f"{name}:" in told, name
+    assert Endpoint.model_validate(endpoint["parameters"]["endpoint"]).api_key_env == "SOME_API_KEY"
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", GUIDE.read_text())
+    assert links
+    assert all((GUIDE.parent / link).exists() for link in links)
