@@ -76,8 +76,8 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
             return Step(_secret_release(event))
         case "SecretGroupsReleaseDpEvent":
             groups = [describe(group, depth + 1) for group in event.get("groups", ())]
-            words = f"one noisy release; for each of {text.plain(len(groups))} groups of secrets in turn it is:"
-            return Step(words, tuple(groups))
+            words = f"one noisy release, which for {text.plain(len(groups))} groups of secrets in turn is:"
+            return groups[0] if len(groups) == 1 else Step(words, tuple(groups))
         case _:
             return _by_fields(kind, event, depth)
 
