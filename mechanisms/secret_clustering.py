@@ -188,22 +188,29 @@ def release(
 
 
 def steadied(noisy: NoisyClusters, clusters: PublicClusters, sigma: float) -> NoisyClusters:
-    """Noisy centres, each drawn back to its public one by so much as the noise of its shift is likely to be too long.
+    """Noisy clusters, drawn back to the public ones by so much as noise is likely to have moved them too far.
 
-    A shift of length s whose d coordinates have noise of standard deviation τ each is multiplied by the positive part
-    of 1 − (d − 2)τ²/s² (James and Stein 1961), which lowers its mean squared error for every true shift if d ≥ 3. Where
-    noise is all there is to see, that leaves the public centre. It is a function of what was released, so it is free.
+    A vector of d numbers, |x| long, with noise of standard deviation τ each is multiplied by the positive part of
+    1 − (d − 2)τ²/|x|² (James and Stein 1961), which lowers its mean squared error whatever the truth is, if d ≥ 3.
+    Each centre's shift is such a vector, and so are the K changes of sizes. Where noise is all there is to see, that
+    leaves the public clusters. It is a function of what was released, so it is free.
 
     Args:
         noisy: what `release` gave.
         clusters, sigma: that it was given.
     """
-    shifts = noisy.centres - clusters.vectors
-    noise = 2 * clusters.radius * joint_scale(sigma) / np.maximum(clusters.sizes, noisy.sizes)
-    squares = np.square(shifts).sum(axis=1)
-    excess = max(0, shifts.shape[1] - 2) * np.square(noise)
-    kept = np.maximum(0.0, 1 - np.divide(excess, squares, out=np.zeros_like(excess), where=squares > 0))
-    return NoisyClusters(clusters.vectors + shifts * kept[:, None], noisy.sizes)
+    scale, counts = joint_scale(sigma), noisy.sizes - clusters.sizes
+    noise = 2 * clusters.radius * scale / np.maximum(clusters.sizes, noisy.sizes)
+    shifts = _drawn_back(noisy.centres - clusters.vectors, noise)
+    counts = _drawn_back(counts[None], np.array([scale]))[0]
+    return NoisyClusters(clusters.vectors + shifts, clusters.sizes + counts)
+
+
+def _drawn_back(rows: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows, each with noise of its own standard deviation, by this rule; rows of one or two numbers as they are."""
+    squares, excess = np.square(rows).sum(axis=1), max(0, rows.shape[1] - 2) * np.square(noise)
+    share = np.divide(excess, squares, out=np.zeros_like(excess), where=squares > 0)
+    return rows * np.maximum(0.0, 1 - share)[:, None]
 
 
 def drawn_sums(

@@ -351,11 +351,14 @@ def test_drawing_back_lowers_the_squared_error_and_leaves_what_is_clear() -> Non
     public = PublicClusters(np.zeros((1000, 40)), np.full(1000, 3), 1.0)
     noise = 2 * secret_clustering.joint_scale(0.01) / 3
     true = 0.5 * noise * generator.normal(size=(1000, 40))
-    drawn = NoisyClusters(true + noise * generator.normal(size=true.shape), np.full(1000, 3.0))
+    sizes = 3 + secret_clustering.joint_scale(0.01) * 0.9 * generator.normal(size=1000)
+    drawn = NoisyClusters(true + noise * generator.normal(size=true.shape), sizes)
     back = steadied(drawn, public, 0.01)
     before, after = (np.square(some.centres - true).sum() for some in (drawn, back))
     assert 0.2 < after / before < 0.25
-    assert np.array_equal(back.sizes, drawn.sizes)
+    assert np.array_equal(back.sizes, public.sizes)  # a thousand sizes that did not change, and noise on them
+    counts = NoisyClusters(true, 3.0 + 100 * (np.arange(1000) % 7 == 0))
+    assert np.allclose(steadied(counts, public, 0.01).sizes, counts.sizes, rtol=1e-5)
     far = NoisyClusters(np.ones((1000, 40)), np.full(1000, 3.0))
     assert np.allclose(steadied(far, public, 1e-4).centres, 1.0, atol=1e-5)
     assert np.array_equal(steadied(far, public, 0.0).centres, far.centres)
