@@ -113,7 +113,8 @@ def of_group(event: DpEvent, group: int) -> DpEvent:
     """What `event` is for one group of secrets: each release for groups is replaced by that group's own.
 
     Args:
-        event: a release, or releases composed; one that is not for groups is the same for all of them.
+        event: a release, or releases composed, whose groups have the same order in all of them; one that is not for
+            groups is the same for all.
         group: counted from 0.
 
     Raises:
@@ -138,14 +139,19 @@ def _of_group(event: DpEvent, group: int) -> DpEvent:
     return event
 
 
-def shapes(releases: Mapping[Release, int]) -> list[tuple[int, ...]]:
-    """The different shapes of releases for groups: how many kinds of secrets each group has."""
-    return sorted({tuple(len(list(_leaves(group))) for group in event.groups) for event in _for_groups(releases)})
-
-
 def views(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]]:
-    """What each kind of secrets sees, equal views once; a release that is not for groups is the same for all."""
-    kinds = max((len(list(_leaves(event))) for event in _for_groups(releases)), default=1)
+    """What each kind of secrets sees, equal views once; a release that is not for groups is the same for all.
+
+    Groups and kinds are those of one run. Other runs number theirs otherwise: a secret may be of the first kind in one
+    and of the second in the next. So where releases for groups differ, each is counted as the worst of all its kinds.
+    """
+    grouped = [event for event in releases if isinstance(event, SecretGroupsReleaseDpEvent)]
+    if len(grouped) > 1:
+        whole = Counter[SecretReleaseDpEvent]()
+        for event, count in releases.items():
+            whole[_for_all(event)] += count
+        return [whole]
+    kinds = len(list(_leaves(grouped[0]))) if grouped else 1
     found: dict[frozenset[tuple[SecretReleaseDpEvent, int]], Counter[SecretReleaseDpEvent]] = {}
     seen = [Counter[SecretReleaseDpEvent]() for _ in range(kinds)]
     for event, count in releases.items():
@@ -157,8 +163,14 @@ def views(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]
     return list(found.values())
 
 
-def _for_groups(releases: Mapping[Release, int]) -> list[SecretGroupsReleaseDpEvent]:
-    return [event for event in releases if isinstance(event, SecretGroupsReleaseDpEvent)]
+def _for_all(event: Release) -> SecretReleaseDpEvent:
+    """A release that costs every secret at least what `event` does: a law above those of all kinds, the least noise."""
+    if isinstance(event, SecretReleaseDpEvent):
+        return event
+    kinds = list(_leaves(event))
+    law = envelope([law_of(kind) for kind in kinds])
+    sigma = min((kind.noise_multiplier for kind in kinds if any(kind.weights[1:])), default=0.0)
+    return SecretReleaseDpEvent(sigma, law.weights.tolist(), law.lost)
 
 
 def _leaves(event: Release) -> Iterator[SecretReleaseDpEvent]:

@@ -19,7 +19,6 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Self
 
 from dp_accounting import DpEvent, dp_event
 from numpy.typing import ArrayLike
@@ -48,7 +47,6 @@ from cupel.accounting.secret_groups import (
     law_of,
     of_group,
     releases_for_groups,
-    shapes,
     views,
 )
 from cupel.accounting.secret_noise import (
@@ -112,6 +110,8 @@ class SecretProtectionAccountant(Accountant[Releases]):
     """Products of dominating pairs of releases in which a secret occurs at random; the cost is which ones, how often.
 
     Where releases are for several groups of secrets, every answer is that of the worst group; `of_group` asks for one.
+    Where such releases differ, as those of two runs do, they may number their groups differently, so each counts as the
+    worst of its groups.
 
     Every answer is about P over the reference Q without the secret, the direction of guessing. So ε, δ and β have names
     of their own, ``epsilon_over_reference`` and so on: they do not compare with those of differential privacy, which
@@ -134,16 +134,6 @@ class SecretProtectionAccountant(Accountant[Releases]):
         if self.adjacency is not Adjacency.SECRET or self.unit.kind != "secret":
             return f"{self.name} protects secrets: adjacency and unit must be secret, not {self.adjacency}, {self.unit}"
         return None
-
-    def compose(self, event: DpEvent, count: int = 1) -> Self:
-        """This accountant with `count` runs of `event` after what it holds.
-
-        Raises:
-            ValueError: with the reason, where the event is not supported or has other groups than what is held.
-        """
-        new = super().compose(event, count)
-        _ = new.cost  # which refuses to add releases for different numbers of groups
-        return new
 
     def protection(self, p: float) -> Bound:
         """r: the largest probability of guessing a secret that is guessed with probability at most p without this."""
@@ -201,13 +191,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
         return Counter()
 
     def _add(self, costs: Sequence[Releases]) -> Releases:
-        total = sum(costs, start=Counter())
-        if len(found := shapes(total)) > 1:
-            raise Unsupported(
-                "releases for groups of secrets compose only where groups and their kinds agree; the numbers of kinds "
-                f"are {found[0]} and {found[1]}"
-            )
-        return total
+        return sum(costs, start=Counter())
 
     def _times(self, cost: Releases, count: int) -> Releases:
         return Counter({event: count * times for event, times in cost.items()})
