@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, csr_array
 
 from cupel.accounting import validate
 from cupel.accounting.guarantees import SecretProtection
@@ -183,7 +183,10 @@ def find_secrets(
     """Finds the secrets of all sources in the texts of records.
 
     A secret that several sources name is one secret, in all places that any of them finds, with the stricter budget.
-    The first rows are the secrets known before reading, in the order of the sources, then come matches as they occur.
+    Rows are in the order of their places and then of their budgets, whatever the order of a list is. A list that is
+    sorted by the alphabet would else tell where a value belongs in it: by the fingerprint, and by which of several
+    optimal inclusion probabilities the solver finds.
+
     Texts are read one by one, twice with `QuantileWords`. Besides them it holds the different secrets, the vocabulary
     with `QuantileWords`, and about 24 bytes an occurrence and a record.
 
@@ -209,10 +212,21 @@ def find_secrets(
             progress(done, len(texts))
     columns = (np.ones(len(hits), dtype=np.bool_), np.frombuffer(hits, np.int32), np.frombuffer(ends, np.int64))
     matrix = csc_array(columns, shape=(len(rows.budgets), len(ends) - 1)).tocsr()
-    budgets = tuple(dict.fromkeys(rows.budgets))
+    order = _by_places(matrix, rows.budgets)
+    budgets = dict.fromkeys(rows.budgets[row] for row in order)
     index = {budget: group for group, budget in enumerate(budgets)}
-    group = np.array([index[budget] for budget in rows.budgets], dtype=np.int64)
-    return Incidence(matrix, budgets, group, tuple(search.found() for search in searches))
+    group = np.array([index[rows.budgets[row]] for row in order], dtype=np.int64)
+    return Incidence(matrix[order], tuple(budgets), group, tuple(search.found() for search in searches))
+
+
+def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[int]:
+    """The rows in the order of their records, then of their budgets; rows that agree in both can be exchanged."""
+    places = matrix.indices.astype(">i4")  # whose bytes have the order of the numbers
+
+    def key(row: int) -> tuple[bytes, float, float]:
+        return places[matrix.indptr[row] : matrix.indptr[row + 1]].tobytes(), budgets[row].p, budgets[row].r
+
+    return sorted(range(len(budgets)), key=key)
 
 
 def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: Iterable[str]) -> Search:

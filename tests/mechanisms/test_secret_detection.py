@@ -23,6 +23,7 @@ from cupel.mechanisms.listed_secrets import Phrases, canonical, composed, read_l
 from cupel.mechanisms.records import builtin_records
 from cupel.mechanisms.secret_detection import ListedSecrets, PatternSecrets, find_secrets, secret_source
 from cupel.mechanisms.secret_incidence import Found, Incidence
+from cupel.mechanisms.secret_inclusion import SecretNoise
 
 DEFAULT = SecretProtection(1e-4, 1e-3)
 
@@ -119,7 +120,7 @@ def test_secrets_that_contain_one_another_both_count(tmp_path: Path) -> None:
     texts = ["Ann Lee Smith", "Ann", "Lee Smith", "nobody"]
     source = written(tmp_path / "s.txt", "Ann", "Ann Lee", "Lee Smith", "Ann Lee Smith", "Unheard")
     incidence = find_secrets(texts, [source], DEFAULT)
-    assert places(incidence) == [[0, 1], [0], [0, 2], [0], []]
+    assert places(incidence) == [[], [0], [0], [0, 1], [0, 2]]
     assert incidence.found == (Found("list", secrets=5, records=3, occurrences=6, nowhere=1),)
     assert incidence.private.tolist() == [True, True, True, False]
 
@@ -215,6 +216,23 @@ def test_places_alone_decide_the_incidence() -> None:
     assert first.fingerprint == second.fingerprint
 
 
+def test_a_sorted_list_tells_nothing_of_values(tmp_path: Path) -> None:
+    """Six secrets in overlapping places, listed by the alphabet, for many values: what is public is the same.
+
+    With rows in the order of the list, the linear program has other solutions for other orders: the fingerprint and
+    the records that are drawn would tell how the values are sorted.
+    """
+    where = np.random.default_rng(4).random((6, 10)) < 0.35
+    seen = set()
+    for seed in range(6):
+        values = [f"k{number}" for number in np.random.default_rng(seed).choice(1000, 6, replace=False)]
+        texts = [" ".join(value for value, there in zip(values, column, strict=True) if there) for column in where.T]
+        incidence = find_secrets(texts, [written(tmp_path / "s.txt", *sorted(values))], SecretProtection(1e-3, 1e-2))
+        noise = SecretNoise.fit(incidence, rounds=1)
+        seen.add((incidence.fingerprint, incidence.budgets, noise.sigma, tuple(noise.probabilities), noise.releases))
+    assert len(seen) == 1
+
+
 # Words of some frequency
 
 
@@ -246,11 +264,11 @@ def test_one_secret_of_two_sources_has_one_row_and_the_stricter_budget(tmp_path:
     by_list, by_pattern = {"list": "s.txt", "r": 0.01}, {"pattern": r"\d{5}", "r": 0.002}
     for sources, rows in [
         ((by_list, by_pattern), [[0, 1], [2], [2]]),
-        ((by_pattern, by_list), [[0, 1], [2], [2]]),  # those listed come first, whatever the order
+        ((by_pattern, by_list), [[0, 1], [2], [2]]),
     ]:
         incidence = found(texts, *sources, folder=tmp_path)
         assert places(incidence) == rows
-        assert [incidence.budgets[group].r for group in incidence.group] == [0.002, 0.01, 0.002]
+        assert [incidence.budgets[group].r for group in incidence.group] == [0.002, 0.002, 0.01]
         by_kind = {one.kind: one for one in incidence.found}
         assert by_kind["list"] == Found("list", secrets=2, records=2, occurrences=2, nowhere=0)
         assert by_kind["pattern"] == Found("pattern", secrets=2, records=3, occurrences=3, nowhere=0)
