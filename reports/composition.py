@@ -76,7 +76,8 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
             return Step(_secret_release(event))
         case "SecretGroupsReleaseDpEvent":
             groups = [describe(group, depth + 1) for group in event.get("groups", ())]
-            words = f"one noisy release, which for {text.plain(len(groups))} groups of secrets in turn is:"
+            told = "groups of secrets, by their budgets and by how often they are drawn,"
+            words = f"one noisy release, which for {text.plain(len(groups))} {told} in turn is:"
             return groups[0] if len(groups) == 1 else Step(words, tuple(groups))
         case _:
             return _by_fields(kind, event, depth)
@@ -86,7 +87,8 @@ def _secret_release(event: Mapping[str, Any]) -> str:
     """A release of secrets: how often one occurs in it, and the noise."""
     weights, sigma = [float(weight) for weight in event.get("weights", ())], float(event.get("noise_multiplier", 0))
     mean = math.fsum(occurrences * weight for occurrences, weight in enumerate(weights))
-    words = f"one release in which a secret occurs in {text.number(mean, digits=3)} drawn records on average"
+    often = " on average" if sum(weight > 0 for weight in weights) > 1 else ""
+    words = f"one release in which a secret occurs in {text.number(mean, digits=3)} drawn records{often}"
     if sigma == 0:
         return words + ", taken to reveal it"
     return words + f": Gaussian noise, {text.number(sigma)} times the length of an occurrence"

@@ -37,6 +37,8 @@ def test_counts_are_on_both_pages_and_a_pattern_on_the_private_one_only(assays: 
         assert "21 records hold a secret; 79 hold none" in page
         assert "5 noisy releases draw 12.5 private records each" in page
         assert "Secrets by their budgets" not in page, "one group is the claim itself"
+        assert "before any data was read" not in page, "the plan follows from where secrets are"
+        assert "the plan that follows from the places of secrets, which are public" in page
     assert "zqpattern" in private
     assert "zqpattern" not in release
 
@@ -66,9 +68,11 @@ def test_releases_of_secrets_have_words() -> None:
         "an occurrence"
     )
     assert "taken to reveal it" in composition.describe(RELEASE | {"noise_multiplier": 0.0}).words
-    other = RELEASE | {"weights": [1.0]}
+    other = RELEASE | {"weights": [0.0, 0.0, 1.0]}
+    assert composition.describe(other).words.startswith("one release in which a secret occurs in 2 drawn records: ")
     groups = {"type": "SecretGroupsReleaseDpEvent", "groups": [RELEASE, other]}
     step = composition.describe(groups)
-    assert step.words == "one noisy release, which for 2 groups of secrets in turn is:"
+    told = "by their budgets and by how often they are drawn, in turn is:"
+    assert step.words == f"one noisy release, which for 2 groups of secrets, {told}"
     assert step.below == (composition.describe(RELEASE), composition.describe(other))
     assert composition.describe(groups | {"groups": [RELEASE]}) == composition.describe(RELEASE)
