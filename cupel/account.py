@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Account:
     unsupported: dict[str, str]
     planned: bool = False
     """Whether a claim's plan is part of it, which nothing has charged yet."""
+    budgets: tuple[SecretProtection, ...] = ()
+    """Where secrets have several budgets: for each bound, what the secrets that it is for were promised; else empty."""
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -42,6 +44,7 @@ class Account:
             "unit": str(self.unit),
             "planned": self.planned,
             "bounds": [bound.to_json() for bound in self.bounds],
+            **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
 
@@ -84,17 +87,20 @@ def account_files(paths: Sequence[Path], *, delta: float | None, method: str | N
         else:
             questions = _about_units(event, _claimed_delta(claims) if delta is None else delta)
     methods = None if method is None else [method]
-    bounds = [
-        bound
+    answers = [
+        (question, bound)
         for asked, question in questions
         for bound in upper_bounds(asked, question, adjacency=adjacency, unit=unit, methods=methods)
     ]
+    bounds = [bound for _, bound in answers]
+    several = unit.kind == "secret" and len(questions) > 1
+    promised = tuple(budget for budget, _ in answers if several and isinstance(budget, SecretProtection))
     reasons = unsupported(event, adjacency=adjacency, unit=unit)
     if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
         bounds += _ex_post(ledgers, adjacency, unit)
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
-    return Account(adjacency, unit, tuple(bounds), reasons, planned=bool(claims))
+    return Account(adjacency, unit, tuple(bounds), reasons, planned=bool(claims), budgets=promised)
 
 
 Question = tuple[DpEvent, Guarantee]
@@ -169,15 +175,17 @@ def print_table(account: Account) -> None:
     table = Table(title=f"What {what}, at {account.adjacency}, unit {account.unit}")
     enclosed = any(bound.interval for bound in account.bounds)
     function = "p" if account.unit.kind == "secret" else "δ"
-    for column in ("accountant", "quantity", *(["at least"] if enclosed else []), "at most", function, "rigor"):
-        table.add_column(column)
-    for bound in account.bounds:
+    of = ["claimed"] if account.budgets else []
+    for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
+        table.add_column(column, overflow="fold")
+    claimed = [[f"{budget.r:g}"] for budget in account.budgets]
+    for bound, whose in zip(account.bounds, claimed or [[]] * len(account.bounds), strict=True):
         note = " (private: depends on the data)" if bound.private else ""
         least = [number(bound.interval.lower, "down", 6) if bound.interval else ""] if enclosed else []
         argument = bound.delta if account.unit.kind != "secret" else bound.at
         at = "" if argument is None else f"{argument:.3g}"
         quantity = bound.quantity.replace("_", "-") + note
-        table.add_row(bound.method, quantity, *least, number(bound.value, "up", 6), at, bound.rigor)
+        table.add_row(bound.method, quantity, *whose, *least, number(bound.value, "up", 6), at, bound.rigor)
     console = Console()
     console.print(table)
     for name, reason in account.unsupported.items():

@@ -9,7 +9,13 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.account import account_files, print_table
 from cupel.accounting import Adjacency, Rigor, Unit, account, conversions, events
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    ParallelDpEvent,
+    SecretGroupsReleaseDpEvent,
+    SecretReleaseDpEvent,
+)
+from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.ledger import Charge, Commit, Ledger
 from cupel.claim import read_claim
 from cupel.errors import InputError
@@ -113,3 +119,30 @@ def test_files_that_do_not_compose_are_refused(tmp_path: Path) -> None:
         account_files([spent, other], delta=1e-5, method=None)
     with pytest.raises(InputError, match="cannot be read"):
         account_files([tmp_path / "none.yaml"], delta=1e-5, method=None)
+
+
+def test_every_bound_on_r_says_whose_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two budgets at one p: their rows would otherwise look alike."""
+    budgets = (SecretProtection(0.01, 0.1), SecretProtection(0.01, 0.2))
+    release = SecretGroupsReleaseDpEvent([SecretReleaseDpEvent(2.0, (0.5, 0.5)), SecretReleaseDpEvent(2.0, (1.0,))])
+    path = tmp_path / "groups.sqlite"
+    with Ledger.open(path) as kept:
+        about = {"secrets": "places", "budgets": [[budget.p, budget.r] for budget in budgets]}
+        run = kept.begin("run", plan=release, adjacency=Adjacency.SECRET, unit=Unit("secret"), about=about)
+        run.step(charge=Charge(key="release/0", event=release, stage="release"))
+        run.step(commit=Commit(key="release/0", value=0))
+        run.finish()
+    found = account_files([path], delta=None, method=None)
+    assert found.budgets == budgets
+    assert [bound.value > 0.01 + 1e-9 for bound in found.bounds] == [True, False]  # the others occur nowhere
+    assert found.to_json()["budgets"] == [{"p": 0.01, "r": 0.1}, {"p": 0.01, "r": 0.2}]
+    monkeypatch.setenv("COLUMNS", "120")
+    print_table(found)
+    printed = capsys.readouterr().out
+    rows = [line.split("│")[1:] for line in printed.splitlines() if "secret_protection" in line and "│" in line]
+    assert [(row[2].strip(), row[5].strip()) for row in rows] == [("0.1", "0.01"), ("0.2", "0.01")]
+    at_p = account_files([path], delta=None, method=None, p=0.01)
+    assert (at_p.budgets, [bound.value for bound in at_p.bounds]) == ((), [found.bounds[0].value])
+    assert "budgets" not in at_p.to_json()
