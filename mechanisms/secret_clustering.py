@@ -210,7 +210,7 @@ def _drawn_back(rows: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArra
     """Rows, each with noise of its own standard deviation, by this rule; rows of one or two numbers as they are."""
     squares, excess = np.square(rows).sum(axis=1), max(0, rows.shape[1] - 2) * np.square(noise)
     share = np.divide(excess, squares, out=np.zeros_like(excess), where=squares > 0)
-    return rows * np.maximum(0.0, 1 - share)[:, None]
+    return np.asarray(rows * np.maximum(0.0, 1 - share)[:, None], dtype=np.float64)
 
 
 def drawn_sums(
