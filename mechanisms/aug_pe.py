@@ -97,6 +97,7 @@ class AugPE:
         validate.one_of(("sound", "as_published"), variant=self.variant)
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
             raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        _ = self.settings  # which checks how many texts there will be
         if self.unit != Unit():
             raise ValueError(f"unit must be record for Aug-PE, not {str(self.unit)!r}: every record votes")
 

@@ -35,6 +35,9 @@ from cupel.mechanisms.variation import Writer, WriterError, clean
 ATTEMPTS = 4
 """How often a text is asked for, each time with another seed, while what comes back is empty."""
 
+MOST_TEXTS = 10_000_000
+"""How many texts a run may ask for; candidates of a round are kept in memory."""
+
 Indices = Sequence[int] | NDArray[np.integer]
 Select = Callable[[int, Mapping[str | None, Vectors]], Mapping[str | None, Indices]]
 """``select(round, vectors)``: for each label the indices of the `synthetic` candidates to keep, the best first.
@@ -72,6 +75,11 @@ class EvolutionSettings:
         validate.integer(minimum=0, seed=self.seed)
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("labels must differ from each other")
+        if self.texts > MOST_TEXTS:
+            raise ValueError(
+                f"rounds, synthetic, variations and lookahead ask for up to {self.texts:.3g} texts, and at most "
+                f"{MOST_TEXTS} may be written; lower one of them"
+            )
 
     @property
     def groups(self) -> tuple[str | None, ...]:
@@ -199,6 +207,8 @@ class _Loop:
             for attempt in range(ATTEMPTS):
                 if pending:
                     pending = self._ask(label, pending, attempt)
+            if len(pending) == len(wanted) and not any(item.parent for item in wanted):
+                raise self._wrote_nothing(label)  # and keep nothing, so that a mended writer is asked again
             for item in pending:
                 self._add(label, item, "" if item.parent is None else item.parent.text)
         finally:
@@ -243,15 +253,18 @@ class _Loop:
             if candidate.text and first.setdefault(candidate.text, candidate) is not candidate:
                 repeats.append(candidate)
         if not first:
-            of_label = "" if label is None else f" for label {label!r}"
-            raise WriterError(
-                f"writer {self.writer.name} wrote no text{of_label}, only empty or unfinished answers; look at its "
-                "prompts and its largest number of tokens"
-            )
+            raise self._wrote_nothing(label)
         pool = [*first.values(), *repeats[: max(0, self.settings.synthetic - len(first))]]
         while len(pool) < self.settings.synthetic:  # empty random texts left gaps
             pool += pool[: self.settings.synthetic - len(pool)]
         return pool
+
+    def _wrote_nothing(self, label: str | None) -> WriterError:
+        of_label = "" if label is None else f" for label {label!r}"
+        return WriterError(
+            f"writer {self.writer.name} wrote no text{of_label}, only empty or unfinished answers; look at its prompts "
+            "and its largest number of tokens"
+        )
 
     def vectors(self, label: str | None, pool: Sequence[_Candidate], number: int) -> Vectors:
         """What stands for each candidate in a selection, shape (candidates, d)."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 _VERSION = 1
-_LINES, _SECONDS = 64, 2.0  # how much may be lost to a crash
+_LINES, _SECONDS = 64, 2.0  # how much may be lost where the machine stops; nothing where only the process does
 
 
 class JournalError(ValueError):
@@ -48,7 +48,8 @@ class Entry:
 class Journal:
     """An append-only file of JSON Lines: a digest of the settings, then one candidate a line.
 
-    Use it as a context manager. Lines reach the disk in batches (`flush`); a last line that a crash cut off is dropped.
+    Use it as a context manager. A line is with the operating system at once, and on the disk after the next `flush`; a
+    last line that a crash cut off is dropped.
 
     Args:
         path: of the file, which is made, for its owner only, if there is none; its folder must exist.
@@ -61,7 +62,7 @@ class Journal:
     def __init__(self, path: Path | str, settings: Mapping[str, object]) -> None:
         self.path = Path(path)
         self._texts: dict[tuple[str | None, str], str] = {}
-        self._waiting: list[str] = []
+        self._waiting = 0
         self._flushed = time.monotonic()
         canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
         head = {"evolution_journal": _VERSION, "settings": hashlib.sha256(canonical.encode()).hexdigest()}
@@ -90,24 +91,24 @@ class Journal:
         return self._texts.get((label, key))
 
     def add(self, entry: Entry) -> None:
-        """Keeps a finished candidate; it is on the disk after the next `flush`, which comes by itself."""
+        """Keeps a finished candidate, whatever stops the process; the next `flush` comes by itself."""
         self._texts[entry.label, entry.key] = entry.text
-        self._waiting.append(json.dumps(asdict(entry), separators=(",", ":")))
-        if len(self._waiting) >= _LINES or time.monotonic() - self._flushed > _SECONDS:
+        self._write(json.dumps(asdict(entry), separators=(",", ":")) + "\n")
+        self._waiting += 1
+        if self._waiting >= _LINES or time.monotonic() - self._flushed > _SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Puts what was added on the disk."""
         if self._waiting:
-            self._append("".join(line + "\n" for line in self._waiting))
-            self._waiting.clear()
+            os.fsync(self._file)
+            self._waiting = 0
         self._flushed = time.monotonic()
 
-    def _append(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         data = text.encode()
         while data:
             data = data[os.write(self._file, data) :]
-        os.fsync(self._file)
 
     def _read(self, head: Mapping[str, object]) -> None:
         """The candidates of earlier calls; cuts off a torn last line."""
@@ -118,7 +119,8 @@ class Journal:
             if not json.dumps(head).encode().startswith(content):
                 raise JournalError(f"{self.path}: is no journal of an evolution; move it away")
             os.ftruncate(self._file, 0)
-            self._append(json.dumps(head) + "\n")
+            self._write(json.dumps(head) + "\n")
+            os.fsync(self._file)
             return
         try:
             first, *rest = (json.loads(line) for line in lines)

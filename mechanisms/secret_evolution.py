@@ -106,6 +106,7 @@ class SecretEvolution:
         validate.one_of(("sound", "as_published"), variant=self.variant)
         if self.expected_sample is not None:
             validate.positive(expected_sample=self.expected_sample)
+        _ = self.settings  # which checks how many texts there will be
         if self.variant == "as_published" and (self.expected_sample is not None or self.releases == "once"):
             raise ValueError(
                 "expected_sample and releases belong to the sound variant: as published every round has a release of "

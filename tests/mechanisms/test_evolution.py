@@ -311,6 +311,8 @@ def test_a_writer_without_any_text_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="scripted wrote no text, only empty or unfinished answers") as raised:
         scripted(tmp_path / "journal", {"random": [""], "vary": [""]})
     assert "\n" not in str(raised.value)
+    texts, _ = scripted(tmp_path / "journal", {"random": ["x={} y=1"], "vary": ["x=9{} y=9"]})
+    assert texts == ["x=0 y=1", "x=1 y=1"], "a mended writer is asked again"
 
 
 @pytest.mark.parametrize("chosen", [[0, 0], [0], [0, 1, 2], [0, 4], [-1, 0]])
@@ -330,6 +332,9 @@ def test_settings_are_checked(name: str, value: int) -> None:
         EvolutionSettings(**numbers)
     with pytest.raises(ValueError, match="labels must differ"):
         EvolutionSettings(rounds=1, synthetic=1, variations=1, labels=("a", "a"))
+    EvolutionSettings(rounds=1, synthetic=5_000_000, variations=2)
+    with pytest.raises(ValueError, match="at most 10000000 may be written"):
+        EvolutionSettings(rounds=1, synthetic=5_000_001, variations=2)
 
 
 def test_a_journal_is_for_its_owner_and_for_its_settings(tmp_path: Path) -> None:
@@ -364,6 +369,7 @@ def test_a_journal_holds_any_text_and_flushes_by_itself(tmp_path: Path, monkeypa
     with Journal(path, {"a": 1}) as journal:
         for index in range(200):
             journal.add(Entry("ä", str(index), 0, None, index, hard))
+            assert path.read_bytes().count(b"\n") == index + 2, "a killed process loses none"
         assert 1 + 200 - 64 < synced[-1] <= 201
     assert synced[-1] == path.read_bytes().count(b"\n") == 201
     with Journal(path, {"a": 1}) as journal:
