@@ -18,6 +18,7 @@ from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import Verdict, decide
 from cupel.claim_base import Claim
+from cupel.errors import input_errors
 from cupel.generation import FinishedRun, Options, Part
 from cupel.progress import Progress
 from cupel.reports.assay import Assay
@@ -159,5 +160,6 @@ def write(assay: Assay, output: Path) -> None:
         output / "release" / "report.html": render(assay, side="release"),
         output / "private" / "assay.json": assay.model_dump_json(by_alias=True, indent=2) + "\n",
     }
-    for path, text in pages.items():
-        write_atomically(path, text)
+    with input_errors():
+        for path, text in pages.items():
+            write_atomically(path, text)

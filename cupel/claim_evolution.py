@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, Field
 from cupel.claim_base import Claim, Number, Strict, is_local, no_bool
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.variation import Writer
+    from cupel.mechanisms.text_endpoint import EndpointWriter
 
 Count = Annotated[int, BeforeValidator(no_bool)]
 
 
 class Endpoint(Strict):
-    """An OpenAI-compatible endpoint that writes candidates. It is sent synthetic and public text only."""
+    """An OpenAI-compatible endpoint that writes candidates. It is sent prompts, candidates and `examples` only."""
 
     url: str = Field(description="such as https://api.example.com/v1 or http://127.0.0.1:8000/v1/completions")
     model: str = Field(description="its name there")
@@ -60,7 +60,7 @@ class EvolutionClaim(Claim):
                 raise ValueError("parameters.writing.chat: is for local models; an endpoint does not know it")
             self.writer_of_endpoint({})
 
-    def writer_of_endpoint(self, examples: Mapping[str | None, Sequence[str]]) -> Writer:
+    def writer_of_endpoint(self, examples: Mapping[str | None, Sequence[str]]) -> EndpointWriter:
         """The writer behind the claim's endpoint, which nothing has been sent to yet.
 
         Raises:
@@ -68,9 +68,8 @@ class EvolutionClaim(Claim):
         """
         from cupel.mechanisms.text_endpoint import EndpointWriter
 
-        given = self.parameters.endpoint.model_dump()
         return EndpointWriter(
-            **given | {"key_variable": given.pop("api_key_env")},
+            **self.parameters.endpoint.model_dump(),
             **self.parameters.writing.model_dump(exclude_none=True),
             examples=examples,
         )

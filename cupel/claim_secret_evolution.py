@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag
 from cupel.accounting.adjacency import Adjacency
 from cupel.claim_base import BuiltinData, Number, Plan, Public, SecretProtectionClaim, Strict, parameters_model
 from cupel.claim_evolution import NOT_OF_THE_MECHANISM, WRITER_FIELDS, Count, EvolutionClaim
-from cupel.errors import input_errors
+from cupel.errors import InputError, input_errors
 from cupel.mechanisms.secret_detection import secret_source
 from cupel.mechanisms.secret_evolution import SecretEvolution
 
@@ -134,9 +134,22 @@ class SecretEvolutionClaim(EvolutionClaim):
         from cupel.generation import load_records
 
         mechanism, records = self.generator(), load_records(self)
+        self.check_records(len(records))
         with input_errors():
             places = mechanism.incidence(records)
             return Plan(mechanism.plan(places), places.fingerprint, places.budgets)
+
+    def check_records(self, found: int) -> None:
+        """That the data hold as many records as the claim says, if it does; reports print the number.
+
+        Raises:
+            InputError: where they do not. The number is public.
+        """
+        if self.public.records not in (None, found):
+            raise InputError(
+                f"public.records: is {self.public.records}, and the data hold {found} records; correct it or leave it "
+                "out"
+            )
 
     def generate(self, output: Path, options: Options) -> SecretEvolutionRun:
         from cupel import run_secret_evolution

@@ -13,7 +13,16 @@ from cupel.errors import input_errors
 from cupel.generation import FinishedRun, Options, Part, load_records
 from cupel.mechanisms.aug_pe import AugPE, AugPEResult
 from cupel.mechanisms.variation import Writer
-from cupel.run_evolution import FLOATING_POINT, TIMING, WRITER_IS_PUBLIC, begun, facts, load_writer, write_texts
+from cupel.run_evolution import (
+    FLOATING_POINT,
+    JOURNAL,
+    TIMING,
+    WRITER_IS_PUBLIC,
+    begun,
+    facts,
+    load_writer,
+    write_texts,
+)
 from cupel.run_files import make_folders
 
 
@@ -95,7 +104,7 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
         options.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(
-            records, writer, run, journal=private / "candidates.jsonl", progress=step, source=options.source
+            records, writer, run, journal=private / JOURNAL, progress=step, source=options.source
         )
     path, written = write_texts(result.texts, private, release, releasable=mechanism.releasable, options=options)
     return AugPERun(

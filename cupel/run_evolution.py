@@ -10,7 +10,7 @@ from typing import Any
 from dp_accounting import DpEvent
 
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.ledger import Ledger, Run
+from cupel.accounting.ledger import Ledger, LedgerError, Run
 from cupel.claim_base import BuiltinData
 from cupel.claim_evolution import EvolutionClaim
 from cupel.errors import InputError, input_errors
@@ -23,6 +23,9 @@ from cupel.mechanisms.ledger_steps import OtherRunError
 from cupel.mechanisms.randomness import OS_ENTROPY
 from cupel.mechanisms.variation import Writer, WriterError
 from cupel.run_files import write_documents
+
+JOURNAL = "candidates.jsonl"
+"""The file of all candidates, beside the ledger."""
 
 
 def load_writer(
@@ -42,7 +45,9 @@ def load_writer(
         if claim.parameters.endpoint is not None:
             if options.model is not None:
                 raise InputError("--model: the claim names an endpoint, which writes in place of a model; drop one")
-            return claim.writer_of_endpoint(examples or {})
+            writer = claim.writer_of_endpoint(examples or {})
+            writer.check()
+            return writer
         from cupel.mechanisms.language_model import LanguageModel
         from cupel.mechanisms.variation import ModelWriter
 
@@ -58,9 +63,14 @@ def begun(
     """The claim's run in its ledger, begun or gone on with, and finished after the block.
 
     Raises:
-        InputError: when the ledger holds a run of that name with another claim or writer, and for what may stop a run
-            half-way; the same command goes on with it.
+        InputError: when the ledger holds a run of that name with another claim or writer, or is damaged or gone, and
+            for what may stop a run half-way, such as an endpoint or a full disk; the same command goes on with it.
     """
+    if not ledger.exists() and (journal := ledger.parent / JOURNAL).exists():
+        raise InputError(
+            f"{ledger}: is gone, and with it what the run that wrote {journal.name} was charged; put it back, or start "
+            "a new run in a new folder"
+        )
     described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
     # Paths tell of a machine, an address of a network; what they hold is in the fingerprints and in the run's digest.
     hidden = {"embedder", "secrets", "endpoint"}
@@ -69,6 +79,7 @@ def begun(
         opened = Ledger.open(ledger)
     with opened:
         with input_errors():
+            opened.verify()
             run = opened.begin(
                 claim.name,
                 plan=plan,
@@ -80,8 +91,11 @@ def begun(
             yield run
         except OtherRunError as error:
             raise InputError(f"{ledger}: {error}") from None
-        except (JournalError, WriterError) as error:
+        except (JournalError, WriterError, LedgerError) as error:
             raise InputError(str(error)) from None
+        except OSError as error:
+            with input_errors():
+                raise error
         run.finish()
 
 
@@ -92,7 +106,8 @@ def write_texts(
     may_leave = releasable and options.source.name == OS_ENTROPY.name
     path = (release if may_leave else private) / "synthetic.jsonl"
     rows = ({"label": text.label, "rank": text.rank, "text": text.text} for text in texts)
-    return path, write_documents(path, rows, label="string", rank="int64", text="string")
+    with input_errors():
+        return path, write_documents(path, rows, label="string", rank="int64", text="string")
 
 
 def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, str]:

@@ -44,14 +44,21 @@ def write_documents(path: Path, rows: Iterable[Mapping[str, Any]], **columns: st
     write_atomically(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     schema = pyarrow.schema([(name, pyarrow.type_for_alias(kind)) for name, kind in columns.items()])
     partial = path.with_suffix(".parquet.partial")
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
-    os.replace(partial, path.with_suffix(".parquet"))
+    try:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
+        os.replace(partial, path.with_suffix(".parquet"))
+    finally:
+        partial.unlink(missing_ok=True)
     return len(rows)
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Writes a whole file or none: to a partial file beside it, then renamed. Under ``private/`` for the owner only."""
-    os.replace(_partial(path, text), path)
+    partial = _partial(path, text)
+    try:
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def create_once(path: Path, text: str) -> None:
@@ -68,8 +75,12 @@ def create_once(path: Path, text: str) -> None:
 def _partial(path: Path, text: str) -> Path:
     partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
     mode = 0o644 if path.parent.name == "release" else 0o600
-    with open(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     return partial

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import DpEvent
+from numpy.typing import NDArray
 
 from cupel import evidence_secrets
 from cupel.accounting.guarantees import Guarantee, SecretProtection
@@ -19,11 +20,21 @@ from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.claim_secret_evolution import SecretEvolutionClaim
 from cupel.errors import input_errors
 from cupel.generation import FinishedRun, Options, Part, load_records
+from cupel.mechanisms.batching import label_indices
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.secret_evolution import EvolutionResult, SecretEvolution
 from cupel.mechanisms.secret_incidence import Incidence
 from cupel.mechanisms.variation import Writer
-from cupel.run_evolution import FLOATING_POINT, TIMING, WRITER_IS_PUBLIC, begun, facts, load_writer, write_texts
+from cupel.run_evolution import (
+    FLOATING_POINT,
+    JOURNAL,
+    TIMING,
+    WRITER_IS_PUBLIC,
+    begun,
+    facts,
+    load_writer,
+    write_texts,
+)
 from cupel.run_files import make_folders
 
 
@@ -34,6 +45,7 @@ class SecretEvolutionRun(FinishedRun):
     Attributes:
         mechanism: what ran.
         incidence: where secrets are; public.
+        labels: shape (n,), the place of each record's label; public.
         writer: of candidates.
         result: everything that came out.
     """
@@ -41,6 +53,7 @@ class SecretEvolutionRun(FinishedRun):
     claim: SecretEvolutionClaim
     mechanism: SecretEvolution
     incidence: Incidence
+    labels: NDArray[np.int64]
     writer: Writer
     result: EvolutionResult
 
@@ -75,6 +88,7 @@ class SecretEvolutionRun(FinishedRun):
                 self.ledger_path.parent / "audits",
                 1 - ALLOWED_ERROR,
                 self.options.progress,
+                self.labels,
             )
         return [result]
 
@@ -218,6 +232,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
             And for an endpoint that fails on the way: the same command goes on with the run.
     """
     mechanism, records = claim.generator(), load_records(claim, options.download)
+    claim.check_records(len(records))
     with input_errors():
         incidence = mechanism.incidence(records)
     writer = load_writer(claim, options, public_examples(claim, mechanism, records, incidence))
@@ -235,7 +250,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
             records,
             writer,
             run,
-            journal=private / "candidates.jsonl",
+            journal=private / JOURNAL,
             incidence=incidence,
             progress=step,
             source=options.source,
@@ -250,6 +265,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
         ledger_path=ledger,
         mechanism=mechanism,
         incidence=incidence,
+        labels=label_indices(records, mechanism.labels),
         writer=writer,
         result=result,
     )

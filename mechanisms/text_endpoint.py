@@ -66,7 +66,7 @@ class EndpointWriter:
         url: of the endpoint, for example ``https://api.example.com/v1`` or ``http://127.0.0.1:8000/v1/completions``;
             ``/chat/completions`` is added where it ends in neither. No user name, query or fragment.
         model: its name there.
-        key_variable: the environment variable with the API key; None sends none.
+        api_key_env: the environment variable with the API key; None sends none.
         examples: public texts by label; a random text is shown one of them, chosen by its seed.
         random_prompt: Jinja or `str.format`, with {label} and {example}; None for one of ours (`prompts_of`).
         variation_prompt: likewise, with {label} and {text}, the candidate.
@@ -84,7 +84,7 @@ class EndpointWriter:
 
     url: str
     model: str
-    key_variable: str | None = None
+    api_key_env: str | None = None
     examples: Mapping[str | None, Sequence[str]] = field(default_factory=dict)
     random_prompt: str | None = None
     variation_prompt: str | None = None
@@ -109,9 +109,9 @@ class EndpointWriter:
         if "@" in parts.netloc or parts.query or parts.fragment:
             raise ValueError(
                 "url of the endpoint must have no user name, query or fragment; the key comes from an environment "
-                "variable, named in key_variable"
+                "variable, named in api_key_env"
             )
-        if self.key_variable is not None and parts.scheme == "http" and host not in _LOCAL:
+        if self.api_key_env is not None and parts.scheme == "http" and host not in _LOCAL:
             raise ValueError(f"url of the endpoint: a key is not sent to {host} over http; use https")
         validate.non_negative(temperature=self.temperature)
         validate.positive(timeout=self.timeout)
@@ -190,12 +190,20 @@ class EndpointWriter:
         if calls.failure is not None:
             raise calls.failure
 
+    def check(self) -> None:
+        """That the API key is there, if one is asked for; nothing is sent.
+
+        Raises:
+            EndpointError: where it is not.
+        """
+        self._key()
+
     def _key(self) -> str | None:
-        if self.key_variable is None:
+        if self.api_key_env is None:
             return None
-        key = os.environ.get(self.key_variable, "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
-            raise EndpointError(f"endpoint {self._host}: the environment variable {self.key_variable} holds no API key")
+            raise EndpointError(f"endpoint {self._host}: the environment variable {self.api_key_env} holds no API key")
         return key
 
     def _ask(self, prompt: str, seed: int, calls: _Calls) -> str:
@@ -230,9 +238,9 @@ class EndpointWriter:
     def _told(self, error: RefusedError) -> str:
         if error.status not in (401, 403):
             return str(error)
-        key = "no API key was sent; name its environment variable in key_variable"
-        if self.key_variable is not None:
-            key = f"the API key in the environment variable {self.key_variable} is not accepted"
+        key = "no API key was sent; name its environment variable in api_key_env"
+        if self.api_key_env is not None:
+            key = f"the API key in the environment variable {self.api_key_env} is not accepted"
         return f"{error}: {key}"
 
     def _body(self, prompt: str, seed: int) -> dict[str, object]:

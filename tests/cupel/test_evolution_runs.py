@@ -256,6 +256,13 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "a list without a secret": ({"secrets": [{"list": "empty.txt"}]}, None, "lists no secret"),
     "a broken pattern": ({"secrets": [{"pattern": "SECRET ("}]}, None, "is not a regular expression"),
     "p at r": ({"p": 0.05}, None, "r must be above p"),
+    "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 may be written"),
+    "an API key that is not there": (
+        {"endpoint": {"api_key_env": "CUPEL_NO_KEY"}},
+        None,
+        "CUPEL_NO_KEY holds no API key",
+    ),
+    "another number of records": ({}, None, "public.records: is 61, and the data hold 60 records"),
     "an unknown key": ({"colour": "red"}, None, "parameters.colour: unknown key"),
     "a sample of too many": ({"expected_sample": 1000.0}, None, "expected_sample must be above 0 and at most"),
     "labels that are not listed": ({}, None, "public list"),
@@ -267,6 +274,10 @@ def test_what_is_wrong_is_one_line_until_it_is_mended(name: str, server: TextSer
     changes, rows, says = REFUSED[name]
     (tmp_path / "empty.txt").write_text("")
     claim = body(server, **changes)
+    if "endpoint" in changes:
+        claim["parameters"]["endpoint"] = {"url": server.url, "model": "words", **changes["endpoint"]}
+    if "number of records" in name:
+        claim["public"] = {"records": 61}
     if "labels" in name:
         claim |= {"data": claim["data"] | {"label": "kind"}, "public": {"labels": ["tree"]}}
         rows = [{**row, "kind": "SECRET"} for row in records()]
@@ -275,6 +286,51 @@ def test_what_is_wrong_is_one_line_until_it_is_mended(name: str, server: TextSer
         refused(path, says, job)
     assert server.prompts == []
     write(tmp_path, body(server))
+    assert len(works(path)) == 3
+
+
+@pytest.mark.parametrize("mechanism", ["secret_evolution", "aug_pe"])
+@pytest.mark.parametrize("damage", ["gone", "cut off"])
+def test_a_run_does_not_go_on_without_what_it_was_charged(
+    mechanism: str, damage: str, server: TextServer, tmp_path: Path
+) -> None:
+    """A new ledger would forget releases that were drawn and used."""
+    path, ledger = write(tmp_path, body(server, mechanism)), tmp_path / "run" / "private" / "ledger.sqlite"
+    server.fails_after = 8
+    run("generate", path, "-o", tmp_path / "run", "-q")
+    server.fails_after = None
+    whole, asked = ledger.read_bytes(), len(server.prompts)
+    ledger.unlink() if damage == "gone" else ledger.write_bytes(whole[: 7 * len(whole) // 10])
+    result = run("generate", path, "-o", tmp_path / "run", "-q")
+    assert result.returncode == 2, result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "ledger.sqlite: " in result.stderr
+    assert len(server.prompts) == asked
+    assert ledger.exists() == (damage != "gone")
+    for extra in ("-wal", "-shm"):
+        ledger.with_name(ledger.name + extra).unlink(missing_ok=True)
+    ledger.write_bytes(whole)
+    assert len(works(path)) == 3
+
+
+@pytest.mark.parametrize("mechanism", ["secret_evolution", "aug_pe"])
+@pytest.mark.parametrize("name", ["private/candidates.jsonl", "release/synthetic.jsonl", "release/synthetic.parquet"])
+def test_a_file_that_cannot_be_written_is_one_line_and_leaves_no_half(
+    mechanism: str, name: str, server: TextServer, tmp_path: Path
+) -> None:
+    path, place = write(tmp_path, body(server, mechanism)), tmp_path / "run" / name
+    ledger = tmp_path / "run" / "private" / "ledger.sqlite"
+    if "private" in name:  # a journal without a ledger is refused for that
+        ledger.parent.mkdir(parents=True)
+        Ledger.open(ledger).close()
+    place.mkdir(parents=True)
+    for job in ("generate", "assay"):
+        result = run(job, path, "-o", tmp_path / "run", "-q")
+        assert result.returncode == 2, result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert "directory" in result.stderr
+        assert not list((tmp_path / "run").rglob("*.partial"))
+    place.rmdir()
     assert len(works(path)) == 3
 
 

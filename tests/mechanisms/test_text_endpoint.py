@@ -112,7 +112,7 @@ def test_a_chat_request_has_what_an_openai_compatible_server_expects(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_KEY", KEY)
-    writer = EndpointWriter(url=server.url, model="m", key_variable="SOME_KEY", temperature=0.5, max_tokens=9)
+    writer = EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY", temperature=0.5, max_tokens=9)
     assert list(writer.vary(["One visit."], "poor", [2**40 + 5])) == ["text"]
     ((path, headers, body),) = server.requests
     assert path == "/v1/chat/completions"
@@ -221,14 +221,14 @@ def test_a_refused_key_is_told_at_once_and_never_shown(
 ) -> None:
     monkeypatch.setenv("SOME_KEY", KEY)
     server.reply = lambda number, body: refusal(status, {"message": f"wrong key {KEY[:20]}"})
-    writer = EndpointWriter(url=server.url, model="m", key_variable="SOME_KEY", at_once=1)
+    writer = EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY", at_once=1)
     texts, told = written(writer, 5)
     assert texts[0] is None
     assert len(server.requests) == 1
     assert f"HTTP {status}: the API key in the environment variable SOME_KEY is not accepted" in (told or "")
     assert KEY[:10] not in (told or "")
     assert KEY not in repr(writer)
-    assert "no API key was sent" in (written(replace(writer, key_variable=None), 1)[1] or "")
+    assert "no API key was sent" in (written(replace(writer, api_key_env=None), 1)[1] or "")
 
 
 def test_a_request_that_is_wrong_is_told_once_with_what_the_server_says(
@@ -237,7 +237,7 @@ def test_a_request_that_is_wrong_is_told_once_with_what_the_server_says(
     monkeypatch.setenv("SOME_KEY", KEY)
     told_by_server = f"model m\x1b[31m\nis unknown to {KEY} " + "x" * 500
     server.reply = lambda number, body: refusal(404, {"message": told_by_server})
-    texts, told = written(EndpointWriter(url=server.url, model="m", key_variable="SOME_KEY", at_once=1), 5)
+    texts, told = written(EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY", at_once=1), 5)
     assert texts[0] is None
     assert len(server.requests) == 1
     assert told is not None
@@ -249,7 +249,7 @@ def test_a_request_that_is_wrong_is_told_once_with_what_the_server_says(
 def test_a_key_goes_nowhere_else(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", KEY)
     server.reply = lambda number, body: (302, {"Location": f"{server.url}/elsewhere"}, b"")
-    writer = EndpointWriter(url=server.url, model="m", key_variable="SOME_KEY", at_once=1)
+    writer = EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY", at_once=1)
     assert "HTTP 302" in (written(writer, 1)[1] or "")
     assert [path for path, _, _ in server.requests] == ["/v1/chat/completions"]
 
@@ -259,7 +259,7 @@ def test_a_key_that_is_none_sends_nothing(server: Server, monkeypatch: pytest.Mo
     monkeypatch.delenv("SOME_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("SOME_KEY", value)
-    texts, told = written(EndpointWriter(url=server.url, model="m", key_variable="SOME_KEY"), 3)
+    texts, told = written(EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY"), 3)
     assert texts == []
     assert "the environment variable SOME_KEY holds no API key" in (told or "")
     assert not server.requests
@@ -318,7 +318,11 @@ def test_empty_filtered_and_cut_answers(server: Server) -> None:
 
 
 def test_answers_that_were_under_way_at_a_failure_are_given(server: Server) -> None:
+    under_way = threading.Barrier(4)
+
     def reply(number: int, body: dict[str, Any]) -> Reply:
+        if number <= 4:
+            under_way.wait(10)
         if body["seed"] == 1:
             return refusal(400, {"message": "no"})
         time.sleep(0.1)
@@ -389,7 +393,7 @@ def test_a_server_that_answers_nothing_but_garbage_leaves_the_run_to_be_gone_on_
         ({"url": "http://host:port/v1"}, "is no URL"),
         ({"url": f"https://me:{KEY}@api.example.com/v1"}, "must have no user name, query or fragment"),
         ({"url": f"https://api.example.com/v1?key={KEY}"}, "must have no user name, query or fragment"),
-        ({"url": "http://api.example.com/v1", "key_variable": "SOME_KEY"}, "over http; use https"),
+        ({"url": "http://api.example.com/v1", "api_key_env": "SOME_KEY"}, "over http; use https"),
         ({"at_once": 0}, "at_once must be at least 1"),
         ({"tries": 0}, "tries must be at least 1"),
         ({"timeout": 0.0}, "timeout must be above 0"),
@@ -407,9 +411,9 @@ def test_settings_that_do_not_fit_are_one_line(settings: dict[str, Any], message
 
 
 def test_a_fingerprint_knows_what_is_asked_and_not_how_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = EndpointWriter(url="https://api.example.com/v1", model="m", key_variable="SOME_KEY")
+    writer = EndpointWriter(url="https://api.example.com/v1", model="m", api_key_env="SOME_KEY")
     monkeypatch.setenv("SOME_KEY", KEY)
-    same = replace(writer, key_variable="OTHER", timeout=3.0, tries=1, at_once=9, url=writer.url + "/")
+    same = replace(writer, api_key_env="OTHER", timeout=3.0, tries=1, at_once=9, url=writer.url + "/")
     assert same.fingerprint == writer.fingerprint
     others: list[dict[str, Any]] = [
         {"url": "https://api.example.com/v2"},
