@@ -2,11 +2,12 @@
 
 The guarantee covers every embedding of the records, so the worst ones are fair. Each of V values has a public cluster
 e_v of its own. All e_v lie in a small cap around a direction u, and a record with value v lies near −u, leaning to e_v:
-e_v is nearest to it and almost 2R away. So an occurrence adds 1 to the count of cluster v and a vector of length almost
-1 to its offset, √2 in all, and no two values share a coordinate. The records go through `secret_clustering.release`,
-inclusion, assignment, clipping and noise included. What the attacker takes from the published centres and sizes is one
-number a value, y_v = ⟨noisy count and offset of cluster v, what an occurrence adds⟩ over its squared length: a
-sufficient statistic, because the rest is noise that no value moves.
+e_v is nearest to it and, once it is clipped to R, almost 2R away. So an occurrence adds 1 to the count of cluster v and
+a vector of length almost 1 to its offset, √2 in all, and no two values share a coordinate. The records go through
+`secret_clustering.release`, inclusion, clipping and noise included. There are no other records, so that whether one
+record moves another is not seen. What the attacker takes from the published centres and sizes is one number a value,
+y_v = ⟨noisy count and offset of cluster v, what an occurrence adds⟩ over its squared length: a sufficient statistic,
+because the rest is noise that no value moves.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ Noise = Literal["recorded", "os"]
 Variant = Literal["sound", "as_published"]
 
 _ANGLE = 0.1  # between u and an e_v, and between −u and a record
+_BEYOND = 4  # radii from the centre to a record, so that a release that does not clip is seen to leak
 _BASE = 10  # values are told apart by digits, each a place on a circle of its own: so few dimensions, so wide gaps
 _SIZE = 1000  # of public clusters: the published centre then moves by ê − e_v over n, to a relative 1e-3 an occurrence
 _LEAST_NOISE = 1e-6  # what the attacker takes for no noise
 _CONTROL_NOISE = 0.01  # a guess is then wrong with a probability far below 1e-100
 _AT_A_TIME = {"recorded": 50, "os": 5}  # games between two points to resume from
 _SETTINGS = {"recorded": "noise from a recorded source", "os": "noise from the operating system's entropy"}
+_ANY = "the claim is for any public records and embeddings, so that each value may have a cluster of its own"
 _ASSUMED: dict[str, tuple[str, ...]] = {
-    "recorded": ("the recorded source, which is fast, has the law of the operating system's",),
-    "os": (),
+    "recorded": (_ANY, "the recorded source, which is fast, has the law of the operating system's"),
+    "os": (_ANY,),
 }
 
 
@@ -97,7 +100,7 @@ class SecretGame:
         longest = float(np.linalg.norm(np.concatenate([centres, records]).astype(np.float64), axis=1).max())
         clusters = PublicClusters(centres, np.full(values, _SIZE, dtype=np.int64), longest * (1 + 1e-6))
         drawn = np.asarray(probabilities, dtype=np.float64)
-        return cls(clusters, records, drawn, sigma, rounds, variant)
+        return cls(clusters, _BEYOND * records, drawn, sigma, rounds, variant)
 
     @property
     def model(self) -> SecretModel:
@@ -180,8 +183,10 @@ class SecretGame:
 
     def _release(self, value: int, source: Source) -> NoisyClusters:
         records = np.repeat(self.vectors[value][None], len(self.probabilities), axis=0)
-        how = release if self.variant == "sound" else release_as_published
-        return how(self.clusters, records, self.probabilities, self.sigma, source)
+        if self.variant == "as_published":
+            return release_as_published(self.clusters, records, self.probabilities, self.sigma, source)
+        assigned = np.full(len(records), value, dtype=np.int64)  # known before, as in a run
+        return release(self.clusters, records, self.probabilities, self.sigma, source, assigned=assigned)
 
     def _seen(self, noisy: NoisyClusters) -> Floats:
         """The y_v of one release, shape (V,): a centre's shift tells the offset, once the released size is known."""
@@ -197,7 +202,9 @@ class SecretGame:
 
     @property
     def _occurrences(self) -> Floats:
-        return (self.vectors.astype(np.float64) - self._centres) / (2 * self.clusters.radius)
+        rows, radius = self.vectors.astype(np.float64), self.clusters.radius
+        clipped = rows * (radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), radius))
+        return np.asarray((clipped - self._centres) / (2 * radius))
 
     @property
     def _squared_length(self) -> float:

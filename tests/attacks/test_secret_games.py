@@ -103,6 +103,7 @@ def test_the_published_numbers_are_those_of_the_release() -> None:
     )
     for v in range(5):
         e, record = game.clusters.vectors[v].astype(float), game.vectors[v].astype(float)
+        record *= game.clusters.radius / np.linalg.norm(record)  # it lies beyond the radius, and is clipped
         occurrence = (record - e) / (2 * game.clusters.radius)
         moved = (noisy.centres[v] - e) * max(1000, noisy.sizes[v]) / (2 * game.clusters.radius)
         inner = (noisy.sizes[v] - 1000) + moved @ occurrence

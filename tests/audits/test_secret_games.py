@@ -7,6 +7,8 @@ and r/p = 10; here at p = 0.01, so that the secret takes 100 values.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +22,9 @@ from cupel.attacks.secret_games import SecretGame, Variant
 from cupel.attacks.secret_reconstruction import SecretGuesses, SecretModel, guess_secrets
 from cupel.audits.secret_reconstruction import secret_reconstruction_audit
 from cupel.audits.verdict import decide
+from cupel.mechanisms import secret_clustering
 from cupel.mechanisms.randomness import Recorded
-from cupel.mechanisms.secret_clustering import PublicClusters, release, release_as_published
+from cupel.mechanisms.secret_clustering import PublicClusters, drawn_sums, release, release_as_published
 
 CLAIM = SecretProtection(0.01, 0.1)
 DRAWN = np.full(80, float(special.ndtri(CLAIM.r) - special.ndtri(CLAIM.p)) / 80)
@@ -73,6 +76,46 @@ def test_both_faults_are_refuted_at_almost_three_times_the_claim() -> None:
     assert verdict(CLAIM, played) == "REFUTED"
     assert secret_reconstruction_audit(played, guarantee=CLAIM).bounds[0].value > 2 * CLAIM.r
     assert played.right / GAMES < blowup(WEIGHTS, 1 / math.sqrt(2), CLAIM.p).upper
+
+
+def one_sigma(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret_clustering, "joint_scale", lambda sigma: sigma)
+
+
+def no_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret_clustering, "_in_ball", lambda rows, radius: np.asarray(rows, np.float64) / radius)
+
+
+def sums_of(change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda monkeypatch: monkeypatch.setattr(secret_clustering, "drawn_sums", change)
+
+
+def counted_twice(*arguments: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    counts, sums = drawn_sums(*arguments)
+    return 2 * counts, sums
+
+
+def all_drawn(clusters: Any, vectors: Any, drawn: Any, assigned: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return drawn_sums(clusters, vectors, np.ones_like(drawn), assigned)
+
+
+@pytest.mark.parametrize(
+    ("plant", "games"),
+    [
+        (one_sigma, GAMES),
+        (sums_of(counted_twice), GAMES),
+        (no_clipping, GAMES),
+        (sums_of(all_drawn), 100),
+    ],
+    ids=["one_sigma", "counted_twice", "no_clipping", "all_drawn"],
+)
+def test_faults_in_the_release_itself_are_found(
+    plant: Callable[[pytest.MonkeyPatch], None], games: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is guessed with 0.159 or more, which so many games miss with a probability below 1e-3 (100 games: all)."""
+    game = SecretGame.worst_case(100, DRAWN, EXACT)
+    plant(monkeypatch)
+    assert verdict(CLAIM, game.play("recorded", games, seed=6)) == "REFUTED"
 
 
 @pytest.mark.parametrize("steps", ["sound", "as_published"])
