@@ -50,6 +50,7 @@ def secret_reconstruction(
     folder: Path,
     confidence: float,
     progress: Progress,
+    labels: NDArray[np.int64] | None = None,
 ) -> AuditResult:
     """The secret reconstruction audit of a claim, on the secret whose r is largest for its places.
 
@@ -61,11 +62,13 @@ def secret_reconstruction(
         folder: private; games that were played are kept there.
         confidence: of the audit.
         progress: shows the games.
+        labels: shape (n,), the label of each record where labels have clusters of their own. Then the records of one
+            label are attacked: clusters add up no others.
 
     Returns:
         The audit; without a bound, and saying why, where no game can be played.
     """
-    drawn = weakest_secret(incidence, noise, guarantee.p)
+    drawn = weakest_secret(incidence, noise, guarantee.p, labels)
     if drawn is None:
         return _not_played("no secret of the claim occurs in a record that may be drawn")
     if 1 / guarantee.p > MOST_VALUES:
@@ -83,8 +86,12 @@ def secret_reconstruction(
     )
 
 
-def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float) -> Floats | None:
+def weakest_secret(
+    incidence: Incidence, noise: SecretNoise, p: float, labels: NDArray[np.int64] | None = None
+) -> Floats | None:
     """The inclusion probabilities of the records of the secret that is protected least at p, shape (m,).
+
+    With `labels`, of its records of one label.
 
     None where no secret occurs in a record that may be drawn.
 
@@ -94,10 +101,13 @@ def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float) -> Floats
     matrix, chances = incidence.matrix, np.asarray(noise.probabilities, dtype=np.float64)
     by_law: dict[bytes, Floats] = {}
     for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
-        drawn = np.sort(chances[matrix.indices[start:stop]])
-        drawn = drawn[drawn > 0]
-        if drawn.size:
-            by_law.setdefault(drawn.tobytes(), drawn)
+        where = matrix.indices[start:stop]
+        of = np.zeros_like(where) if labels is None else labels[where]
+        for label in np.unique(of):
+            drawn = np.sort(chances[where[of == label]])
+            drawn = drawn[drawn > 0]
+            if drawn.size:
+                by_law.setdefault(drawn.tobytes(), drawn)
     if not by_law:
         return None
     ranked = sorted(by_law.values(), key=lambda drawn: -float(drawn.sum()))[:_RANKED]

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from cupel import evidence_secrets
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection import blowup, poisson_binomial
+from cupel.accounting.secret_protection import blowup, noise_for, poisson_binomial
 from cupel.attacks.secret_games import SecretGame
 from cupel.audits.result import AuditResult
 from cupel.evidence_secrets import games_of, secret_reconstruction, values_of, weakest_secret
@@ -63,6 +63,25 @@ def test_the_secret_with_the_largest_r_is_attacked(rounds: int) -> None:
     quiet = weakest_secret(found, noise(chances, 0.0, rounds), 0.1)
     assert quiet is not None
     assert 1.0 in quiet.tolist()  # without noise, what always occurs is known
+
+
+def test_records_of_other_labels_are_not_added_up(tmp_path: Path) -> None:
+    """One secret in two records of two labels, drawn for certain, with noise for one of them: no game of both shows it.
+
+    r of one occurrence is 0.3 by the noise; of two in one cluster it would be 0.57, which is not what is released.
+    """
+    found, made = places([0, 1, 2], records=3), noise([1.0, 1.0, 0.0], noise_for([0.0, 1.0], 0.1, 0.3), 1)
+    both = weakest_secret(found, made, 0.1)
+    assert both is not None
+    assert both.tolist() == [1.0, 1.0]
+    one = weakest_secret(found, made, 0.1, np.array([0, 1, 0]))
+    assert one is not None
+    assert one.tolist() == [1.0]
+    assert blowup([0.0, 0.0, 1.0], made.sigma, 0.1).lower > 0.55
+    played = secret_reconstruction(
+        SimpleNamespace(variant="sound"), found, made, CLAIM, tmp_path, 0.95, Progress(), np.array([0, 1, 0])
+    )
+    assert played.details["best_guess"][0] < CLAIM.r
 
 
 def test_a_secret_takes_so_many_values_that_p_is_not_exceeded() -> None:
