@@ -36,8 +36,9 @@ class Found:
 class Incidence:
     """Which of m secrets occurs in which of n records, with each secret's budget.
 
-    Places are public in secret protection: all that is kept here may be known to everybody. The values of the secrets
-    are what is protected, and none is kept.
+    Places are public in secret protection: all that is kept here may be known to everybody, the order of the rows
+    included (`find_secrets` puts them in the order of their places). The values of the secrets are what is protected,
+    and none is kept.
 
     Attributes:
         matrix: E[j, i] says whether secret j is in record i; bool, shape (m, n), sorted and without stored zeros.
