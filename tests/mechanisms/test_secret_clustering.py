@@ -161,6 +161,12 @@ def test_positions_are_whole_numbers_within_the_radius(seed: int, dimension: int
     assert np.abs(found - scaled / np.maximum(lengths, radius) * 2**29).max() <= 1.5 + 1e-6
 
 
+def test_a_vector_that_is_too_long_by_less_than_floats_can_tell() -> None:
+    """The length of (1, 2⁻²⁹) rounds to 1; without the margin of 2⁻³⁰ its position would be longer than the radius."""
+    (found,) = secret_clustering._positions(np.array([[1.0, 2.0**-29]]), 1.0)
+    assert sum(int(n) ** 2 for n in found) <= 2**58
+
+
 def test_a_vector_is_put_by_itself() -> None:
     """Positions and assignments of rows are the same alone, in any company, and in any order of memory."""
     clusters, vectors = layout(5, 60, 4, 7)
