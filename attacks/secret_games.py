@@ -13,6 +13,7 @@ because the rest is noise that no value moves.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,8 @@ class SecretGame:
                 progress(min(done * a_time, games), games)
 
         settings = {
+            "clusters": self.clusters.fingerprint,
+            "vectors": hashlib.sha256(self.vectors.tobytes()).hexdigest(),
             "values": len(self.vectors),
             "probabilities": self.probabilities.tolist(),
             "sigma": self.sigma,

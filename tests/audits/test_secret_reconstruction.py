@@ -81,6 +81,34 @@ def test_coverage_at_the_boundary(sigma: float) -> None:
     assert 0 < alarms <= MOST
 
 
+@pytest.mark.parametrize(
+    ("p", "r", "sizes"),
+    [(0.01, 0.1, (5000, 500)), (0.5, 0.6, (5000, 500)), (1e-3, 1e-2, (1363,)), (1e-4, 1e-3, (150, 20))],
+)
+def test_false_alarms_of_the_whole_audit_at_the_boundary(p: float, r: float, sizes: tuple[int, ...]) -> None:
+    """Games whose guesses are right with exactly r, at the sizes that are played: enumerated, not sampled.
+
+    Games of each kind refute by themselves, from some number of hits on, which is found by halving; kinds are
+    independent.
+    """
+    claim, values = SecretProtection(p, r), round(1 / p)
+
+    def refuted(kind: int, hits: int) -> bool:
+        played = [SecretGuesses(games, hits if i == kind else 0, p, values, 1) for i, games in enumerate(sizes)]
+        return verdict(claim, secret_reconstruction_audit(*played, guarantee=claim)) == "REFUTED"
+
+    quiet = 1.0
+    for kind, games in enumerate(sizes):
+        below, enough = 0, games
+        assert refuted(kind, enough)
+        while enough - below > 1:
+            middle = (below + enough) // 2
+            below, enough = (below, middle) if refuted(kind, middle) else (middle, enough)
+        quiet *= stats.binom.cdf(below, games, r)
+    assert quiet >= 0.95
+    assert sum(sizes) < 1000 or quiet < 0.97  # nor is much given away
+
+
 def game(claim: SecretProtection, sigma: float, noise: float, games: int, seed: int) -> AuditResult:
     """A count and a centre of each of 1/p values, both with this noise, in the clusters of `OCCURRENCES`."""
     values = round(1 / claim.p)
