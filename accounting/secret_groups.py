@@ -72,11 +72,16 @@ def releases_for_groups(
 
 
 def _raised(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
-    """σ or a little more, certified for all by enclosures as wide as the accountant's; every step doubles the last."""
-    step = 2.0**-20
-    for law, goal in asked:
+    """σ or a little more, certified for all by enclosures as wide as the accountant's; every step doubles the last.
+
+    r falls with σ, but its enclosure may be wider at the larger σ, so after a step all laws are certified anew.
+    """
+    step, certified = 2.0**-20, 0
+    while certified < len(asked):
+        law, goal = asked[certified]
+        certified += 1
         while of_rounds(law, sigma, goal.p, rounds).upper > goal.r:
-            sigma, step = (sigma or 1 / 64) * (1 + step), 2 * step
+            sigma, step, certified = (sigma or 1 / 64) * (1 + step), 2 * step, 0
             if sigma > 1e30:
                 raise ValueError(f"no noise is certified to keep r at {goal.r!r} for p = {goal.p!r}: r must be larger")
     return sigma

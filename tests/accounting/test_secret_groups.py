@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
+from cupel.accounting import events, secret_groups
 from cupel.accounting import secret_protection as sp
+from cupel.accounting.bounds import Interval
 from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from cupel.accounting.guarantees import SecretProtection
 
@@ -172,6 +173,20 @@ def test_every_secret_is_covered_at_hardly_more_noise_than_the_worst_needs(round
     least = sp.noise_for_secrets([s for s, _ in each], [g.p for _, g in each], [g.r for _, g in each], rounds)
     assert least * (1 - 1e-6) <= sigma <= 1.02 * least
     assert r_of(sp.secret_release(1.01 * sigma, *groups[0]), rounds, goals[0].p) > goals[0].r
+
+
+def test_noise_that_is_raised_for_one_group_is_certified_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enclosure that is wider between 1.05 and 1.3 for the first law, which was certified at 1 already."""
+    goal = SecretProtection(0.01, 0.1)
+    laws = [secret_groups.law_of(release) for release in (SELDOM, OFTEN)]
+
+    def wide(law: object, sigma: float, p: float, rounds: int) -> Interval:
+        enough = not 1.05 < sigma < 1.3 if law is laws[0] else sigma > 1.1
+        return Interval(0.05, 0.09 if enough else 0.11)
+
+    monkeypatch.setattr(secret_groups, "of_rounds", wide)
+    sigma = secret_groups._raised(1.0, [(law, goal) for law in laws], 2)
+    assert all(wide(law, sigma, 0.01, 2).upper <= goal.r for law in laws)
 
 
 def test_noise_for_groups_at_the_edges() -> None:
