@@ -103,8 +103,8 @@ def all_drawn(clusters: Any, vectors: Any, drawn: Any, assigned: Any) -> tuple[N
     ("plant", "games"),
     [
         (one_sigma, GAMES),
-        (sums_of(counted_twice), GAMES),
-        (no_clipping, GAMES),
+        (sums_of(counted_twice), 500),
+        (no_clipping, 300),
         (sums_of(all_drawn), 100),
     ],
     ids=["one_sigma", "counted_twice", "no_clipping", "all_drawn"],
@@ -112,7 +112,7 @@ def all_drawn(clusters: Any, vectors: Any, drawn: Any, assigned: Any) -> tuple[N
 def test_faults_in_the_release_itself_are_found(
     plant: Callable[[pytest.MonkeyPatch], None], games: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is guessed with 0.159 or more, which so many games miss with a probability below 1e-3 (100 games: all)."""
+    """Guessed with about 0.16, 0.19, 0.24 and 1: so many games miss that with a probability below 1e-3."""
     game = SecretGame.worst_case(100, DRAWN, EXACT)
     plant(monkeypatch)
     assert verdict(CLAIM, game.play("recorded", games, seed=6)) == "REFUTED"
