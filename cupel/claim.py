@@ -94,7 +94,8 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
     elif first["type"] == "missing":
         message = "is missing"
     elif first["type"] not in ("value_error", "own_message"):
-        message = f"{message[0].lower()}{message[1:]}, not {str(first['input'])[:80]!r}"
+        given = "" if "secrets" in keys else f", not {str(first['input'])[:80]!r}"  # a pattern may spell a secret
+        message = f"{message[0].lower()}{message[1:]}{given}"
     more = f" (and {len(rest)} more)" if rest else ""
     return " ".join(f"{where + ': ' if where else ''}{message}{more}".split())
 

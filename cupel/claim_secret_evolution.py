@@ -91,7 +91,10 @@ SecretEvolutionParameters: Any = parameters_model(
     SecretEvolution,
     {"labels", "variant"},
     secrets=(list[SecretSource], Field(min_length=1)),
-    examples=(Count, Field(0, ge=0, description="how many public records of each label the writer is shown")),
+    examples=(
+        Count,
+        Field(0, ge=0, description="public records of each label that the writer, an endpoint too, is shown"),
+    ),
     **WRITER_FIELDS,
 )
 

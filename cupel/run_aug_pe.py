@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee
 from cupel.accounting.registry import upper_bounds
 from cupel.claim_aug_pe import AugPEClaim
 from cupel.errors import input_errors
@@ -17,10 +18,10 @@ from cupel.run_evolution import (
     FLOATING_POINT,
     JOURNAL,
     TIMING,
-    WRITER_IS_PUBLIC,
     begun,
     facts,
     load_writer,
+    sent_to_writer,
     write_texts,
 )
 from cupel.run_files import make_folders
@@ -52,7 +53,7 @@ class AugPERun(FinishedRun):
         if self.mechanism.counts_labels:
             why.append("How many texts each label gets is read off the private labels without noise.")
         row = {
-            "statement": "Votes of sensitivity 1",
+            "statement": f"{_asked(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
             "published": min(certified),
             "recomputed": best,
             "why": " ".join(why) or "Both count the same: one record more or less moves one vote.",
@@ -77,10 +78,26 @@ class AugPERun(FinishedRun):
         ]
 
     def side_channels(self) -> list[str]:
-        return [TIMING, WRITER_IS_PUBLIC, FLOATING_POINT]
+        sent = sent_to_writer(self.claim, releasable=self.mechanism.releasable)
+        return [TIMING, *sent, FLOATING_POINT]
 
     def implementation(self) -> dict[str, str]:
         return facts(self.claim, self.options, self.writer)
+
+
+def _asked(guarantee: Guarantee) -> str:
+    """What a claim bounds, and where."""
+    match guarantee:
+        case ApproxDP(delta=delta):
+            return f"ε at δ = {delta:.3g}"
+        case RDP(alpha=alpha):
+            return f"Rényi ε of order {alpha:g}"
+        case GDP():
+            return "μ of Gaussian differential privacy"
+        case ZCDP():
+            return "ρ of zero-concentrated differential privacy"
+        case _:
+            return "pure ε"
 
 
 def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:

@@ -127,10 +127,28 @@ def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, 
     return found
 
 
-WRITER_IS_PUBLIC = (
-    "Whoever writes the candidates, an endpoint included, is sent public text and candidates only, which released "
-    "numbers have chosen, and no private record."
-)
+def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool) -> list[str]:
+    """What a report says of what the writer of candidates is sent.
+
+    Args:
+        claim: says whether it is an endpoint.
+        examples: how many public records of each label it is shown.
+        releasable: whether the numbers that choose candidates are protected.
+    """
+    away = claim.parameters.endpoint is not None
+    sent = "Whoever writes candidates is sent prompts and candidates, which released numbers have chosen"
+    lines = [sent + ("." if examples else ", and no record.")]
+    if examples:
+        each = " of each label" if claim.public.labels else ""
+        lines.append(
+            f"It is shown up to {examples} real records{each} in which no secret was found"
+            + (": they leave this machine for the endpoint." if away else "; it runs on this machine.")
+        )
+    if away and not releasable:
+        lines.append("The texts of this run stay private, and yet the endpoint has seen its candidates.")
+    return lines
+
+
 FLOATING_POINT = (
     "Embeddings are floating-point numbers, each computed from its own text alone. What they add up to is a sum of "
     "whole numbers on a fixed grid, without rounding, before noise is added."

@@ -29,10 +29,10 @@ from cupel.run_evolution import (
     FLOATING_POINT,
     JOURNAL,
     TIMING,
-    WRITER_IS_PUBLIC,
     begun,
     facts,
     load_writer,
+    sent_to_writer,
     write_texts,
 )
 from cupel.run_files import make_folders
@@ -175,14 +175,16 @@ class SecretEvolutionRun(FinishedRun):
         lines = [
             "Where secrets occur is public by assumption, and with it which records hold one and how many: what is "
             "protected is the value of a secret, the same wherever it occurs.",
-            "Records without a secret are used in the clear: their text makes clusters and may be shown to the writer.",
+            "Records without a secret are used in the clear: their text makes clusters and may be shown to the writer, "
+            "who may repeat it.",
             "What is no secret by the claim's sources is not protected, in private records either: what a list leaves "
             "out, a pattern does not match or a detector misses may come out as it is.",
             "Whoever holds a secret in other text, or can work it out from what surrounds it, is not kept from it.",
         ]
         nowhere = sum(source.nowhere for source in found)
         if nowhere:
-            lines.append(f"{nowhere} of the secrets that sources name occur in no record.")
+            occur = "occurs" if nowhere == 1 else "occur"
+            lines.append(f"{nowhere} of the secrets that sources name {occur} in no record.")
         return lines
 
     def threat_model(self) -> list[str]:
@@ -196,7 +198,9 @@ class SecretEvolutionRun(FinishedRun):
         ]
 
     def side_channels(self) -> list[str]:
-        return [TIMING, WRITER_IS_PUBLIC, FLOATING_POINT]
+        examples = self.claim.parameters.examples
+        sent = sent_to_writer(self.claim, examples=examples, releasable=self.mechanism.releasable)
+        return [TIMING, *sent, FLOATING_POINT]
 
     def implementation(self) -> dict[str, str]:
         return facts(self.claim, self.options, self.writer) | {

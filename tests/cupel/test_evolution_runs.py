@@ -159,6 +159,20 @@ def test_secrets_with_budgets_of_their_own_are_decided_by_themselves(server: Tex
     assert "for each of the 2 groups of secrets" in page
 
 
+@pytest.mark.parametrize("examples", [0, 5])
+def test_records_are_sent_to_an_endpoint_where_the_claim_asks_for_it_only(
+    examples: int, server: TextServer, tmp_path: Path
+) -> None:
+    done = assay.run(read_claim(write(tmp_path, body(server, examples=examples))), tmp_path / "run")
+    sent = {row["text"] for row in records() for prompt in server.prompts if f"\n\n{row['text']}\n\n" in prompt}
+    assert bool(sent) == bool(examples)
+    assert len(sent) <= examples
+    assert not [text for text in sent if "SECRET" in text]
+    said = "It is shown up to 5 real records in which no secret was found: they leave this machine for the endpoint."
+    assert (said in done.side_channels) == bool(examples)
+    assert any(line.endswith("and no record.") for line in done.side_channels) != bool(examples)
+
+
 def read_unit() -> Any:
     from cupel.accounting.adjacency import Unit
 
@@ -200,7 +214,11 @@ def test_as_published_stays_private_and_is_not_supported_where_it_is_wrong(
     assert (tmp_path / "run" / "private" / "synthetic.jsonl").exists()
     assert not (tmp_path / "run" / "release" / "synthetic.jsonl").exists()
     assert done.differences
+    assert any("the endpoint has seen its candidates" in line for line in done.side_channels)
     last = done.differences[-1]
+    assert last.statement.startswith(
+        "r after all rounds" if mechanism == "secret_evolution" else "ε at δ = 1e-05 after"
+    )
     assert float(last.published or 0) < float(last.recomputed or 0)
     if mechanism == "secret_evolution":
         assert done.verdict == "UNPROVEN"
@@ -254,6 +272,12 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "more clusters than public records": ({"clusters": 46}, None, "clusters must be at most the number of different"),
     "a list that is missing": ({"secrets": [{"list": "none.txt"}]}, None, "there is no such file"),
     "a list without a secret": ({"secrets": [{"list": "empty.txt"}]}, None, "lists no secret"),
+    "sources that are no list": (
+        {"secrets": {"pattern": "SECRET 10001"}},
+        None,
+        "secrets: input should be a valid list",
+    ),
+    "a pattern that is a number": ({"secrets": [{"pattern": 10001}]}, None, "pattern: input should be a valid string"),
     "a broken pattern": ({"secrets": [{"pattern": "SECRET ("}]}, None, "is not a regular expression"),
     "p at r": ({"p": 0.05}, None, "r must be above p"),
     "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 may be written"),
@@ -341,7 +365,7 @@ def test_a_secret_that_occurs_nowhere_is_reported(server: TextServer, tmp_path: 
     assert done.verdict == "SUPPORTED", done.sentence
     assert done.secrets is not None
     assert (done.secrets.sources[0].secrets, done.secrets.sources[0].nowhere) == (3, 1)
-    assert "1 of the secrets that sources name occur in no record." in done.not_protected
+    assert "1 of the secrets that sources name occurs in no record." in done.not_protected
 
 
 def test_a_model_in_place_of_an_endpoint_is_refused(server: TextServer, tmp_path: Path) -> None:
