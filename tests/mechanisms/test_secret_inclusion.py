@@ -131,7 +131,9 @@ def test_one_budget_is_one_release_that_covers_the_secret() -> None:
     assert event == noise.published_event()
     law = [math.comb(3, k) * 0.2**k * 0.8 ** (3 - k) for k in range(4)]
     assert event.weights == pytest.approx(law, rel=1e-9)  # ρ are those of a solver, equal to the last bits
-    assert event.remainder >= 1e-300
+    sure = SecretNoise.fit(places([[0]], 1), rounds=1).event()  # whose law loses nothing, but noise is on a grid
+    assert isinstance(sure, SecretReleaseDpEvent)
+    assert min(event.remainder, sure.remainder) >= 1e-300
     assert noise.sigma == pytest.approx(sp.noise_for(sp.poisson_binomial([0.2] * 3), GOAL.p, GOAL.r), rel=5e-6)
 
 
@@ -146,6 +148,7 @@ def test_the_event_reaches_every_budget_and_the_noise_is_no_less_than_its(rounds
         spent = sp.SecretProtectionAccountant().compose(sp.of_group(event, group), rounds)
         assert spent.protection(goal.p).value <= goal.r
     kinds = [kind for own in event.groups for kind in (own.groups if hasattr(own, "groups") else [own])]
+    assert all(noise.sigma > kind.noise_multiplier for kind in kinds)
     assert all(Fraction(math.sqrt(2) * noise.sigma) ** 2 >= 2 * Fraction(kind.noise_multiplier) ** 2 for kind in kinds)
 
 
