@@ -207,6 +207,9 @@ class SecretEvolution:
                     f"clusters must be at most the number of different public texts{of_label}, {len(public)}, not "
                     f"{self.clusters}; lower it or add records without a secret"
                 )
+            private, most = int(places.private[indices].sum()), secret_clustering.MOST_RECORDS
+            if private > most:
+                raise ValueError(f"at most {most} records that share clusters may hold a secret, not {private}")
         self.noise(places)
         evolution_run.check_embedder(self.embedder)
         return places

@@ -503,6 +503,16 @@ def test_impossible_records(tmp_path: Path) -> None:
     assert not (tmp_path / "j").exists()
 
 
+def test_more_private_records_than_add_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before anything is charged; 9 of 40 records hold a secret."""
+    chosen = SecretEvolution(**SMALL)
+    monkeypatch.setattr("cupel.mechanisms.secret_clustering.MOST_RECORDS", 9)
+    chosen.check(some_records(()), ToyWriter())
+    monkeypatch.setattr("cupel.mechanisms.secret_clustering.MOST_RECORDS", 8)
+    with pytest.raises(ValueError, match=r"^at most 8 records that share clusters may hold a secret, not 9$"):
+        chosen.check(some_records(()), ToyWriter())
+
+
 def labelled(records: list[Record]) -> list[Record]:
     return [dataclasses.replace(x, label="wood" if "code" in x.text else "tree") for x in records]
 
