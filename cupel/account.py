@@ -60,8 +60,8 @@ def account_files(paths: Sequence[Path], *, delta: float | None, method: str | N
         p: at unit secret, the probability of guessing a secret before; None asks for the budgets of runs and claims.
 
     Raises:
-        InputError: for a file that is no ledger or claim, files at different adjacencies or units, an impossible δ, or
-            a method that cannot read these events.
+        InputError: for a file that is no ledger or claim, files at different adjacencies or units, an impossible δ,
+            a δ at unit secret or a p at another, or a method that cannot read these events.
     """
     claims = [read_claim(path) for path in paths if path.suffix in (".yaml", ".yml")]
     ledgers = [path for path in paths if path.suffix not in (".yaml", ".yml")]
@@ -76,6 +76,9 @@ def account_files(paths: Sequence[Path], *, delta: float | None, method: str | N
         if ledgers:
             relations.append((str(ledgers[0]), relation_of(ledgers)))
         adjacency, unit = common_relation(relations)
+        if (delta if unit.kind == "secret" else p) is not None:
+            given, asked = ("delta", "p") if unit.kind == "secret" else ("p", "delta")
+            raise InputError(f"--{given} says nothing at unit {unit}; give --{asked}, or neither")
         plans = [claim.plan() for claim in claims]
         if unit.kind == "secret":
             budgets = _same_secrets(ledgers, plans)

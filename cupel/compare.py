@@ -271,12 +271,17 @@ def ledgers(paths: Sequence[Path], *, delta: float, options: Options) -> Compare
     """What one or several ledgers were charged.
 
     Raises:
-        InputError: for a file that is no ledger, ledgers at different adjacencies, or parameters out of range.
+        InputError: for a file that is no ledger, ledgers at different adjacencies or of secrets, or parameters out of
+            range.
     """
     with input_errors():
         options.check()
         validate.open_probability(delta=delta)
         relation, unit = relation_of(paths)
+        if unit.kind == "secret":
+            raise InputError(
+                "these ledgers are of secrets, of which one accountant has a bound, and that on r: ask cupel account"
+            )
         event = compose_ledgers(paths)
     about = f"{', '.join(path.name for path in paths)}: what was charged"
     return _of_event(event, about, relation, unit, delta, options)

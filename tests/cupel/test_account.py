@@ -146,3 +146,7 @@ def test_every_bound_on_r_says_whose_it_is(
     at_p = account_files([path], delta=None, method=None, p=0.01)
     assert (at_p.budgets, [bound.value for bound in at_p.bounds]) == ((), [found.bounds[0].value])
     assert "budgets" not in at_p.to_json()
+    with pytest.raises(InputError, match="--delta says nothing at unit secret; give --p, or neither"):
+        account_files([path], delta=1e-5, method=None)
+    with pytest.raises(InputError, match="--p says nothing at unit record; give --delta, or neither"):
+        account_files([ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))], delta=None, method=None, p=0.01)

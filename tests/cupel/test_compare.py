@@ -14,7 +14,7 @@ import pytest
 from dp_accounting import dp_event
 
 from cupel.accounting import ACCOUNTANTS, Adjacency, Unit, account
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.ledger import Charge, Commit, Ledger
 
 DP_SGD = ["dp-sgd", "--noise-multiplier", 1, "--sampling-probability", 0.01, "--steps", 100, "--delta", 1e-5]
@@ -140,6 +140,17 @@ def test_vectors_by_epsilon_and_by_sigma() -> None:
         assert 5 * (1 - 1e-6) <= values[method] <= 5 * (1 + 1e-6)
     table = cupel("compare", *vectors[:-1], "--sigma", 0.1)
     assert "classical: the classical σ gives (ε, δ)-DP only up to" in table.stdout
+
+
+def test_ledgers_of_secrets_are_not_compared(tmp_path: Path) -> None:
+    """Their ε over a reference is no ε of differential privacy, and runs for different secrets do not add up."""
+    path, release = tmp_path / "secrets.sqlite", SecretReleaseDpEvent(2.0, (0.5, 0.5))
+    with Ledger.open(path) as kept:
+        kept.begin("run", plan=release, adjacency=Adjacency.SECRET, unit=Unit("secret"), about={})
+    result = cupel("compare", path, "--delta", 1e-5)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.rstrip().endswith("ask cupel account")
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_path_is_a_ledger(ledger: Path) -> None:
