@@ -25,15 +25,17 @@ def test_the_code_prints_what_the_guide_says() -> None:
     assert out.getvalue() == shown
 
 
-def test_the_shown_claim_is_the_shipped_one_and_every_parameter_is_told() -> None:
+def test_the_shown_claims_are_the_shipped_ones_and_every_parameter_is_told() -> None:
+    from cupel.claim_aug_pe import AugPEParameters
     from cupel.claim_evolution import Endpoint, Writing
     from cupel.claim_secret_evolution import SecretEvolutionParameters
 
-    shown, endpoint = (yaml.safe_load(block) for block in blocks("yaml"))
-    shipped = yaml.safe_load((ROOT / "examples" / "claims" / "secrets-evolution.yaml").read_text())
-    assert shown.items() <= shipped.items()
+    shown, endpoint, aug_pe = (yaml.safe_load(block) for block in blocks("yaml"))
+    for claim, file in ((shown, "secrets-evolution.yaml"), (aug_pe, "notes-aug-pe.yaml")):
+        shipped = yaml.safe_load((ROOT / "examples" / "claims" / file).read_text())
+        assert claim.items() <= shipped.items()
     told = GUIDE.read_text()
-    for name in (*SecretEvolutionParameters.model_fields, *Writing.model_fields):
+    for name in (*SecretEvolutionParameters.model_fields, *AugPEParameters.model_fields, *Writing.model_fields):
         assert f"`{name}`" in told or f"{name}:" in told, name
     assert Endpoint.model_validate(endpoint["parameters"]["endpoint"]).api_key_env == "SOME_API_KEY"
 
