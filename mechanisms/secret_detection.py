@@ -81,8 +81,9 @@ class QuantileWords:
     """Words of some frequency, as in the random-word experiments of "Secret-Protected Evolution".
 
     All words of the texts (runs of letters, digits and underscores, upper and lower case apart) are sorted by how often
-    they occur, the most frequent first and equals by the alphabet. Secrets are the `count` words in a row whose middle
-    is nearest to the quantile. Which words are secrets depends on the data: the choice is assumed to be public.
+    they occur, the most frequent first and equals by where they first do. Secrets are the `count` words in a row whose
+    middle is nearest to the quantile. The choice is of places, which are assumed to be public: with another word, that
+    occurs nowhere, in all places of one of them it is the same.
 
     Attributes:
         quantile: in (0, 1); 0.2 is the word that a fifth of the vocabulary precedes.

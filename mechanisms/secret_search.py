@@ -67,7 +67,8 @@ class Search:
 
 
 def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[str]:
-    """The `count` words of texts in the middle of which is the quantile, the most frequent first and equals by name.
+    """The `count` words of texts in the middle of which is the quantile, the most frequent and of equals the first one
+    first.
 
     Raises:
         ValueError: if the texts have fewer words.
@@ -77,7 +78,7 @@ def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[st
         counts.update(words(composed(text)))
     if len(counts) < count:
         raise ValueError(f"count is {count}; the records have {len(counts)} different words")
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    ranked = sorted(counts, key=lambda word: -counts[word])  # equals as they first occur: the alphabet tells of values
     first = round(quantile * (len(ranked) - 1) - (count - 1) / 2)
     first = min(max(first, 0), len(ranked) - count)
     return ranked[first : first + count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -21,7 +22,13 @@ from cupel.accounting.guarantees import SecretProtection
 from cupel.mechanisms import corpora
 from cupel.mechanisms.listed_secrets import Phrases, canonical, composed, read_list
 from cupel.mechanisms.records import builtin_records
-from cupel.mechanisms.secret_detection import ListedSecrets, PatternSecrets, find_secrets, secret_source
+from cupel.mechanisms.secret_detection import (
+    ListedSecrets,
+    PatternSecrets,
+    QuantileWords,
+    find_secrets,
+    secret_source,
+)
 from cupel.mechanisms.secret_incidence import Found, Incidence
 from cupel.mechanisms.secret_inclusion import SecretNoise
 
@@ -237,7 +244,7 @@ def test_a_sorted_list_tells_nothing_of_values(tmp_path: Path) -> None:
 
 
 def test_words_near_a_quantile() -> None:
-    # By frequency: e 5, d 4, then b and c 3 by the alphabet, a 1.
+    # By frequency: e 5, d 4, then b and c 3 as they occur, a 1.
     texts = ["e e e e e, d d d", "d b-b b c c c", "a"]
     for quantile, count, rows in [
         (0.01, 1, [[0]]),
@@ -247,6 +254,17 @@ def test_words_near_a_quantile() -> None:
         (0.3, 5, [[0], [0, 1], [1], [1], [2]]),
     ]:
         assert places(found(texts, {"quantile": quantile, "count": count})) == rows, (quantile, count)
+
+
+def test_other_words_in_the_same_places_are_chosen_alike() -> None:
+    """Four words that occur twice, two of which are secrets, and others in their places by another alphabet."""
+    seen = {
+        find_secrets(
+            [f"x x x {a} {b}", f"{c} {a} {d}", f"{d} {c} {b}"], [QuantileWords(0.4, 2)], DEFAULT
+        ).fingerprint
+        for a, b, c, d in itertools.permutations("abcd")
+    }  # fmt: skip
+    assert len(seen) == 1
 
 
 def test_words_are_compared_as_listed_secrets_are() -> None:
