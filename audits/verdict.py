@@ -108,6 +108,7 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
     what = f" on δ at ε = {part.epsilons[0]:g}" if isinstance(part, PrivacyProfile) else ""
     if refuting and best_lower is not None:
         reasons += _proofs_against(uppers, best_lower)
+        reasons += [f"assumed by {best_lower.method}: {assumption}" for assumption in best_lower.assumptions]
         return _verdict("REFUTED", guarantee, _refuted(guarantee, best_lower), reasons, best_upper, best_lower)
     if best_upper is not None and value <= claimed:
         reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]

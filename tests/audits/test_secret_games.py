@@ -70,6 +70,15 @@ def test_one_gaussian_for_the_mixture_is_refuted() -> None:
     assert judged(1.0, "sound", seed=4) == "REFUTED"
 
 
+def test_a_refutation_says_what_it_assumes() -> None:
+    game = SecretGame.worst_case(100, DRAWN, 0.1)
+    found = secret_reconstruction_audit(game.play("recorded", 100, seed=7), guarantee=CLAIM)
+    refuted = decide(CLAIM, adjacency="secret", unit=Unit("secret"), bounds=found.bounds)
+    assert refuted.name == "REFUTED"
+    any_data = "the claim is for any public records and embeddings, so that each value may have a cluster of its own"
+    assert f"assumed by secret_reconstruction: {any_data}" in refuted.reasons
+
+
 def test_both_faults_are_refuted_at_almost_three_times_the_claim() -> None:
     game = SecretGame.worst_case(100, DRAWN, 1.0, variant="as_published")
     played = game.play("recorded", GAMES, seed=5)
