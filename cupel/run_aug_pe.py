@@ -26,6 +26,8 @@ from cupel.run_evolution import (
 )
 from cupel.run_files import make_folders
 
+_CHANGED = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class AugPERun(FinishedRun):
@@ -73,7 +75,7 @@ class AugPERun(FinishedRun):
         return [
             "The adversary knows the mechanism, its parameters, the writer, the embedder, and every record but the one "
             "in question; it sees the noisy votes of all rounds and all candidates.",
-            f"Neighbouring data sets differ as {self.adjacency.replace('_', ' ')} says, for one record.",
+            f"Neighbouring data sets differ in one record, which is {_CHANGED[self.adjacency]}.",
             "It does not see the private folder, the machine, or how long the run took.",
         ]
 

@@ -150,7 +150,7 @@ def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool
 
 
 FLOATING_POINT = (
-    "Embeddings are floating-point numbers, each computed from its own text alone. What they add up to is a sum of "
-    "whole numbers on a fixed grid, without rounding, before noise is added."
+    "Embeddings are floating-point numbers, each computed from its own text alone. What is added up over records are "
+    "whole numbers or points of a fixed grid, without rounding, before noise is added."
 )
 TIMING = "Timing and memory use of the run depend on the data; do not let an adversary measure them."

@@ -178,6 +178,8 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
         return []
     number = text.number(claim.value)
     at = f"at δ = {text.number(claim.delta)}, " if claim.delta is not None else ""
+    if claim.at is not None:
+        at = f"at {text.ARGUMENTS[claim.quantity]} = {text.number(claim.at)}, "
     facts = [("Claimed", f"{claim.symbol} ≤ {number}", at + text.neighbours(claim.adjacency, claim.unit))]
     upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"

@@ -214,4 +214,6 @@ def _of_groups(secrets: Secrets | None) -> str:
 
 def _proven(best: BoundRow) -> str:
     at = f" at δ = {text.number(best.delta)}" if best.delta else ""
+    if best.at is not None:
+        at = f" at {text.argument(best)}"
     return f"{text.bound(best)}{at} ({text.method(best.method)}, certified)"

@@ -130,6 +130,8 @@ def test_a_claim_is_supported_and_its_pages_tell_no_secret(mechanism: str, serve
         (source,) = done.secrets.sources
         assert (source.kind, source.secrets, source.records, source.occurrences) == ("pattern", 5, 15, 15)
         assert "15 records hold a secret; 45 hold none" in pages[1]
+        assert "at p = 0.001, one secret changed" in pages[1]
+        assert "r ≤ 0.05 at p = 0.001 (Secret protection, certified)" in releasable(done).sentence
     else:
         assert done.secrets is None
 
