@@ -24,7 +24,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +97,8 @@ def line(name: str, taken: Taken, note: str = "") -> None:
     print(f"  {name:44s} {taken.wall:10.4f} {taken.cpu:10.4f}   {note}".rstrip(), flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measures and prints; also returns what was taken, by name, and the largest resident set in GiB."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--records", type=int, default=1_900_000)
     parser.add_argument("--candidates", type=int, default=5000)
@@ -106,7 +107,7 @@ def main() -> None:
     parser.add_argument("--private", type=float, default=0.1, help="share of the records that hold a secret")
     parser.add_argument("--drawn", type=float, default=1.0, help="probability with which each of those takes part")
     parser.add_argument("--public-sample", type=int, default=120_000, help="public records that are clustered")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     generator = np.random.default_rng(0)
     topics = unit_rows(generator.normal(size=(TOPICS, asked.dimension)))
     candidates = drawn_vectors(generator, topics, asked.candidates)
@@ -156,6 +157,16 @@ def main() -> None:
     line("assignment of the private records", assigning, against(assigning, len(private), asked.clusters))
     size = asked.records * asked.dimension * 4 / 2**30
     print(f"largest resident set {peak():.2f} GiB, of which the mapped records are at most {size:.2f}")
+    return {
+        "parameters": vars(asked),
+        "votes of every record (Aug-PE)": theirs,
+        "votes of every cluster": ours,
+        "release with noise": releasing,
+        "votes of clusters and choice of candidates": choosing,
+        "public clusters, once": fitting,
+        "assignment of private records, once": assigning,
+        "peak": peak(),
+    }
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,10 +30,11 @@ def tables() -> ModuleType:
     return load(REPRODUCTIONS / "private_inference" / "tables.py")
 
 
-def test_every_table_of_the_page_is_that_of_the_results(tables: ModuleType) -> None:
-    page = tables.PAGE.read_text(encoding="utf-8")
-    assert page.count("<!-- table ") == page.count("<!-- end -->")
-    assert tables.filled(page, tables.read_tables()) == page
+@pytest.mark.parametrize("name", ["private-inference", "secret-evolution"])
+def test_every_table_of_the_page_is_that_of_the_results(tables: ModuleType, name: str) -> None:
+    page = (REPRODUCTIONS / f"{name}.md").read_text(encoding="utf-8")
+    assert page.count("<!-- table ") == page.count("<!-- end -->") > 0
+    assert tables.filled(page, tables.read_tables(REPRODUCTIONS / name.replace("-", "_") / "results")) == page
 
 
 def test_a_number_in_the_page_that_no_result_has_is_found(tables: ModuleType) -> None:
@@ -83,3 +85,31 @@ def test_a_script_runs_and_its_table_can_be_shown(
         assert sum(run["sizes"]) == found["parameters"]["records"]
         assert f"| {run['setting']} |" in page
     assert "<svg" in (tmp_path / "figure_2.svg").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def noise_ratio(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A script that imports from both reproductions; all of it is forgotten after."""
+    monkeypatch.setattr(sys, "path", [str(REPRODUCTIONS / "secret_evolution"), *sys.path])
+    known = set(sys.modules)
+    yield importlib.import_module("noise_ratio")
+    for name in set(sys.modules) - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(REPRODUCTIONS)):
+            del sys.modules[name]
+
+
+def test_noise_of_gdp_is_that_of_the_same_p_and_r(
+    noise_ratio: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """√T over Φ⁻¹(r) − Φ⁻¹(p) for a record, times the largest number of occurrences for a group."""
+    monkeypatch.setattr(sys, "argv", ["script", "--quick", "--seeds", "1", "--results", str(tmp_path)])
+    assert noise_ratio.main() == 0
+    found = json.loads((tmp_path / "noise_ratio.json").read_text(encoding="utf-8"))
+    normal = statistics.NormalDist()
+    mu = normal.inv_cdf(1e-3) - normal.inv_cdf(1e-4)
+    for run, rounds in zip(found["runs"], found["parameters"]["rounds"], strict=True):
+        assert run["record"] == pytest.approx(rounds**0.5 / mu, rel=1e-9)
+        assert run["group"] == pytest.approx(run["most"] * rounds**0.5 / mu, rel=1e-9)
+        # The noise of weights is that of μ-GDP for the secret, and less than of records drawn with these chances.
+        assert run["share_weighed"] < run["share"]
+    assert found["runs"][0]["r_published"] > 1e-3  # one Gaussian in place of the mixture does not keep to r

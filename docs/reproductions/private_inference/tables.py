@@ -97,16 +97,16 @@ def filled(page: str, tables: Mapping[str, Any]) -> str:
     return _BLOCK.sub(block, page)
 
 
-def main() -> int:
+def main(page: Path = PAGE, folder: Path = HERE / "results") -> int:
     parser = argparse.ArgumentParser(description="Fills the tables of the page from the JSON results.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a table differs")
     check = parser.parse_args().check
-    before = PAGE.read_text(encoding="utf-8")
-    after = filled(before, read_tables())
+    before = page.read_text(encoding="utf-8")
+    after = filled(before, read_tables(folder))
     if not check:
-        PAGE.write_text(after, encoding="utf-8")
+        page.write_text(after, encoding="utf-8")
     elif before != after:
-        print(f"{PAGE.name}: tables differ from the results; run {Path(__file__).name}", file=sys.stderr)
+        print(f"{page.name}: tables differ from the results; run this without --check", file=sys.stderr)
         return 1
     return 0
 
