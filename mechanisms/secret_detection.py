@@ -18,7 +18,7 @@ from scipy.sparse import csc_array, csr_array
 from cupel.accounting import validate
 from cupel.accounting.guarantees import SecretProtection
 from cupel.mechanisms.listed_secrets import Phrases, composed, read_list
-from cupel.mechanisms.secret_incidence import Incidence
+from cupel.mechanisms.secret_incidence import Incidence, texts_digest
 from cupel.mechanisms.secret_search import EMPTY, Rows, Search, entities, matches, quantile_words
 
 _EVERY = 1000  # texts between two calls of `progress`
@@ -188,8 +188,8 @@ def find_secrets(
     sorted by the alphabet would else tell where a value belongs in it: by the fingerprint, and by which of several
     optimal inclusion probabilities the solver finds.
 
-    Texts are read one by one, twice with `QuantileWords`. Besides them it holds the different secrets, the vocabulary
-    with `QuantileWords`, and about 24 bytes an occurrence and a record.
+    Texts are read one by one, twice, and once more with `QuantileWords`. Besides them it holds the different secrets,
+    the vocabulary with `QuantileWords`, and about 24 bytes an occurrence and a record.
 
     Args:
         texts: the records' texts, n.
@@ -217,7 +217,8 @@ def find_secrets(
     budgets = dict.fromkeys(rows.budgets[row] for row in order)
     index = {budget: group for group, budget in enumerate(budgets)}
     group = np.array([index[rows.budgets[row]] for row in order], dtype=np.int64)
-    return Incidence(matrix[order], tuple(budgets), group, tuple(search.found() for search in searches))
+    found = tuple(search.found() for search in searches)
+    return Incidence(matrix[order], tuple(budgets), group, found, texts_digest(texts))
 
 
 def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[int]:

@@ -41,7 +41,7 @@ from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.secret_clustering import NoisyClusters, PublicClusters
 from cupel.mechanisms.secret_detection import SecretSource, find_secrets
-from cupel.mechanisms.secret_incidence import Found, Incidence
+from cupel.mechanisms.secret_incidence import Found, Incidence, texts_digest
 from cupel.mechanisms.secret_inclusion import SecretNoise
 from cupel.mechanisms.variation import Writer
 
@@ -191,6 +191,8 @@ class SecretEvolution:
         places = self.incidence(records) if incidence is None else incidence
         if places.records != len(records):
             raise ValueError(f"the places of secrets are those of {places.records} records, not of {len(records)}")
+        if places.texts not in (None, texts_digest(record.text for record in records)):
+            raise ValueError("the places of secrets are those of other records, or of these in another order")
         if self.releasable and any(budget.r == 1 for budget in places.budgets):
             raise ValueError("a list gives a secret r = 1, which protects nothing; lower it or leave the secret out")
         if not places.private.any():

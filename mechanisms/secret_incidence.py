@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -45,12 +46,15 @@ class Incidence:
         budgets: the different (p, r) of the secrets, p < r each.
         group: of each secret, its budget's index; int64, shape (m,).
         found: what each source found, in the order of the sources.
+        texts: `texts_digest` of the records, in their order, where they are known. It depends on the secrets, so it is
+            private: it stays in memory, and is no part of the fingerprint.
     """
 
     matrix: csr_array
     budgets: tuple[SecretProtection, ...]
     group: NDArray[np.int64]
     found: tuple[Found, ...] = ()
+    texts: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         matrix = csr_array(self.matrix).astype(np.bool_)
@@ -107,3 +111,11 @@ class Incidence:
         for part in (self.group, self.matrix.indptr, self.matrix.indices):
             digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
+
+
+def texts_digest(texts: Iterable[str]) -> str:
+    """SHA-256 of texts in their order, in hexadecimal."""
+    digest = hashlib.sha256(b"cupel.texts\0")
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()

@@ -453,11 +453,16 @@ def memory_and_size(count: int, source: ListedSecrets) -> tuple[int, int]:
 
 
 def test_memory_is_of_occurrences_not_of_texts(tmp_path: Path) -> None:
-    """A record more has two occurrences: 24 bytes for it and for each of them are 72. Its text alone has 120."""
+    """A record more has two occurrences: 24 bytes for it and for each of them are 72, and its text alone has 120.
+
+    Growing arrays have room for an eighth more, which is 2 of the 16 bytes that they take. What is loaded for the first
+    search is left out.
+    """
     source = written(tmp_path / "s.txt", *(f"w{i}" for i in range(1000)))
+    memory_and_size(100, source)
     (few, first), (many, second) = (memory_and_size(count, source) for count in (10_000, 40_000))
     assert second - first == 60_000
-    assert (many - few) / 30_000 < 72
+    assert (many - few) / 30_000 < 72 + 2
     assert min(map(sys.getsizeof, Made(1000))) > 120
 
 

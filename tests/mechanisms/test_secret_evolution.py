@@ -521,6 +521,8 @@ def test_places_of_other_records_are_refused() -> None:
     chosen = SecretEvolution(**SMALL)
     with pytest.raises(ValueError, match="places of secrets are those of 40 records, not of 39"):
         chosen.check(some_records(())[1:], ToyWriter(), chosen.incidence(some_records(())))
+    with pytest.raises(ValueError, match=r"^the places of secrets are those of other records, or of these in another "):
+        chosen.check(some_records(())[::-1], ToyWriter(), chosen.incidence(some_records(())))
 
 
 def test_a_source_may_have_its_own_budget(tmp_path: Path) -> None:
