@@ -94,7 +94,8 @@ def made(results: runs.Results, size: dict[str, Any], quick: bool) -> dict[str, 
     for name, secrets, ratio, rounds in settings(size, quick):
         keys = {key for run in results.runs if run["setting"] == name for key in run} - {"setting", "seed"}
         row: dict[str, Any] = {key: results.of(name, key) for key in sorted(keys)}
-        rows.append(row | {"secrets": secrets, "ratio": f"{ratio:g}", "rounds": rounds})
+        row |= {"secrets": secrets, "ratio": f"{ratio:g}", "rounds": rounds, "claimed": ratio * size["p"]}
+        rows.append(row)
     first = [
         {"title": "secrets", "key": "secrets"},
         {"title": "r/p", "key": "ratio"},
@@ -124,6 +125,7 @@ def made(results: runs.Results, size: dict[str, Any], quick: bool) -> dict[str, 
     ]
     published = [
         *first,
+        {"title": "claimed r", "key": "claimed", "digits": 4},
         {"title": "σ by one Gaussian", "key": "sigma_published", "digits": 4},
         {"title": "σ, exact", "key": "sigma_exact", "digits": 4},
         {"title": "r at the first σ", "key": "r_published", "digits": 5},
