@@ -109,14 +109,7 @@ class AugPE:
     @property
     def settings(self) -> EvolutionSettings:
         """The numbers of the evolution."""
-        return EvolutionSettings(
-            rounds=self.rounds,
-            synthetic=self.synthetic,
-            variations=self.variations,
-            labels=self.labels,
-            lookahead=self.lookahead,
-            seed=self.seed,
-        )
+        return EvolutionSettings.of(self)
 
     @property
     def counts_labels(self) -> bool:

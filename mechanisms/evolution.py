@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +81,11 @@ class EvolutionSettings:
                 f"rounds, synthetic, variations and lookahead ask for up to {self.texts:.3g} texts, and at most "
                 f"{MOST_TEXTS} may be written; lower one of them"
             )
+
+    @classmethod
+    def of(cls, mechanism: object) -> Self:
+        """The numbers of a mechanism that has fields of these names."""
+        return cls(**{number.name: getattr(mechanism, number.name) for number in fields(cls)})
 
     @property
     def groups(self) -> tuple[str | None, ...]:

@@ -141,14 +141,7 @@ class SecretEvolution:
     @property
     def settings(self) -> EvolutionSettings:
         """The numbers of the evolution."""
-        return EvolutionSettings(
-            rounds=self.rounds,
-            synthetic=self.synthetic,
-            variations=self.variations,
-            labels=self.labels,
-            lookahead=self.lookahead,
-            seed=self.seed,
-        )
+        return EvolutionSettings.of(self)
 
     def incidence(self, records: Sequence[Record]) -> Incidence:
         """Which secrets occur in which records: public places, and no secret's text."""
