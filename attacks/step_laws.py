@@ -62,20 +62,21 @@ class StepLaws:
         """The contexts of a slot in tokens, sorted. Two data sets that agree here have the same laws in this slot."""
         return sorted(map(list, self._inputs.slot(slot).contexts))
 
-    def of_slot(self, slot: int) -> Iterator[Floats]:
-        """For each token of a slot, the log-probabilities of all tokens, shape (V,), of the exact softmax."""
-        from cupel.mechanisms.slot_inputs import SlotRows
+    def groups(self, slots: Sequence[int]) -> list[list[int]]:
+        """Slots that are computed side by side, as in a run, where two data sets are held at once."""
+        return self._inputs.groups(slots, copies=2)
 
-        item = self._inputs.slot(slot)
-        rows = SlotRows(self._inputs.model, [item])
-        rule = self._mechanism.end_rule(self._inputs.model)
-        for document in rule.split(self._transcript.tokens[slot]):
-            logits = rows.forced(document)
-            for position in range(len(document)):
-                law = self._inputs.aggregate(item, logits[:, position])
-                scores = selection.floored(law.scores, law.clip) / law.temperature
-                yield np.asarray(scores - special.logsumexp(scores))
-            rows.restart()
+    def of_groups(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Floats]]:
+        """Slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
+
+        In the order of `cupel.mechanisms.slot_inputs.forced`: slots of a group side by side, token by token.
+        """
+        from cupel.mechanisms.slot_inputs import forced
+
+        for step in forced(self._inputs, self._transcript, groups):
+            law = self._inputs.aggregate(step.item, step.logits)
+            scores = selection.floored(law.scores, law.clip) / law.temperature
+            yield step.item.slot, step.step, np.asarray(scores - special.logsumexp(scores))
 
     def slot_units(self) -> NDArray[np.int64]:
         """Shape (slots,): the number of units of each slot, which noisy slot counts are of."""

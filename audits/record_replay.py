@@ -42,7 +42,18 @@ from cupel.audits.result import AuditResult
 from cupel.audits.same_outputs import same
 
 Kind: TypeAlias = Literal[
-    "sensitivity", "range", "scale", "steps", "charges", "output", "sampling", "noise", "control", "parts", "cost"
+    "sensitivity",
+    "range",
+    "scale",
+    "steps",
+    "charges",
+    "output",
+    "sampling",
+    "noise",
+    "control",
+    "parts",
+    "rows",
+    "cost",
 ]
 
 TOLERANCE = 1e-9

@@ -1,8 +1,8 @@
 """Record and replay for private inference: every token of a run against what was charged for it, by brute force.
 
-The released transcript is forced on each neighbour. For each token of each slot whose contexts change, the laws of the
-two data sets are compared over the whole vocabulary; noisy counts are compared with their sensitivity. What this proves
-is said at `record_replay`.
+The released transcript is forced on each neighbour, slots side by side as in the run. For each token of each slot whose
+contexts change, the laws of the two data sets are compared over the whole vocabulary; laws of the slots beside it must
+not change at all. Noisy counts are compared with their sensitivity. What this proves is said at `record_replay`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def inference_findings(
       event pays for a token of all slots, the ranges of the slots add up.
     - ``cost``: the log-ratio of the released token of a median is within its realised cost; as published, within γ.
     - ``parts``: slots that compose in parallel: one of them changes, under replace_one two.
+    - ``rows``: a slot whose contexts are the same has the same laws, although rows beside it changed.
     - ``sensitivity``: noisy counts move by at most 1 in all, under replace_one by 2.
 
     Args:
@@ -113,6 +114,7 @@ class _Audit:
         self._mechanism, self._model, self._generation, self._key = mechanism, model, generation, key
         self._published = accounting == "published"
         self._error = scoring_error(mechanism, model, generation)  # of one log-ratio of two laws
+        self._forward = 0.0 if generation.row_plan.exact else self._error  # equal contexts give equal bits
 
     def laws(self, records: Sequence[Record]) -> StepLaws:
         return StepLaws(self._mechanism, records, self._model, self._generation.transcript, key=self._key)
@@ -125,13 +127,21 @@ class _Audit:
         most = 2 if self._mechanism.adjacency is Adjacency.REPLACE_ONE else 1
         if len(changed) > most and (self._published or self._mechanism.variant == "sound"):
             yield Finding("parts", None, neighbor, float(most), float(len(changed)))
+        running_slots = [slot for slot, runs in enumerate(running) if runs]
+        groups = [group for group in own.groups(running_slots) if set(group) & set(changed)]
+        row_of = {slot: row for row, slot in enumerate(changed)}
         spreads = np.zeros((len(changed), self._mechanism.tokens))
-        for row, slot in enumerate(changed):
-            tokens = self._generation.transcript.tokens[slot]
-            for step, (law, other) in enumerate(zip(own.of_slot(slot), theirs.of_slot(slot), strict=True)):
-                ratio = law - other
-                spreads[row, step] = ratio.max() - ratio.min()
-                yield from self._cost(float(ratio[tokens[step]]), slot, step, neighbor)
+        moved: set[int] = set()
+        for (slot, step, law), (_, _, other) in zip(own.of_groups(groups), theirs.of_groups(groups), strict=True):
+            ratio = law - other
+            if slot in row_of:
+                spreads[row_of[slot], step] = ratio.max() - ratio.min()
+                token = self._generation.transcript.tokens[slot][step]
+                yield from self._cost(float(ratio[token]), slot, step, neighbor)
+            elif np.abs(ratio).max() > self._forward:
+                moved.add(slot)
+        if moved:
+            yield Finding("rows", None, neighbor, 0.0, float(len(moved)))
         yield from self._ranges(spreads, neighbor)
 
     def _counts(self, own: StepLaws, theirs: StepLaws, neighbor: int) -> Iterator[Finding]:

@@ -168,7 +168,7 @@ def embedded_model(repeats: int) -> tuple[Measured, int]:
     prompt = mechanism.prompt(model, "key")
     share = prompt.record_tokens
     contexts: Sequence[list[int]] = [prompt.context([record.text], share) for record in records]
-    forward, logits = decode_step(model.session(contexts), repeats)
+    forward, logits = decode_step(model.packed_rows(contexts), repeats)
     size = int(np.median(batches.sizes))
     parts = aggregation_parts(logits[:size], 10.0, 1.2, 20 * repeats)
     slots = mechanism.total_slots

@@ -82,7 +82,7 @@ def beginning(rounds: int) -> Section:
         for least, times in found.items():
             with mock.patch.object(decoding, "_LEAST_SHARED", least):
                 start = time.perf_counter()
-                model.session(contexts)
+                model.packed_rows(contexts)
                 times.append(time.perf_counter() - start)
     once, every = (statistics.median(times) for times in found.values())
     title = f"GPT-2 small, {rows} contexts of {own} tokens behind a common instruction of {shared}"

@@ -44,7 +44,8 @@ def charge_and_generate(
         with input_errors():
             known = opened.run(name).about if name in opened.runs() else {}
             key = known.get("key") or secrets.token_hex(32)
-            described = {**about, "model": model.fingerprint, "key": key, "noise": source.name}
+            rows = mechanism.row_plan(model).to_json()
+            described = {**about, "model": model.fingerprint, "rows": rows, "key": key, "noise": source.name}
             run = opened.begin(
                 name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
             )

@@ -53,6 +53,8 @@ class EvolutionClaim(Claim):
     """A claim about an evolution of synthetic text, or the configuration of a run."""
 
     def check(self) -> None:
+        if self.public.context_tokens is not None:
+            raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")
         if self.parameters.endpoint is not None:
             if self.model != "builtin":
                 raise ValueError("parameters.endpoint: writes in place of model; give one of the two")

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from cupel.run_private_inference import InferenceRun
 
 PrivateInferenceParameters: Any = parameters_model(
-    "PrivateInferenceParameters", PrivateInference, {"records", "labels", "adjacency", "unit", "variant"}
+    "PrivateInferenceParameters",
+    PrivateInference,
+    {"records", "labels", "context_tokens", "adjacency", "unit", "variant"},
 )
 
 
@@ -44,6 +46,7 @@ class PrivateInferenceClaim(Claim):
             raise ValueError("audits: record_replay compares a run with its events, and aggregate none has no event")
 
     def generator(self) -> PrivateInference:
+        lengths = self.public.context_tokens
         return PrivateInference(
             **self.parameters.model_dump(),
             records=self.public.records,
@@ -51,6 +54,7 @@ class PrivateInferenceClaim(Claim):
             adjacency=self.adjacency,
             unit=Unit.parse(self.unit),
             variant=self.variant,
+            context_tokens=tuple(sorted(lengths.items())) if isinstance(lengths, dict) else lengths,
         )
 
     def plan(self) -> Plan:

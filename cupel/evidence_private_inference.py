@@ -31,7 +31,7 @@ RERUNS = 4
 """How many records are taken out of the whole pipeline: those with the largest losses, and as many others."""
 
 REPLAYED = 4
-"""How many units record and replay takes out, and copies."""
+"""How many units record and replay takes out, and copies: the longest, the shortest, and others."""
 
 CONTROL_CANDIDATES = 512
 GAME_CANDIDATES = 512
@@ -137,7 +137,10 @@ def _told(others: Sequence[list[Record]], step: Step) -> Iterator[list[Record]]:
 
 
 def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency) -> list[list[Record]]:
-    """Neighbours of the data: units spread evenly over the records go, and copies of their records come.
+    """Neighbours of the data: some units are removed, and copies of their records are added.
+
+    The units with the longest and with the shortest record come first, because lengths decide the shapes of forward
+    passes; the others are spread evenly over the data.
 
     Under add_remove one of the two happens, under replace_one a unit goes and a copy of the next one's comes. A copy
     has an id of its own, so that it may fall into any slot.
@@ -146,7 +149,9 @@ def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency)
     for record in records:
         units.setdefault((record.user or record.id) if unit == "user" else record.id, []).append(record)
     names = list(units)
-    chosen = [names[place] for place in np.linspace(0, len(names) - 1, min(REPLAYED, len(names))).astype(int)]
+    by_length = sorted(names, key=lambda name: max(len(record.text) for record in units[name]))
+    spread = [names[place] for place in np.linspace(0, len(names) - 1, REPLAYED).astype(int)]
+    chosen = list(dict.fromkeys([by_length[-1], by_length[0], *spread]))[:REPLAYED]
     found = []
     for name, following in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
         ids = {record.id for record in units[name]}

@@ -12,14 +12,38 @@ from cupel.claim_base import BuiltinData, Claim
 from cupel.generation import BUILTIN_SEED
 
 if TYPE_CHECKING:
+    from cupel.mechanisms.row_shapes import RowPlan
+    from cupel.mechanisms.transcripts import Generation
     from cupel.run_private_inference import InferenceRun
 
 
-def row_assumption(difference: float) -> str:
-    """That rows do not influence each other, with the tolerance at which it was tested."""
+def row_assumption(plan: RowPlan, difference: float) -> str:
+    """That rows do not influence each other: how far that is by construction, and how it was tested."""
+    if plan.exact:
+        return (
+            "The kernels compute each row of a batch alike, whatever the other rows hold. Every forward pass has a "
+            f"public shape ({_shapes(plan)}). The logits were verified bit for bit at this shape, with other rows "
+            "exchanged, moved and removed, before the run."
+        )
+    seen = (
+        f"In a spot check on random tokens, a row's logits among other rows and by itself differed by {difference:.2g}"
+    )
+    if plan.shapes is None:
+        return (
+            "Rows are packed: the shapes of forward passes follow the data, and so may the rounding of every row. "
+            f"{seen}. That bounds nothing, so every bound on this run is an estimate."
+        )
     return (
-        "The rows of a batch do not influence one another in the model's floating point. This is tested, not proven: "
-        f"in a spot check on random tokens, a row's logits among other rows and by itself differed by {difference:.2g}."
+        "On this device, a row's logits depend on the rows beside it, in their last digits, although every forward "
+        f"pass has the same public shape. {seen}. That bounds nothing, so every bound on this run is an estimate."
+    )
+
+
+def _shapes(plan: RowPlan) -> str:
+    """The shapes of a plan in words, equal ones once."""
+    shapes = dict.fromkeys((plan.shapes or {}).values())
+    return "; ".join(
+        f"{shape.rows} rows of {shape.context} tokens, with a cache of {shape.positions} positions" for shape in shapes
     )
 
 
@@ -46,13 +70,20 @@ def threat_model(claim: Claim) -> list[str]:
     ]
 
 
-def side_channels(row_difference: float) -> list[str]:
+def side_channels(generation: Generation) -> list[str]:
     """What leaks outside the model of the proof."""
+    plan = generation.row_plan
+    follows = (
+        "Timing and memory use of the run depend on the data"
+        if plan.shapes is None
+        else "Time and memory of one forward pass are the same for all contents, but how many forward passes a slot "
+        "takes follows the number of its records"
+    )
     return [
-        "Timing and memory use of the run depend on the data; do not let an adversary measure them.",
+        f"{follows}; do not let an adversary measure them.",
         "The forward pass is floating-point arithmetic and is taken as part of the mechanism; aggregation after it is "
         "exact on a fixed grid, and the error of softmax and sampling is charged in the ledger.",
-        row_assumption(row_difference),
+        row_assumption(plan, generation.row_difference),
     ]
 
 
@@ -64,12 +95,27 @@ def implementation(done: InferenceRun) -> dict[str, str]:
         "device": f"{done.model.device} (asked for: {done.options.device})",
         "source of noise": "operating system entropy",
         "batching key": done.key.hex(),
+        "precision": done.model.dtype,
+        "rows": "packed" if done.generation.row_plan.shapes is None else _shapes(done.generation.row_plan),
+        "records that were cut to the public length": f"{_cut(done)} of {len(done.records)}",
     }
     if done.mechanism.centres is not None:
         facts["fingerprint of centres and embedder (SHA-256)"] = done.mechanism.clusters().fingerprint
     if isinstance(done.claim.data, BuiltinData):
         facts["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
     return facts
+
+
+def _cut(done: InferenceRun) -> int:
+    """How many records have more tokens than a context shows of each. Private."""
+    shown = {
+        label: done.mechanism.prompt(done.model, label).record_tokens for label in done.mechanism.labels or (None,)
+    }
+    count = 0
+    for record in done.records:
+        most = shown[record.label if done.mechanism.labels else None]
+        count += len(record.text) > most and len(done.model.encode(record.text[: 64 * (most + 1)])) > most
+    return count
 
 
 def differences(done: InferenceRun, guarantee: Guarantee, bounds: Sequence[Bound]) -> list[dict[str, Any]]:

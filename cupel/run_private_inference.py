@@ -14,7 +14,7 @@ import numpy as np
 from cupel import evidence_private_inference as evidence
 from cupel import narrative_private_inference as narrative
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.bounds import Bound
+from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
 from cupel.accounting.ledger import Run
 from cupel.accounting.registry import account, upper_bounds
@@ -62,8 +62,14 @@ class InferenceRun(FinishedRun):
         bounds = super().bounds(part, charged)
         if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
             bounds.append(account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit))
-        tested = narrative.row_assumption(self.generation.row_difference)
-        return [dataclasses.replace(bound, assumptions=(*bound.assumptions, tested)) for bound in bounds]
+        plan = self.generation.row_plan
+        tested = narrative.row_assumption(plan, self.generation.row_difference)
+        return [
+            dataclasses.replace(
+                bound, assumptions=(*bound.assumptions, tested), rigor=bound.rigor if plan.exact else Rigor.ESTIMATE
+            )
+            for bound in bounds
+        ]
 
     def audit(self, claimed: Part) -> list[AuditResult]:
         guarantee, progress, audits = claimed.guarantee, self.options.progress, []
@@ -170,7 +176,7 @@ class InferenceRun(FinishedRun):
         return narrative.threat_model(self.claim)
 
     def side_channels(self) -> list[str]:
-        return narrative.side_channels(self.generation.row_difference)
+        return narrative.side_channels(self.generation)
 
     def implementation(self) -> dict[str, str]:
         return narrative.implementation(self)

@@ -1,30 +1,55 @@
-"""The decode loop's model side: many contexts at once, each row at its own position, one forward a token.
+"""The decode loop's model side: many contexts at once, each row at its own position, one forward pass a token.
 
-Every row holds a context, written to the key-value cache once; the beginning that all contexts share (an instruction, a
-template) is computed for one row and copied. Tokens are appended row by row, and a row can be taken
-back to its context while others go on. Position p of a row is entry p of its cache, so positions, sliding windows and
-masks are those of the row alone; what lies behind a row's position, from another document or as padding, is masked.
+Every row holds a context, written to the key-value cache once. Tokens are appended row by row, and a row can be taken
+back to its context while others continue. Position p of a row is entry p of its cache, so positions, sliding windows
+and masks are those of the row alone; what lies behind a row's position, from another document or as padding, is masked.
 Model files are those of `transformers`; only the cache is ours.
+
+`PackedRows` computes as many rows at once as there are, at lengths that follow the rows. That is fast, but a row's
+rounding then depends on the other rows. `FixedRows` computes every row in a forward pass of one public shape
+(`RowShape`), whatever the rows hold. Only then can a row's logits stay the same bits when other rows change, which
+private inference needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from cupel.mechanisms import row_modules
 
 _GROWTH = 32
 _TOKENS_PER_FORWARD = 8192
 _LEAST_SHARED = 4  # tokens; a shorter common beginning is computed row by row
 
 
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The public shape of every forward pass of a run: nothing of it follows the contents of rows or their number.
+
+    Attributes:
+        rows: of one forward pass; more rows take several, and the last one is filled up with rows of padding.
+        context: the largest number of tokens of a context, to which all are padded.
+        positions: the number of positions of the cache: a context and the longest document behind it.
+        pinned: the largest `positions` of any shape of the run, for which the frequencies of positions are fixed.
+    """
+
+    rows: int
+    context: int
+    positions: int
+    pinned: int
+
+
 class _Window:
     """The rows and positions that one forward writes: all layers of a session share one."""
 
-    def __init__(self, total_rows: int) -> None:
+    def __init__(self, total_rows: int, capacity: int | None) -> None:
         self.total_rows = total_rows
+        self.capacity = capacity  # of the cache; None lets it grow with the longest row
         self.length = 0  # entries 0, …, length − 1 are visible to this forward
         self.view: slice | torch.Tensor | None = None  # the rows whose cache a forward reads; None if only its own keys
         self._rows = torch.empty(0, dtype=torch.long)
@@ -64,7 +89,7 @@ class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
         return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
     def _capacity(self) -> int:
-        return -(-self.window.length // _GROWTH) * _GROWTH
+        return self.window.capacity or -(-self.window.length // _GROWTH) * _GROWTH
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -131,28 +156,27 @@ def common_beginning(contexts: Sequence[Sequence[int]]) -> int:
 class DecodeSession:
     """Rows of contexts that are continued token by token.
 
-    Build it with `LanguageModel.session`. `logits` answers for each row's current position; `append` moves every row
-    one token on; `reset` takes rows back to their contexts.
+    `logits` answers for each row's current position; `append` moves every row one token on; `reset` takes rows back to
+    their contexts. `LanguageModel.session` makes one.
     """
 
     def __init__(
-        self, network: Any, contexts: Sequence[Sequence[int]], *, vocabulary_size: int, rows_per_forward: int
+        self, network: Any, contexts: Sequence[Sequence[int]], *, vocabulary_size: int, capacity: int | None = None
     ) -> None:
         if not contexts or not all(contexts):
             raise ValueError("a decode session needs at least one row, and at least one token in every context")
         self._network = network
         self._vocabulary_size = vocabulary_size
-        self._rows_per_forward = rows_per_forward
         self._device = network.device
         self._kinds, self._mask_by_kind = layer_kinds(network.config)
-        self._window = _Window(len(contexts))
+        self._window = _Window(len(contexts), capacity)
         self._cache = Cache(layers=[_RowLayer(self._window) for _ in range(network.config.num_hidden_layers)])
         lengths = torch.tensor([len(context) for context in contexts], dtype=torch.long)
         self._start = lengths - 1
         self._start_token = torch.tensor([context[-1] for context in contexts], dtype=torch.long)
         self._position = self._start.clone()
         self._token = self._start_token.clone()
-        self._prefill(contexts, lengths)
+        self._prefill(contexts)
 
     @property
     def rows(self) -> int:
@@ -160,7 +184,7 @@ class DecodeSession:
 
     def logits(self) -> torch.Tensor:
         """Logits of the next token of every row, shape (rows, V), float32, on the model's device."""
-        return self._continue(self._token[:, None])[:, 0]
+        raise NotImplementedError
 
     def append(self, tokens: Sequence[int] | torch.Tensor) -> None:
         """Moves every row on by one token, shape (rows,)."""
@@ -172,47 +196,12 @@ class DecodeSession:
         self._position = torch.where(rows, self._start, self._position)
         self._token = torch.where(rows, self._start_token, self._token)
 
-    def forced(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Logits of every position of given continuations, in one forward.
+    def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
+        """Writes all tokens of the contexts but the last into the cache."""
+        raise NotImplementedError
 
-        Args:
-            tokens: shape (rows, n), what follows the current position in each row.
-
-        Returns:
-            Shape (rows, n, V), float32: entry t is what `logits` answers before tokens[:, t] is appended. The session
-            stands behind the last token afterwards.
-        """
-        out = self._continue(torch.cat([self._token[:, None], tokens[:, :-1]], dim=1))
-        self._position += tokens.shape[1]
-        self._token = tokens[:, -1].clone()
-        return out
-
-    @torch.inference_mode()
-    def _prefill(self, contexts: Sequence[Sequence[int]], lengths: torch.Tensor) -> None:
-        """Writes all tokens of the contexts but the last, rows of similar length together.
-
-        A causal model's keys and values at a position are a function of the tokens up to it. So those of the beginning
-        that all rows share are computed once, and copied; each row then computes its own tokens, which see them.
-        """
-        shared = min(common_beginning(contexts), int(lengths.min()) - 1) if len(contexts) > 1 else 0
-        if shared < _LEAST_SHARED:
-            shared = 0
-        else:
-            self._prefill_rows([contexts[0][: shared + 1]], torch.zeros(1, dtype=torch.long), 0)
-            for layer in self._cache.layers:
-                layer.copy_first(shared)
-        order = torch.argsort(lengths, stable=True)
-        start = 0
-        while start < len(order):
-            stop = min(start + self._rows_per_forward, len(order))
-            while stop > start + 1 and (stop - start) * (int(lengths[order[stop - 1]]) - shared) > _TOKENS_PER_FORWARD:
-                stop = start + (stop - start + 1) // 2
-            self._prefill_rows([contexts[row] for row in order[start:stop]], order[start:stop], shared)
-            start = stop
-
-    def _prefill_rows(self, contexts: Sequence[Sequence[int]], rows: torch.Tensor, first: int) -> None:
-        """Writes the tokens of some rows' contexts from position `first` on; what is before it is in the cache."""
-        width = max(len(context) for context in contexts) - 1 - first
+    def _prefill_rows(self, contexts: Sequence[Sequence[int]], rows: torch.Tensor, first: int, width: int) -> None:
+        """Writes `width` tokens of some rows' contexts from position `first` on; what is before it is in the cache."""
         if width == 0:
             return
         tokens = torch.zeros(len(rows), width, dtype=torch.long)
@@ -221,22 +210,8 @@ class DecodeSession:
             tokens[index, : len(body)] = torch.tensor(body, dtype=torch.long)
         # Padding follows a row's own tokens, where the causal mask hides it and later tokens overwrite it.
         positions = torch.arange(first, first + width).expand(len(rows), -1)
-        self._forward(rows, rows.to(self._device) if first else None, tokens, positions)
-
-    def _continue(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Forward of tokens of shape (rows, n) from each row's position, in pieces of rows."""
-        count = tokens.shape[1]
-        positions = self._position[:, None] + torch.arange(count)
-        if self.rows <= self._rows_per_forward:
-            logits = self._forward(torch.arange(self.rows), slice(None), tokens, positions, keep=count)
-            return logits[..., : self._vocabulary_size].float()
-        out = torch.empty(self.rows, count, self._vocabulary_size, dtype=torch.float32, device=self._device)
-        every = torch.arange(self.rows)
-        for start in range(0, self.rows, self._rows_per_forward):
-            view = slice(start, start + self._rows_per_forward)
-            logits = self._forward(every[view], view, tokens[view], positions[view], keep=count)
-            out[view] = logits[..., : self._vocabulary_size]
-        return out
+        view = rows.to(self._device) if first else None
+        self._forward(rows, view, tokens, positions, first + width)
 
     @torch.inference_mode()
     def _forward(
@@ -245,10 +220,9 @@ class DecodeSession:
         view: slice | torch.Tensor | None,
         tokens: torch.Tensor,
         positions: torch.Tensor,
-        keep: int = 1,
+        length: int,
     ) -> torch.Tensor:
-        """One call of the model; the logits of its last `keep` positions, shape (rows, keep, V)."""
-        length = int(positions.max()) + 1
+        """One call of the model, which sees `length` entries of the cache; logits of the last position, (rows, V)."""
         positions = positions.to(self._device)
         self._window.move(rows.to(self._device), view, positions, length)
         output = self._network(
@@ -257,9 +231,9 @@ class DecodeSession:
             attention_mask=self._masks(positions, length),
             past_key_values=self._cache,
             use_cache=True,
-            logits_to_keep=keep,
+            logits_to_keep=1,
         )
-        logits: torch.Tensor = output.logits
+        logits: torch.Tensor = output.logits[:, -1, : self._vocabulary_size]
         return logits
 
     def _masks(self, positions: torch.Tensor, length: int) -> torch.Tensor | dict[str, torch.Tensor]:
@@ -278,3 +252,141 @@ class DecodeSession:
             if kind in self._kinds
         }
         return masks if self._mask_by_kind else next(iter(masks.values()))
+
+
+class PackedRows(DecodeSession):
+    """Rows side by side as they are: as many in one forward pass as `rows_per_forward`, at the length of the longest.
+
+    A causal model's keys and values at a position are a function of the tokens up to it. So those of the beginning that
+    all rows share (an instruction, a template) are computed once and copied, and rows of similar length are written
+    together. All of this follows the rows, and so does the rounding of each row's logits.
+    """
+
+    def __init__(
+        self, network: Any, contexts: Sequence[Sequence[int]], *, vocabulary_size: int, rows_per_forward: int
+    ) -> None:
+        self._rows_per_forward = rows_per_forward
+        super().__init__(network, contexts, vocabulary_size=vocabulary_size)
+
+    def logits(self) -> torch.Tensor:
+        if self.rows <= self._rows_per_forward:
+            return self._step(slice(None)).float()
+        out = torch.empty(self.rows, self._vocabulary_size, dtype=torch.float32, device=self._device)
+        for start in range(0, self.rows, self._rows_per_forward):
+            view = slice(start, start + self._rows_per_forward)
+            out[view] = self._step(view)
+        return out
+
+    def _step(self, view: slice) -> torch.Tensor:
+        positions = self._position[view, None]
+        rows = torch.arange(self.rows)[view]
+        return self._forward(rows, view, self._token[view, None], positions, int(positions.max()) + 1)
+
+    @torch.inference_mode()
+    def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
+        lengths = self._start + 1
+        shared = min(common_beginning(contexts), int(lengths.min()) - 1) if len(contexts) > 1 else 0
+        if shared < _LEAST_SHARED:
+            shared = 0
+        else:
+            self._prefill_rows([contexts[0][: shared + 1]], torch.zeros(1, dtype=torch.long), 0, shared)
+            for layer in self._cache.layers:
+                layer.copy_first(shared)
+        order = torch.argsort(lengths, stable=True)
+        start = 0
+        while start < len(order):
+            stop = min(start + self._rows_per_forward, len(order))
+            while stop > start + 1 and (stop - start) * (int(lengths[order[stop - 1]]) - shared) > _TOKENS_PER_FORWARD:
+                stop = start + (stop - start + 1) // 2
+            width = int(lengths[order[stop - 1]]) - 1 - shared
+            self._prefill_rows([contexts[row] for row in order[start:stop]], order[start:stop], shared, width)
+            start = stop
+
+
+class _Tile(DecodeSession):
+    """As many rows as one forward pass of a fixed shape takes, with a cache of their own."""
+
+    def __init__(self, network: Any, contexts: Sequence[Sequence[int]], shape: RowShape, vocabulary_size: int) -> None:
+        self._shape = shape
+        super().__init__(network, contexts, vocabulary_size=vocabulary_size, capacity=shape.positions)
+
+    def logits(self) -> torch.Tensor:
+        rows, positions = torch.arange(self.rows), self._position[:, None]
+        return self._forward(rows, slice(None), self._token[:, None], positions, self._shape.positions)
+
+    @torch.inference_mode()
+    def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
+        self._prefill_rows(contexts, torch.arange(len(contexts)), 0, self._shape.context - 1)
+
+    def skip(self, count: int) -> None:
+        """Moves every row on by positions that are not written."""
+        self._position += count
+
+    def _forward(self, *arguments: Any) -> torch.Tensor:
+        row_modules.pin(self._network, self._shape.pinned)
+        return super()._forward(*arguments)
+
+
+_PADDING = (0,)
+"""The context of a row of padding: one token, which no other row sees."""
+
+
+class FixedRows:
+    """Rows that are computed in forward passes of one public shape, whatever they hold and however many they are.
+
+    A row's place follows the rows before it; that all places are alike is for `row_shapes` to verify. Every tile has a
+    cache of its own, so that memory is laid out alike, too.
+
+    Args:
+        network: a model whose modules `row_modules.check` accepts.
+        contexts: token ids, 1 to `shape.context` in each.
+        shape: of each forward pass.
+        vocabulary_size: V.
+
+    Raises:
+        ValueError: for no row, an empty context, or one that is longer than the shape.
+    """
+
+    def __init__(
+        self, network: Any, contexts: Sequence[Sequence[int]], *, shape: RowShape, vocabulary_size: int
+    ) -> None:
+        longest = max(map(len, contexts), default=0)
+        if longest > shape.context:
+            raise ValueError(f"a context may have at most {shape.context} tokens; cut it by itself first")
+        self._shape, self._vocabulary_size, self._device = shape, vocabulary_size, network.device
+        self.rows = len(contexts)
+        filled = [*contexts, *[_PADDING] * (-self.rows % shape.rows)] if contexts else []
+        self._tiles = [
+            _Tile(network, filled[start : start + shape.rows], shape, vocabulary_size)
+            for start in range(0, max(1, len(filled)), shape.rows)
+        ]
+        self._padding = torch.arange(len(filled)) >= self.rows
+
+    def logits(self) -> torch.Tensor:
+        """Logits of the next token of every row, shape (rows, V), float32, on the model's device."""
+        out = torch.empty(len(self._padding), self._vocabulary_size, dtype=torch.float32, device=self._device)
+        for tile, part in zip(self._tiles, out.split(self._shape.rows), strict=True):
+            part.copy_(tile.logits())
+        return out[: self.rows]
+
+    def append(self, tokens: Sequence[int] | torch.Tensor) -> None:
+        """Moves every row on by one token, shape (rows,)."""
+        given = torch.zeros(len(self._padding), dtype=torch.long)
+        given[: self.rows] = torch.as_tensor(tokens, dtype=torch.long)
+        for tile, part in zip(self._tiles, given.split(self._shape.rows), strict=True):
+            tile.append(part)
+        if len(self._padding) > self.rows:
+            self._tiles[-1].reset(self._padding[-self._shape.rows :])
+
+    def reset(self, rows: torch.Tensor) -> None:
+        """Takes the rows of a mask, shape (rows,), back to the end of their contexts."""
+        given = self._padding.clone()
+        given[: self.rows] |= rows
+        for tile, part in zip(self._tiles, given.split(self._shape.rows), strict=True):
+            tile.reset(part)
+
+    def skip(self, count: int) -> None:
+        """Moves every row on by positions that are not written, to test what is computed behind them."""
+        for tile in self._tiles:
+            tile.skip(count)
+        self._tiles[-1].reset(self._padding[-self._shape.rows :])

@@ -196,7 +196,7 @@ class Loop:
         slots = [item.slot for item in group]
         # Groups that an earlier call finished are not computed again, unless somebody looks on.
         needed = bool(self.observers) or self.run.outcome(keys[-1]) is None
-        rows = SlotRows(self.inputs.model, group) if needed else None
+        rows = SlotRows(self.inputs, group) if needed else None
         for step, key in enumerate(keys):
             outcome = self.run.outcome(key)
             if outcome is None:
@@ -333,7 +333,8 @@ class Loop:
             released_counts=counts,
             token_costs=self.costs,
             positions=positions,
-            row_difference=self.inputs.model.row_difference,
+            row_plan=self.inputs.row_plan,
+            row_difference=0.0 if self.inputs.row_plan.exact else self.inputs.model.row_difference,
         )
 
     def _documents(self, writer: _Writer) -> Iterator[Document]:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from cupel.accounting import validate
-from cupel.mechanisms import chat_templates
-from cupel.mechanisms.decoding import DecodeSession, layer_kinds
+from cupel.mechanisms import chat_templates, row_modules, row_shapes
+from cupel.mechanisms.decoding import FixedRows, PackedRows, RowShape, layer_kinds
 
 BUILTIN = "builtin"
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -36,7 +36,7 @@ class LanguageModel:
             names for generation, and the end of turn of the chat template.
         context_length: the largest number of positions.
         row_difference: the largest difference of a logit in a public spot check when the model was loaded
-            (`check_rows`): token by token in a batch, at once in a smaller one, and alone. What was seen, not a bound.
+            (`check_rows`), between a row among others, in a smaller batch, and alone. What was seen, not a bound.
         is_builtin: whether a context is simply records separated by end-of-text tokens.
     """
 
@@ -50,6 +50,7 @@ class LanguageModel:
     network: Any = field(repr=False)
     tokenizer: Any = field(repr=False)
     row_difference: float = 0.0
+    _shapes: dict[RowShape, tuple[RowShape, bool]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def load(
@@ -151,16 +152,46 @@ class LanguageModel:
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    def session(self, contexts: Sequence[Sequence[int]], *, rows_per_forward: int = 4096) -> DecodeSession:
-        """Rows that are continued token by token, one for each context.
+    def packed_rows(self, contexts: Sequence[Sequence[int]], *, rows_per_forward: int = 4096) -> PackedRows:
+        """Rows that are continued token by token, one for each context, at shapes that follow the rows.
 
         Args:
             contexts: token ids, at least one in each.
             rows_per_forward: how many rows one call of the model takes.
         """
-        return DecodeSession(
+        return PackedRows(
             self.network, contexts, vocabulary_size=self.vocabulary_size, rows_per_forward=rows_per_forward
         )
+
+    def fixed_rows(self, contexts: Sequence[Sequence[int]], shape: RowShape) -> FixedRows:
+        """Rows that are continued token by token, one for each context, in forward passes of one public shape.
+
+        Args:
+            contexts: token ids, 1 to `shape.context` in each.
+            shape: of `row_shape`.
+        """
+        return FixedRows(self.network, contexts, shape=shape, vocabulary_size=self.vocabulary_size)
+
+    def row_shape(self, wanted: RowShape) -> tuple[RowShape, bool]:
+        """The shape that a run's forward passes have, and whether rows are verified to be exact there (`row_shapes`).
+
+        Args:
+            wanted: with the most rows that are useful.
+        """
+        if wanted not in self._shapes:
+            self._shapes[wanted] = row_shapes.find(self.network, self.vocabulary_size, wanted)
+        return self._shapes[wanted]
+
+    def check_modules(self) -> None:
+        """That every module of the model computes each row of a batch by itself, by its class (`row_modules`).
+
+        Raises:
+            ValueError: one line that names the first that is not known to.
+        """
+        try:
+            row_modules.check(self.network)
+        except ValueError as error:
+            raise ValueError(f"model {self.name}: {error}") from None
 
     @torch.inference_mode()
     def plain_logits(self, tokens: Sequence[int]) -> torch.Tensor:
@@ -178,8 +209,8 @@ class LanguageModel:
         """Computes the logits of some public rows in three ways, and keeps the largest difference between them.
 
         `_ROWS` rows of pseudo-random tokens, of 1 to min(context_length/2, 64) tokens each, are continued twice by a
-        few tokens, a quarter of them from their contexts again: token by token; all tokens at once, with one row less;
-        and each row alone, uncached. This is a spot check, not a bound on what other rows do.
+        few tokens, a quarter of them from their contexts again: side by side; with one row removed; and each row alone,
+        uncached. It shows that the decode loop computes what the model computes. It is no bound on what other rows do.
 
         Raises:
             ValueError: if they differ by more than rounding can explain: the architecture is not supported.
@@ -189,31 +220,21 @@ class LanguageModel:
         rng = np.random.default_rng(0)
         lengths = [1 + row * (longest - 1) // (_ROWS - 1) for row in range(_ROWS)]
         contexts = [rng.integers(self.vocabulary_size, size=length).tolist() for length in lengths]
-        tails = torch.from_numpy(rng.integers(self.vocabulary_size, size=(2, _ROWS, steps)))
+        tails = torch.from_numpy(rng.integers(self.vocabulary_size, size=(_ROWS, 2 * steps)))
         again = torch.arange(_ROWS) % 4 == 3
-        one_by_one, at_once = self.session(contexts), self.session(contexts[1:])
-        batched = []  # for each tail, its logits both ways, each of shape (rows, steps, V)
-        for tail in tails:
-            steps_of_all = []
-            for tokens in tail.T:
-                steps_of_all.append(one_by_one.logits())
-                one_by_one.append(tokens)
-            batched.append((torch.stack(steps_of_all, dim=1), at_once.forced(tail[1:])))
-            one_by_one.reset(again)
-            at_once.reset(again[1:])
+        beside, fewer = self._stepped(contexts, tails, again), self._stepped(contexts[1:], tails[1:], again[1:])
         largest = size = 0.0
         for row, context in enumerate(contexts):
-            first, second = tails[:, row].tolist()
+            first, second = tails[row, :steps].tolist(), tails[row, steps:].tolist()
             if again[row]:
-                alone = [self._logits_of([*context, *tail[:-1]], steps) for tail in (first, second)]
+                alone = torch.cat([self._logits_of([*context, *tail[:-1]], steps) for tail in (first, second)])
             else:
-                alone = list(self._logits_of([*context, *first, *second[:-1]], 2 * steps).chunk(2))
-            for (stepped, forced), own in zip(batched, alone, strict=True):
-                ways = torch.stack([own, stepped[row], *forced[row - 1 : row]])  # the first row is left out of `forced`
-                if not bool((ways < torch.inf).all()):  # a comparison with what is not a number is false
-                    raise ValueError(f"model {self.name}: its logits are not all numbers; its weights are damaged")
-                largest = max(largest, float((ways.amax(dim=0) - ways.amin(dim=0)).max()))
-                size = max(size, float(ways.abs().max()))
+                alone = self._logits_of([*context, *first, *second[:-1]], 2 * steps)
+            ways = torch.stack([alone, beside[row], *fewer[row - 1 : row]])  # the first row is left out of `fewer`
+            if not bool((ways < torch.inf).all()):  # a comparison with what is not a number is false
+                raise ValueError(f"model {self.name}: its logits are not all numbers; its weights are damaged")
+            largest = max(largest, float((ways.amax(dim=0) - ways.amin(dim=0)).max()))
+            size = max(size, float(ways.abs().max()))
         # Half-precision logits are rounded to their own size: a step is 2⁻⁴ for bfloat16 logits of 8 to 16.
         scale = 1.0 if self.network.dtype == torch.float32 else max(1.0, size / 16)
         if not largest <= scale * _CHECK_TOLERANCE.get(self.network.dtype, 1e-3):
@@ -222,6 +243,16 @@ class LanguageModel:
                 "this architecture is not supported"
             )
         self.row_difference = largest
+
+    def _stepped(self, contexts: list[list[int]], tails: torch.Tensor, again: torch.Tensor) -> torch.Tensor:
+        """Logits before each token of the tails, shape (rows, n, V); half-way, some rows go back to their contexts."""
+        rows, seen = self.packed_rows(contexts), []
+        for step, tokens in enumerate(tails.T):
+            if 2 * step == tails.shape[1]:
+                rows.reset(again)
+            seen.append(rows.logits())
+            rows.append(tokens)
+        return torch.stack(seen, dim=1)
 
 
 def fingerprint(folder: Path) -> str:

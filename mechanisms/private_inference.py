@@ -23,7 +23,7 @@ Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generati
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from cupel.mechanisms.batching import Batches
     from cupel.mechanisms.clusters import Clusters
     from cupel.mechanisms.language_model import LanguageModel
+    from cupel.mechanisms.row_shapes import RowPlan
+
+RECORD_TOKENS = 64
+"""How many tokens of each record a context has room for, where the claim states no length."""
 
 __all__ = ["Document", "Generation", "Observer", "PrivateInference", "Transcript"]
 
@@ -79,6 +83,11 @@ class PrivateInference:
         cluster_count_epsilon: ε of the noisy counts of clusters.
         embedder: that the centres were made with: ``builtin`` for the one in their file, else the folder or the hub id
             of a `sentence-transformers` model that is on this machine.
+        rows: ``fixed`` computes every row in forward passes of one public shape, so that a row's logits cannot depend
+            on other rows; ``packed`` lets shapes follow the data, which is faster and proves nothing.
+        context_tokens: the public number of tokens that contexts are padded to, for all labels or as pairs of a label
+            and its number; None is the prompt without records and 64 for each record. Longer records are cut.
+        document_tokens: the public largest number of tokens of a document; None is half of the model's positions.
     """
 
     aggregate: Literal["median", "mean", "none"]
@@ -103,10 +112,14 @@ class PrivateInference:
     kept_centres: int | None = None
     cluster_count_epsilon: float = 0.1
     embedder: str = field(default="builtin", repr=False)
+    rows: Literal["fixed", "packed"] = "fixed"
+    context_tokens: int | tuple[tuple[str, int], ...] | None = None
+    document_tokens: int | None = None
 
     def __post_init__(self) -> None:
         validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
         validate.one_of(("sound", "as_published"), variant=self.variant)
+        validate.one_of(("fixed", "packed"), rows=self.rows)
         validate.positive(clip=self.clip)
         validate.positive(temperature=self.temperature)
         if self.clip > 64:
@@ -148,7 +161,19 @@ class PrivateInference:
             validate.finite(slot_threshold=self.slot_threshold)
             if self.aggregate == "none":
                 raise ValueError("slot_threshold has no use without protection; leave it out")
+        self._check_lengths()
         self._check_clusters()
+
+    def _check_lengths(self) -> None:
+        if self.document_tokens is not None:
+            validate.integer(minimum=1, document_tokens=self.document_tokens)
+        lengths = self.context_tokens if isinstance(self.context_tokens, tuple) else ()
+        for label, tokens in lengths:
+            if label not in self.labels:
+                raise ValueError(f"context_tokens names the label {label!r}, which is not among the labels")
+            validate.integer(minimum=1, context_tokens=tokens)
+        if isinstance(self.context_tokens, int):
+            validate.integer(minimum=1, context_tokens=self.context_tokens)
 
     def _check_clusters(self) -> None:
         validate.positive(cluster_count_epsilon=self.cluster_count_epsilon)
@@ -307,17 +332,59 @@ class PrivateInference:
         )
 
     def prompt(self, model: LanguageModel, label: str | None) -> Prompt:
-        """The prompt of the slots of a label. A context takes at most half of the model's positions."""
-        template = self._template(model)
-        return Prompt(model, template, label, self.prefix, self.records_per_context, model.context_length // 2)
+        """The prompt of the slots of a label, with the public number of tokens that contexts are padded to.
+
+        Raises:
+            ValueError: where the model has too few positions.
+        """
+        room = model.context_length - self._longest_document(model)
+        given = self.context_tokens
+        if isinstance(given, tuple):
+            given = dict(given).get(label or "")
+        if room < 1 or (given or 0) > room:
+            raise ValueError(
+                f"the model has {model.context_length} positions, which leaves {max(0, room)} for a context beside a "
+                f"document of {self._longest_document(model)}; lower context_tokens or document_tokens"
+            )
+        prompt = Prompt(model, self._template(model), label, self.prefix, self.records_per_context, room)
+        if given is None:
+            given = min(room, prompt.overhead + RECORD_TOKENS * self.records_per_context)
+        return replace(prompt, longest_context=given)
 
     def _template(self, model: LanguageModel) -> str | None:
         return self.template or (None if model.is_builtin else PRETRAINED)
 
+    def _longest_document(self, model: LanguageModel) -> int:
+        return self.document_tokens or model.context_length - model.context_length // 2
+
     def end_rule(self, model: LanguageModel) -> EndRule:
-        """When a document ends. It takes at most the half of the model's positions that contexts leave."""
+        """When a document ends: at the latest after the public largest number of tokens."""
         stop = FENCE if self.stop is None and self._template(model) == PRETRAINED else self.stop
-        return EndRule(model, stop, model.context_length - model.context_length // 2)
+        return EndRule(model, stop, self._longest_document(model))
+
+    def row_plan(self, model: LanguageModel) -> RowPlan:
+        """The public shapes of the forward passes, and whether rows are verified to be exact at them.
+
+        Verifying takes about ten forward passes of contexts for each shape, once for each model object.
+
+        Raises:
+            ValueError: for a model with modules that may compute rows together.
+        """
+        from cupel.mechanisms import row_shapes
+
+        model.check_modules()
+        if self.rows == "packed":
+            return row_shapes.PACKED
+        document = min(self._longest_document(model), self.tokens)
+        contexts = {label: self.prompt(model, label).longest_context for label in self.labels or (None,)}
+        pinned = max(contexts.values()) + document
+        rows = -(-self.records // self.records_per_context) + self.total_slots
+        found = {
+            label: model.row_shape(row_shapes.preferred(rows, context, context + document, pinned))
+            for label, context in contexts.items()
+        }
+        shapes = {label: shape for label, (shape, _) in found.items()}
+        return row_shapes.RowPlan(shapes, all(exact for _, exact in found.values()))
 
     def check(self, records: Sequence[Record], model: LanguageModel) -> None:
         """That these records and this model can be run, before anything is charged or written.
@@ -328,6 +395,7 @@ class PrivateInference:
         self.batches(records, bytes(32), None if self.centres is None else self.clusters().no_counts(self.labels))
         for label in self.labels or (None,):
             _ = self.prompt(model, label).record_tokens
+        self.row_plan(model)
 
     def generate(
         self,

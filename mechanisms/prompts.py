@@ -8,8 +8,8 @@ a text of the user's or one of two by name:
   and the document is the answer, up to the model's end-of-turn token.
 
 Truncation is a rule for each record by itself: a record keeps its first `Prompt.record_tokens` tokens, a number that
-depends on the model, the template, the label and the forced prefix only, and of its text at most 64 characters for each
-of them.
+follows from the public length of contexts, the template, the label and the forced prefix only, and of its text at most
+64 characters for each of them.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix E.4.1 for ``pretrained``
 (the fences around each example are our reading of the printed template), Appendix D.6 for the request of
@@ -99,7 +99,7 @@ class Prompt:
         label: the public label of the slot, or None.
         prefix: the public start of every document, part of the context and never sampled.
         records_per_context: k, which each record's share of the context is for.
-        longest_context: the public largest number of tokens of a context, prefix included.
+        longest_context: the public number of tokens that contexts are padded to, prefix included.
     """
 
     model: Tokens
@@ -110,18 +110,23 @@ class Prompt:
     longest_context: int
 
     @property
+    def overhead(self) -> int:
+        """How many tokens a context has beside its records: template, label and prefix."""
+        return len(self._assemble([""] * self.records_per_context))
+
+    @property
     def record_tokens(self) -> int:
         """How many tokens of each record are shown, by a public rule.
 
         Raises:
             ValueError: where template and prefix leave no room.
         """
-        overhead = len(self._assemble([""] * self.records_per_context))
-        room = (self.longest_context - overhead) // self.records_per_context
+        room = (self.longest_context - self.overhead) // self.records_per_context
         if room < _LEAST_RECORD_TOKENS:
             raise ValueError(
-                f"the model's context of {self.model.context_length} tokens leaves {max(room, 0)} for each record "
-                "beside the template and the prefix; shorten them or lower records_per_context"
+                f"a context of {self.longest_context} tokens leaves {max(room, 0)} for each record beside the template "
+                f"and the prefix; shorten them, lower records_per_context or raise public.context_tokens (the model "
+                f"has {self.model.context_length} positions)"
             )
         return room
 

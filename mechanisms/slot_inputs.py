@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from cupel.mechanisms import aggregation
 from cupel.mechanisms.aggregation import Aggregate
 from cupel.mechanisms.batching import Batches
-from cupel.mechanisms.decoding import DecodeSession
+from cupel.mechanisms.decoding import DecodeSession, FixedRows, RowShape
 from cupel.mechanisms.records import Record
+from cupel.mechanisms.transcripts import Transcript
 
 if TYPE_CHECKING:
     from cupel.mechanisms.language_model import LanguageModel
@@ -67,6 +68,7 @@ class SlotInputs:
         labels: tuple[str | None, ...] = mechanism.labels or (None,)
         self._prompts = {label: mechanism.prompt(model, label) for label in labels}
         self._record_tokens = {label: prompt.record_tokens for label, prompt in self._prompts.items()}
+        self.row_plan = mechanism.row_plan(model)
 
     @property
     def batches(self) -> Batches:
@@ -103,7 +105,7 @@ class SlotInputs:
 
     def digest(self) -> str:
         """SHA-256 of everything that decides what a resumed run computes. Private."""
-        public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key)
+        public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key, self.row_plan.to_json())
         clusters = None if self.mechanism.centres is None else self.mechanism.clusters().fingerprint
         digest = hashlib.sha256(repr((*public, clusters)).encode())
         for record in self.records:
@@ -115,41 +117,52 @@ class SlotInputs:
         """SHA-256 of which records share a slot and a context. Private."""
         return hashlib.sha256(repr(self.batches.contexts).encode()).hexdigest()
 
-    def groups(self, slots: Sequence[int], rows_at_once: int | None) -> list[list[int]]:
-        """Consecutive slots with at most so many rows together, or a single slot with more.
+    def groups(self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[int]]:
+        """Consecutive slots of one shape with at most so many rows together, or a single slot with more.
 
         Slots become tokens group by group: what is held of the others is the number of their rows.
 
         Args:
             slots: that run.
             rows_at_once: None is as many as fit into memory with their keys, values and logits.
+            copies: how many data sets are held at once, which share the memory.
         """
-        counts = {slot: self._rows(slot) for slot in slots}
-        limit = rows_at_once or self._rows_that_fit(slots, sum(counts.values()))
         groups: list[list[int]] = []
-        held = 0
-        for slot, count in counts.items():
-            if not groups or held + count > limit:
+        held, shape, limit = 0, None, 0
+        for slot in slots:
+            count, own = self._rows(slot), self.shape(slot)
+            if not groups or own != shape or held + count > limit:
                 groups.append([])
-                held = 0
+                held, shape = 0, own
+                limit = rows_at_once or self._rows_that_fit(slot, copies)
             groups[-1].append(slot)
             held += count
         return groups
+
+    def shape(self, slot: int) -> RowShape | None:
+        """The public shape of a slot's forward passes; None where rows are packed."""
+        shapes = self.row_plan.shapes
+        return None if shapes is None else shapes[self.mechanism.label_of(slot)]
+
+    def decode(self, items: Sequence[SlotInput]) -> DecodeSession | FixedRows | None:
+        """The rows of slots of one shape side by side; None where there are none."""
+        rows = [row for item in items for row in item.rows]
+        if not rows:
+            return None
+        shape = self.shape(items[0].slot)
+        return self.model.packed_rows(rows) if shape is None else self.model.fixed_rows(rows, shape)
 
     def _rows(self, slot: int) -> int:
         size = len(self.batches.contexts[slot])
         return size + self._needs_fallback(size)
 
-    def _rows_that_fit(self, slots: Sequence[int], wanted: int) -> int:
-        """How many rows fit into memory: by the public largest length if that is enough, else by the longest row."""
-        public = self._rows_of(max(prompt.longest_context for prompt in self._prompts.values()))
-        if wanted <= public:
-            return public
-        return self._rows_of(max((len(row) for slot in slots for row in self.slot(slot).rows), default=1))
-
-    def _rows_of(self, longest: int) -> int:
-        positions = longest + min(self.mechanism.end_rule(self.model).longest, self.mechanism.tokens)
-        return max(1, _MEMORY // (positions * self.model.bytes_per_position + 8 * self.model.vocabulary_size))
+    def _rows_that_fit(self, slot: int, copies: int) -> int:
+        """How many rows fit into memory at the public length of the slot's contexts and documents."""
+        mechanism, model = self.mechanism, self.model
+        longest = self._prompts[mechanism.label_of(slot)].longest_context
+        positions = longest + min(mechanism.end_rule(model).longest, mechanism.tokens)
+        row = positions * model.bytes_per_position + 8 * model.vocabulary_size
+        return max(1, _MEMORY // (row * copies))
 
     def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
         """The law of a slot's next token.
@@ -174,15 +187,14 @@ class SlotInputs:
 
 
 class SlotRows:
-    """The rows of several slots in one decode session."""
+    """The rows of several slots of one shape, side by side."""
 
-    def __init__(self, model: LanguageModel, inputs: Sequence[SlotInput]) -> None:
-        rows = [row for item in inputs for row in item.rows]
-        ends = np.cumsum([len(item.rows) for item in inputs])
-        self._slices = [slice(int(end) - len(item.rows), int(end)) for item, end in zip(inputs, ends, strict=True)]
-        self._vocabulary = model.vocabulary_size
-        self._session: DecodeSession | None = model.session(rows) if rows else None
-        self._counts = torch.tensor([len(item.rows) for item in inputs])
+    def __init__(self, inputs: SlotInputs, items: Sequence[SlotInput]) -> None:
+        ends = np.cumsum([len(item.rows) for item in items])
+        self._slices = [slice(int(end) - len(item.rows), int(end)) for item, end in zip(items, ends, strict=True)]
+        self._vocabulary = inputs.model.vocabulary_size
+        self._session = inputs.decode(items)
+        self._counts = torch.tensor([len(item.rows) for item in items])
 
     def logits(self) -> list[torch.Tensor]:
         """For each slot, the logits of its rows, shape (rows, V), float32, on the device of the model."""
@@ -199,14 +211,48 @@ class SlotRows:
         if any(ended):
             self._session.reset(torch.tensor(ended).repeat_interleave(self._counts))
 
-    def forced(self, tokens: Sequence[int]) -> torch.Tensor:
-        """For a single slot, the logits before each of the given tokens, shape (rows, n, V), as those of `logits`."""
-        if self._session is None:
-            return torch.empty(0, len(tokens), self._vocabulary)
-        rows = int(self._counts.sum())
-        return self._session.forced(torch.tensor(tokens).expand(rows, -1))
 
-    def restart(self) -> None:
-        """Takes all rows back to their contexts."""
-        if self._session is not None:
-            self._session.reset(torch.ones(int(self._counts.sum()), dtype=torch.bool))
+@dataclass(frozen=True, slots=True)
+class ForcedStep:
+    """A token of a transcript, with what the model predicts before it from other records.
+
+    Attributes:
+        item: the slot.
+        step: the place of the token in the slot.
+        token: of the transcript.
+        logits: shape (rows, V) of `SlotInput.rows`.
+        ends: whether it is the last token of a document.
+    """
+
+    item: SlotInput
+    step: int
+    token: int
+    logits: torch.Tensor
+    ends: bool
+
+
+def forced(inputs: SlotInputs, transcript: Transcript, groups: Sequence[Sequence[int]]) -> Iterator[ForcedStep]:
+    """A transcript forced on the records of `inputs`, one forward pass a token, in the shapes of a run.
+
+    Args:
+        inputs: of the same parameters and key as the run.
+        transcript: of the run.
+        groups: slots that are computed side by side (`SlotInputs.groups`).
+
+    Yields:
+        Group by group and token by token, each slot of the group in order; slots that did not run have no token.
+    """
+    rule = inputs.mechanism.end_rule(inputs.model)
+    for group in groups:
+        items = [inputs.slot(slot) for slot in group if transcript.tokens[slot]]
+        tokens = np.array([transcript.tokens[item.slot] for item in items], dtype=np.int64)
+        ended = np.zeros(tokens.shape, dtype=bool)
+        for row, item in enumerate(items):
+            ends = np.cumsum([len(document) for document in rule.split(transcript.tokens[item.slot])])
+            ended[row, ends - 1] = True
+        rows = SlotRows(inputs, items) if items else None
+        for step in range(tokens.shape[1] if rows is not None else 0):
+            assert rows is not None
+            for row, (item, logits) in enumerate(zip(items, rows.logits(), strict=True)):
+                yield ForcedStep(item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
+            rows.advance(tokens[:, step].tolist(), ended[:, step].tolist())

@@ -64,7 +64,7 @@ def _batch(
     rule: EndRule,
 ) -> list[list[int]]:
     """The tokens of each text, with the one that ended it."""
-    session = model.session(contexts)
+    session = model.packed_rows(contexts)
     uniform = torch.from_numpy(np.stack([np.random.default_rng(seed).random(rule.longest) for seed in seeds]))
     texts: list[list[int]] = [[] for _ in contexts]
     open_rows = set(range(len(contexts)))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting.medians import Medians
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.row_shapes import RowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,9 @@ class Generation:
         token_costs: shape (slots, tokens, 3): u⁻, u⁺ and the published γ of each token; None but for medians. NaN
             where a slot did not run. Private.
         positions: shape (slots, tokens): the place of each token in its document, −1 where a slot did not run.
-        row_difference: how far a row's logits among other rows were from those of the row by itself, in a public spot
-            check when the model was loaded.
+        row_plan: the shapes that rows were computed in, and whether they are verified to be exact there.
+        row_difference: 0 where they are; else how far a row's logits among other rows were from those of the row by
+            itself, in a public spot check when the model was loaded.
     """
 
     documents: tuple[Document, ...]
@@ -74,6 +78,7 @@ class Generation:
     released_counts: NDArray[np.int64] | None
     token_costs: NDArray[np.float64] | None
     positions: NDArray[np.int64]
+    row_plan: RowPlan
     row_difference: float
 
     @property

@@ -17,6 +17,7 @@ PUBLIC_FACTS = (
     "language model",
     "model fingerprint (SHA-256)",
     "precision",
+    "rows",
     "seed of the public choice of builtin records",
     "source of noise",
     "tokenizer",

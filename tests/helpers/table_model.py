@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from cupel.accounting.ledger import Ledger, Run
+from cupel.mechanisms.decoding import RowShape
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.randomness import Recorded
 
@@ -31,13 +32,6 @@ class TableSession:
 
     def reset(self, rows: torch.Tensor) -> None:
         self._tails = [() if gone else tail for tail, gone in zip(self._tails, rows.tolist(), strict=True)]
-
-    def forced(self, tokens: torch.Tensor) -> torch.Tensor:
-        steps = []
-        for column in tokens.T:
-            steps.append(self.logits())
-            self.append(column)
-        return torch.stack(steps, dim=1)
 
 
 class TableModel:
@@ -74,7 +68,18 @@ class TableModel:
     def decode(self, tokens: Sequence[int]) -> str:
         return "".join(map(str, tokens))
 
-    def session(self, contexts: Sequence[Sequence[int]]) -> TableSession:
+    def check_modules(self) -> None:
+        """A table has no modules."""
+
+    def row_shape(self, wanted: RowShape) -> tuple[RowShape, bool]:
+        """A row is looked up by itself."""
+        return wanted, True
+
+    def packed_rows(self, contexts: Sequence[Sequence[int]]) -> TableSession:
+        return TableSession(self, contexts)
+
+    def fixed_rows(self, contexts: Sequence[Sequence[int]], shape: RowShape) -> TableSession:
+        assert max(map(len, contexts)) <= shape.context
         return TableSession(self, contexts)
 
 

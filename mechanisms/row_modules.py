@@ -1,0 +1,136 @@
+"""Which models compute every row of a batch by itself, as far as their structure tells.
+
+A forward pass is a composition of modules. It treats rows separately if each module does and if nothing else passes
+between them. `check` accepts the module classes that are listed here, each read for what it may do across rows, and
+refuses every other one by name: mixtures of experts (an expert multiplies as many rows as the contents dictate), batch
+normalisation, quantisation with a scale for the whole batch, caches or sinks shared between rows, and whatever has not
+been read. A structure says nothing of rounding; that is what `row_shapes` verifies.
+
+Two rope types choose their frequencies by the largest position of the whole forward pass: one long record would move
+every row beside it. `pin` computes their frequencies once, for the largest position that a run may use, a public
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_DECODER = "Attention MLP RMSNorm RotaryEmbedding DecoderLayer Model ForCausalLM"
+_TRANSFORMERS = {
+    "gpt2": "GPT2Attention GPT2MLP GPT2Block GPT2Model GPT2LMHeadModel",
+    "llama": f"Llama: {_DECODER}",
+    "gemma": f"Gemma: {_DECODER} TextScaledWordEmbedding",
+    "gemma2": f"Gemma2: {_DECODER} TextScaledWordEmbedding",
+    "gemma3": f"Gemma3: {_DECODER} TextScaledWordEmbedding TextModel",
+    "qwen2": f"Qwen2: {_DECODER}",
+    "qwen3": f"Qwen3: {_DECODER}",
+    "mistral": f"Mistral: {_DECODER}",
+    "olmo": f"Olmo: {_DECODER} LayerNorm",
+    "olmo2": f"Olmo2: {_DECODER}",
+    "phi3": f"Phi3: {_DECODER}",
+}
+"""Architecture → its classes: a common prefix and what follows it, or whole names."""
+
+_ELEMENTWISE = "GELUTanh NewGELUActivation GELUActivation SiLUActivation FastGELUActivation QuickGELUActivation"
+_TORCH = "Linear Embedding LayerNorm Dropout Identity SiLU GELU ReLU Tanh"
+
+CHANGING_ROPE = ("dynamic", "longrope")
+"""Rope types whose frequencies depend on the largest position of a forward pass."""
+
+
+def _names() -> Iterator[str]:
+    for architecture, listed in _TRANSFORMERS.items():
+        prefix, _, rest = listed.rpartition(": ")
+        for name in rest.split():
+            yield f"transformers.models.{architecture}.modeling_{architecture}.{prefix}{name}"
+    yield from (f"transformers.activations.{name}" for name in _ELEMENTWISE.split())
+    yield from (f"torch.nn.modules.{_TORCH_FILES.get(name, 'activation')}.{name}" for name in _TORCH.split())
+    yield "torch.nn.modules.container.ModuleList"
+    yield "transformers.pytorch_utils.Conv1D"
+
+
+_TORCH_FILES = {
+    "Linear": "linear",
+    "Identity": "linear",
+    "Embedding": "sparse",
+    "LayerNorm": "normalization",
+    "Dropout": "dropout",
+}
+ACCEPTED = frozenset(_names())
+"""The classes whose forward pass treats rows separately, by their full names."""
+
+
+def check(network: torch.nn.Module) -> None:
+    """That every module of a network treats rows separately, by its class.
+
+    Raises:
+        ValueError: one line that names the first module that is not known to.
+    """
+    for name, module in network.named_modules():
+        where = f"module {name or 'model'}"
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"
+        if kind not in ACCEPTED:
+            raise ValueError(
+                f"{where} is a {type(module).__name__}, which is not known to compute each row of a batch by itself; "
+                f"use a model of one of these architectures: {', '.join(_TRANSFORMERS)}"
+            )
+        if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+            raise ValueError(f"{where} has a hook or a forward pass of its own, which may pass between rows; remove it")
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            if type(tensor.data) is not torch.Tensor:
+                raise ValueError(
+                    f"{where} holds a {type(tensor.data).__name__}, which may quantise all rows of a batch with one "
+                    "scale; use weights in float32 or bfloat16"
+                )
+
+
+def pin(network: torch.nn.Module, positions: int) -> None:
+    """Fixes frequencies that would follow the longest row of each forward pass to a public length.
+
+    Up to the length at which a model changes its frequencies, they are those of short sequences; beyond it, all rows
+    get those that the model uses for a sequence of `positions` tokens, short rows too.
+
+    Args:
+        network: a model of `transformers`.
+        positions: the largest number of positions that any row may use.
+    """
+    if getattr(network, "_cupel_pinned", None) == positions:
+        return
+    for module in network.modules():
+        for layer, rope in _rope_types(module):
+            original = vars(module).setdefault("_cupel_rope_type", {}).setdefault(layer, rope)
+            if original in CHANGING_ROPE:
+                _pin(module, layer, original, positions)
+    network._cupel_pinned = positions  # type: ignore[assignment]
+
+
+def _pin(module: Any, layer: str | None, rope: str, positions: int) -> None:
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    prefix, given = ("", {}) if layer is None else (f"{layer}_", {"layer_type": layer})
+    frequencies = getattr(module, f"{prefix}original_inv_freq").clone()
+    parameters = module.config.rope_parameters if layer is None else module.config.rope_parameters[layer]
+    unchanged_to = module.original_max_seq_len
+    if rope == "longrope":
+        unchanged_to = parameters["original_max_position_embeddings"]
+    if positions > unchanged_to:
+        computed, scaling = ROPE_INIT_FUNCTIONS[rope](module.config, frequencies.device, seq_len=positions, **given)
+        frequencies = computed.to(frequencies.dtype)
+        setattr(module, f"{prefix}attention_scaling", scaling)
+    getattr(module, f"{prefix}inv_freq").data = frequencies
+    if layer is None:
+        module.rope_type = "pinned"
+    else:
+        module.rope_type = {**module.rope_type, layer: "pinned"}
+
+
+def _rope_types(module: Any) -> Iterator[tuple[str | None, str]]:
+    """The rope types of a module: one, or one for each kind of layer."""
+    found = vars(module).get("rope_type")
+    if isinstance(found, dict):
+        yield from list(found.items())
+    elif isinstance(found, str):
+        yield None, found
