@@ -222,6 +222,7 @@ class LanguageModel:
         contexts = [rng.integers(self.vocabulary_size, size=length).tolist() for length in lengths]
         tails = torch.from_numpy(rng.integers(self.vocabulary_size, size=(_ROWS, 2 * steps)))
         again = torch.arange(_ROWS) % 4 == 3
+        row_modules.pin(self.network, longest + 2 * steps)  # frequencies that follow the longest row are another matter
         beside, fewer = self._stepped(contexts, tails, again), self._stepped(contexts[1:], tails[1:], again[1:])
         largest = size = 0.0
         for row, context in enumerate(contexts):
@@ -235,6 +236,7 @@ class LanguageModel:
                 raise ValueError(f"model {self.name}: its logits are not all numbers; its weights are damaged")
             largest = max(largest, float((ways.amax(dim=0) - ways.amin(dim=0)).max()))
             size = max(size, float(ways.abs().max()))
+        row_modules.pin(self.network, None)
         # Half-precision logits are rounded to their own size: a step is 2⁻⁴ for bfloat16 logits of 8 to 16.
         scale = 1.0 if self.network.dtype == torch.float32 else max(1.0, size / 16)
         if not largest <= scale * _CHECK_TOLERANCE.get(self.network.dtype, 1e-3):

@@ -87,7 +87,7 @@ def check(network: torch.nn.Module) -> None:
                 )
 
 
-def pin(network: torch.nn.Module, positions: int) -> None:
+def pin(network: torch.nn.Module, positions: int | None) -> None:
     """Fixes frequencies that would follow the longest row of each forward pass to a public length.
 
     Up to the length at which a model changes its frequencies, they are those of short sequences; beyond it, all rows
@@ -95,7 +95,7 @@ def pin(network: torch.nn.Module, positions: int) -> None:
 
     Args:
         network: a model of `transformers`.
-        positions: the largest number of positions that any row may use.
+        positions: the largest number of positions that any row may use; None lets frequencies change again.
     """
     if getattr(network, "_cupel_pinned", None) == positions:
         return
@@ -107,7 +107,7 @@ def pin(network: torch.nn.Module, positions: int) -> None:
     network._cupel_pinned = positions  # type: ignore[assignment]
 
 
-def _pin(module: Any, layer: str | None, rope: str, positions: int) -> None:
+def _pin(module: Any, layer: str | None, rope: str, positions: int | None) -> None:
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     prefix, given = ("", {}) if layer is None else (f"{layer}_", {"layer_type": layer})
@@ -116,15 +116,13 @@ def _pin(module: Any, layer: str | None, rope: str, positions: int) -> None:
     unchanged_to = module.original_max_seq_len
     if rope == "longrope":
         unchanged_to = parameters["original_max_position_embeddings"]
-    if positions > unchanged_to:
+    if positions is not None and positions > unchanged_to:
         computed, scaling = ROPE_INIT_FUNCTIONS[rope](module.config, frequencies.device, seq_len=positions, **given)
         frequencies = computed.to(frequencies.dtype)
         setattr(module, f"{prefix}attention_scaling", scaling)
     getattr(module, f"{prefix}inv_freq").data = frequencies
-    if layer is None:
-        module.rope_type = "pinned"
-    else:
-        module.rope_type = {**module.rope_type, layer: "pinned"}
+    now = rope if positions is None else "pinned"
+    module.rope_type = now if layer is None else {**module.rope_type, layer: now}
 
 
 def _rope_types(module: Any) -> Iterator[tuple[str | None, str]]:

@@ -12,6 +12,7 @@ would pass any test on samples.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,8 +100,8 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
     """Tiles to compare with the first: their contexts, and which row of the first each place holds (−1: another row).
 
     All rows in other places: reversed, shuffled, and moved up by one, as where a row is removed; then half of the rows
-    kept while the others are random ones, padding, the longest and the shortest contexts, so that every row is kept
-    beside each of two kinds; and one row by itself, as in the last tile of a run.
+    kept, either half, beside random ones, beside the longest contexts, and beside the shortest, which padding is; and
+    one row by itself, as in the last tile of a run.
     """
     count = shape.rows
     shuffled = np.random.default_rng(1).permutation(count).tolist()
@@ -108,10 +109,10 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
         if len(order):
             yield [own[row] for row in order], order
     random, longest = _contexts(vocabulary_size, shape, 2), _tokens(vocabulary_size, [shape.context] * count, 3)
-    others = (random, [[0]] * count, longest, [context[:1] for context in longest])
-    for number, other in enumerate(others if count > 1 else ()):
-        origin = [place if (place >> (number // 2)) % 2 == number % 2 else -1 for place in range(count)]
-        yield [own[place] if row >= 0 else other[place] for place, row in enumerate(origin)], origin
+    kinds = (random, longest, [[0]] * count) if count > 1 else ()
+    for side, others in itertools.product((0, 1), kinds):
+        origin = [place if place % 2 == side else -1 for place in range(count)]
+        yield [own[place] if row >= 0 else others[place] for place, row in enumerate(origin)], origin
     yield own[:1], [0]
 
 

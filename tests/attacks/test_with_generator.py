@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,11 @@ import torch
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ExPostDP, PureDP
 from cupel.accounting.ledger import Ledger
-from cupel.attacks.leave_one_out import ROW_MARGIN, LeaveOneOut, Loss, rerun
+from cupel.attacks.leave_one_out import LeaveOneOut, Loss, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, reconstruct
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.verdict import decide
 from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.corpora import notes
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, PrivateInference
 from cupel.mechanisms.randomness import Recorded
@@ -48,7 +48,7 @@ def model() -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def play(model: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    def run(**changes: Any) -> Played:
+    def run(*observers: Any, **changes: Any) -> Played:
         settings: dict[str, Any] = {
             "aggregate": "median",
             "clip": 10.0,
@@ -66,7 +66,9 @@ def play(model: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
                 "run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"noise": "recorded"}
             )
             source = Recorded(20260501)  # the same draws every time, so that no test needs luck
-            generation = mechanism.generate(RECORDS, model, entry, key=KEY, observers=[attack], source=source)
+            generation = mechanism.generate(
+                RECORDS, model, entry, key=KEY, observers=[attack, *observers], source=source
+            )
             entry.finish()
             costs = None
             if mechanism.aggregate == "median" and mechanism.variant == "sound":
@@ -186,19 +188,18 @@ def test_a_rerun_without_protection_scores_the_law_that_is_sampled(play: Any, mo
     assert abs(other.value - losses[index]) <= errors[index] + 1e-3
 
 
-def test_the_spot_check_of_rows_is_of_the_size_of_what_ordinary_contexts_show(model: LanguageModel) -> None:
-    """Notes, token by token, against the same notes with one row less, all tokens at once."""
-    end = model.end_of_text_ids[0]
-    contexts = [[end, *model.encode(text)[:100], end] for text, _ in notes(63, 0)]
-    tokens = torch.tensor(model.encode(notes(63, 0)[5][0])[:60])
-    session, stepped = model.session(contexts), []
-    for token in tokens:
-        stepped.append(session.logits())
-        session.append(token.repeat(len(contexts)))
-    forced = model.session(contexts[:-1]).forced(tokens.expand(len(contexts) - 1, -1))
-    largest = float((torch.stack(stepped, dim=1)[:-1] - forced).abs().max())
-    assert 0 < largest <= 2 * model.row_difference
-    assert largest < ROW_MARGIN * model.row_difference
+def test_scoring_computes_the_logits_of_generation_to_the_bit(play: Any, model: LanguageModel) -> None:
+    """So what scoring adds up is what generation drew from: the sum of the log-probabilities that observers saw."""
+    seen: dict[int, list[float]] = {}
+
+    class Sums:
+        def step(self, *, slot: int, log_probability: float, **rest: Any) -> None:
+            seen.setdefault(slot, []).append(log_probability)
+
+    played = play(Sums())
+    scores = played.mechanism.score(RECORDS, model, played.generation.transcript, key=KEY)
+    assert played.generation.row_plan.exact
+    assert scores.tolist() == [math.fsum(seen.get(slot, [])) for slot in range(played.mechanism.total_slots)]
 
 
 def test_pieces_of_a_fixed_size_leak_beyond_their_batch(play: Any, model: LanguageModel) -> None:

@@ -72,6 +72,16 @@ def config(architecture: str, vocabulary: int) -> Any:
             return transformers.Qwen3Config(**own)
         case "mistral":
             return transformers.MistralConfig(**own, sliding_window=6)
+        case "gemma":
+            return transformers.GemmaConfig(**own)
+        case "olmo":
+            return transformers.OlmoConfig(**{key: value for key, value in own.items() if key != "head_dim"})
+        case "olmo2":
+            return transformers.Olmo2Config(**{key: value for key, value in own.items() if key != "head_dim"})
+        case "phi3":
+            return transformers.Phi3Config(**{key: value for key, value in own.items() if key != "head_dim"})
+        case "phi3-longrope" | "llama-dynamic":
+            return changing_rope(architecture, vocabulary)
     raise ValueError(architecture)
 
 
@@ -95,7 +105,21 @@ CHATS = {
 }
 """Chat templates in the shapes of Gemma's and Llama 3's: their special tokens, the beginning of a text first."""
 
-ARCHITECTURES = ("gpt2", "llama", "gemma2", "gemma3", "qwen2", "qwen3", "mistral")
+
+def changing_rope(architecture: str, vocabulary: int) -> Any:
+    """Frequencies that a forward pass of more than 32 positions changes, and strongly, for all of its rows."""
+    own = {**COMMON, "vocab_size": vocabulary}
+    del own["head_dim"]
+    rope: dict[str, Any] = {"rope_theta": 10_000.0, "original_max_position_embeddings": 32}
+    if architecture == "llama-dynamic":
+        own["max_position_embeddings"] = 32
+        return transformers.LlamaConfig(**own, rope_parameters=rope | {"rope_type": "dynamic", "factor": 4.0})
+    factors = {"short_factor": [1.0] * 4, "long_factor": [4.0, 6.0, 8.0, 12.0]}
+    changing = rope | factors | {"rope_type": "longrope"}
+    return transformers.Phi3Config(**own, original_max_position_embeddings=32, rope_parameters=changing)
+
+
+ARCHITECTURES = ("gpt2", "llama", "gemma", "gemma2", "gemma3", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3")
 
 
 def save_model(
@@ -111,7 +135,7 @@ def save_model(
 
     Args:
         folder: where.
-        architecture: one of `ARCHITECTURES`.
+        architecture: one of `ARCHITECTURES`, or ``phi3-longrope`` or ``llama-dynamic``.
         scale: of the weights.
         chat: whose chat template the tokenizer gets, one of `CHATS`.
         positions: the largest number of tokens; not for GPT-2, whose positions have weights.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from cupel.mechanisms.decoding import RowShape
 from cupel.mechanisms.language_model import LanguageModel, fingerprint
 
 CONTEXTS = [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [20, 21], [30, 31, 32, 33, 34, 35, 36], [40]]
@@ -24,9 +26,23 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max().clamp(min=1))
 
 
-def test_a_session_equals_plain_forwards_through_resets(any_model: LanguageModel) -> None:
+SHAPE = RowShape(rows=3, context=11, positions=26, pinned=26)
+"""Two forward passes for the four contexts, the second one filled up with padding."""
+
+either_way = pytest.mark.parametrize(
+    "rows",
+    [
+        lambda model: model.packed_rows(CONTEXTS, rows_per_forward=3),
+        lambda model: model.fixed_rows(CONTEXTS, SHAPE),
+    ],
+    ids=["packed", "fixed"],
+)
+
+
+@either_way
+def test_rows_equal_plain_forwards_through_resets(rows: Any, any_model: LanguageModel) -> None:
     model = any_model
-    session = model.session(CONTEXTS, rows_per_forward=3)
+    session = rows(model)
     tails: list[list[int]] = [[] for _ in CONTEXTS]
     for step in range(14):
         logits = session.logits()
@@ -55,8 +71,8 @@ def test_sliding_windows_are_shorter_than_the_tests_sequences(tmp_path: Path, ma
 
 
 def test_a_row_does_not_move_when_others_change(any_model: LanguageModel) -> None:
-    one = any_model.session(CONTEXTS)
-    other = any_model.session([CONTEXTS[0], [99] * 17, [98], [97] * 5])
+    one = any_model.packed_rows(CONTEXTS)
+    other = any_model.packed_rows([CONTEXTS[0], [99] * 17, [98], [97] * 5])
     for step in range(6):
         assert relative(other.logits()[0], one.logits()[0]) < TOLERANCE
         one.append([step] * 4)
@@ -64,23 +80,9 @@ def test_a_row_does_not_move_when_others_change(any_model: LanguageModel) -> Non
         other.reset(torch.tensor([False, step == 2, True, False]))
 
 
-def test_forced_continuations_equal_single_steps(any_model: LanguageModel) -> None:
-    model = any_model
-    tokens = torch.tensor([tokens_at(step, 4, model.vocabulary_size) for step in range(9)]).T
-    single, block = model.session(CONTEXTS), model.session(CONTEXTS)
-    steps = []
-    for t in range(9):
-        steps.append(single.logits())
-        single.append(tokens[:, t])
-    at_once = torch.cat([block.forced(tokens[:, :5]), block.forced(tokens[:, 5:])], dim=1)
-    for t, logits in enumerate(steps):
-        assert relative(at_once[:, t], logits) < TOLERANCE
-    assert relative(block.logits(), single.logits()) < TOLERANCE
-
-
 def test_long_prefills_are_cut_into_pieces(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cupel.mechanisms.decoding._TOKENS_PER_FORWARD", 8)
-    logits = tiny.session(CONTEXTS).logits()
+    logits = tiny.packed_rows(CONTEXTS).logits()
     for row, context in enumerate(CONTEXTS):
         assert relative(logits[row], tiny.plain_logits(context)) < TOLERANCE
 
@@ -88,7 +90,11 @@ def test_long_prefills_are_cut_into_pieces(tiny: LanguageModel, monkeypatch: pyt
 def test_a_session_needs_tokens(tiny: LanguageModel) -> None:
     for contexts in ([], [[1], []]):
         with pytest.raises(ValueError, match="at least one"):
-            tiny.session(contexts)
+            tiny.packed_rows(contexts)
+        with pytest.raises(ValueError, match="at least one"):
+            tiny.fixed_rows(contexts, SHAPE)
+    with pytest.raises(ValueError, match="at most 11 tokens"):
+        tiny.fixed_rows([[1] * 12], SHAPE)
 
 
 def test_loading(tiny: LanguageModel, tiny_folder: Path) -> None:
@@ -106,9 +112,9 @@ def test_a_model_may_compute_in_bfloat16_but_its_logits_are_float32(tiny: Langua
     half = LanguageModel.load(tiny_folder, device="cpu", dtype="bfloat16")
     assert (tiny.dtype, half.dtype) == ("float32", "bfloat16")
     assert half.bytes_per_position == tiny.bytes_per_position // 2
-    logits = half.session(CONTEXTS).logits()
+    logits = half.packed_rows(CONTEXTS).logits()
     assert logits.dtype == torch.float32
-    assert TOLERANCE < relative(logits, tiny.session(CONTEXTS).logits()) < 4 * 2.0**-8
+    assert TOLERANCE < relative(logits, tiny.packed_rows(CONTEXTS).logits()) < 4 * 2.0**-8
     with pytest.raises(ValueError, match="dtype must be one of"):
         LanguageModel.load(tiny_folder, device="cpu", dtype="float16")
 

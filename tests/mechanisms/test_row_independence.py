@@ -1,4 +1,6 @@
-"""A row's logits are a function of its own tokens: they stay where they are whatever other rows hold.
+"""Packed rows: a row's logits stay where they are whatever other rows hold, to within rounding.
+
+`test_exact_rows` has rows of fixed shapes, which stay the same bits.
 
 Tolerances are relative to the largest logit (at least 1). float32: 1e-5, the rounding of sums of at most 64 terms in
 another order. bfloat16: 4·2⁻⁸, four roundings to 8 bits; a row that saw another one moves by far more, which
@@ -15,33 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from little_inference import KEY, Watcher, mechanism
 from small_models import ARCHITECTURES, save_model
+from watched_row import CHANGES, INSTRUCTION, OTHERS, ROW, STEPS
 
-from cupel.mechanisms.decoding import DecodeSession, common_beginning
+from cupel.mechanisms.decoding import DecodeSession, PackedRows, common_beginning
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.slot_inputs import SlotInputs, SlotRows
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 4 * 2.0**-8}
-STEPS = 4
-INSTRUCTION = list(range(100, 120))
-ROW = [*INSTRUCTION, 5, 6, 7, 8, 9]
-"""The row that is watched; windows of 6 tokens slide over it."""
-
-OTHERS = [[*INSTRUCTION, 20, 21], [*INSTRUCTION, 30, 31, 32, 33, 34, 35, 36], [*INSTRUCTION, 40]]
-CHANGES: dict[str, tuple[list[list[int]], list[list[int]]]] = {  # rows before and behind the watched one
-    "another text": ([OTHERS[0]], [[*INSTRUCTION, 50, 51, 52, 53, 54, 55, 56], OTHERS[2]]),
-    "another beginning": ([OTHERS[0]], [OTHERS[1], [200 + token % 90 for token in OTHERS[2]]]),
-    "a longer row": ([OTHERS[0]], [list(range(1, 60)), OTHERS[2]]),
-    "a shorter row": ([[3]], OTHERS[1:]),
-    "the row again": ([ROW], [ROW, OTHERS[1], OTHERS[2]]),
-    "more rows": (OTHERS * 5, OTHERS * 6),
-    "fewer rows": ([], OTHERS[2:]),
-    "no other row": ([], []),
-    "another order": ([OTHERS[2], OTHERS[1]], [OTHERS[0]]),
-}
 
 
 def relative(a: Any, b: Any) -> float:
@@ -54,7 +39,7 @@ def trace(network: Any, before: list[list[int]], behind: list[list[int]], rows_p
     get other tokens and go back to their contexts at other times."""
     contexts = [*before, ROW, *behind]
     vocabulary = network.config.vocab_size
-    session = DecodeSession(network, contexts, vocabulary_size=vocabulary, rows_per_forward=rows_per_forward)
+    session = PackedRows(network, contexts, vocabulary_size=vocabulary, rows_per_forward=rows_per_forward)
     mine, seen = len(before), []
     for step in range(2 * STEPS):
         seen.append(session.logits()[mine].clone())
@@ -122,22 +107,6 @@ def test_these_changes_would_show(model: LanguageModel) -> None:
             assert relative(model.plain_logits(other), own) > TOLERANCE["bfloat16"]
 
 
-def test_rows_of_a_mixture_of_experts_do_not_compete() -> None:
-    """Experts take every token that is sent to them, so that no row is crowded out by others."""
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.MixtralConfig(
-        **shape, num_key_value_heads=2, vocab_size=300, num_local_experts=4, max_position_embeddings=128
-    )
-    network = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight *= 8 if weight.dim() > 1 else 1
-    own = trace(network, [], [])
-    for change in CHANGES.values():
-        assert relative(trace(network, *change), own) < TOLERANCE["float32"]
-
-
 def test_a_shared_beginning_is_computed_once(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     contexts = [*OTHERS, ROW]
     assert common_beginning(contexts) == len(INSTRUCTION)
@@ -151,11 +120,11 @@ def test_a_shared_beginning_is_computed_once(tiny: LanguageModel, monkeypatch: p
         return forward(self, rows, view, tokens, *args, **kwargs)
 
     monkeypatch.setattr(DecodeSession, "_forward", counted)
-    tiny.session(contexts)
+    tiny.packed_rows(contexts)
     longest = max(len(context) for context in contexts) - len(INSTRUCTION) - 1
     assert sizes == [len(INSTRUCTION), len(contexts) * longest]
     sizes.clear()
-    tiny.session([contexts[0], [1, *contexts[1]]])
+    tiny.packed_rows([contexts[0], [1, *contexts[1]]])
     assert sizes == [2 * len(contexts[1])]
 
 
@@ -167,7 +136,7 @@ def test_padding_needs_no_token_and_a_token_for_it_is_one_like_others(tmp_path: 
     assert tiny.tokenizer.pad_token is None
     for model, token in ((padded, pad), (tiny, 0)):
         contexts = [[token, token, 5, token], [token] * 9, [5, 6, 7, 8, 9, token], [token]]
-        logits = model.session(contexts).logits()
+        logits = model.packed_rows(contexts).logits()
         for row, context in enumerate(contexts):
             assert relative(logits[row], model.plain_logits(context)) < TOLERANCE["float32"]
         assert relative(logits[0], model.plain_logits([5, token])) > 10 * TOLERANCE["float32"]
@@ -181,7 +150,10 @@ def first_rows(runs: Any) -> Callable[..., dict[int, np.ndarray]]:
     """What a run aggregates for each record in the first step of its slot, shape (V,) each."""
 
     def rows(model: LanguageModel, records: list[Record], rows_at_once: int | None = None) -> dict[int, np.ndarray]:
-        chosen, watcher = mechanism(tokens=1, prefix="k", template="Say it again: {examples}\n"), Watcher()
+        chosen, watcher = (
+            mechanism(tokens=1, prefix="k", template="Say it again: {examples}\n", rows="packed"),
+            Watcher(),
+        )
         run = runs.begin(chosen)
         chosen.generate(records, model, run, key=KEY, observers=[watcher], rows_at_once=rows_at_once)
         return {
@@ -221,13 +193,13 @@ def test_an_empty_slot_neither_sees_rows_nor_moves_them(tiny: LanguageModel) -> 
     full = inputs.slot(0)
     empty = dataclasses.replace(inputs.slot(1), contexts=(), records=())
     assert full.rows
-    alone, among = SlotRows(tiny, [full]), SlotRows(tiny, [empty, full, empty])
+    alone, among = SlotRows(inputs, [full]), SlotRows(inputs, [empty, full, empty])
     for step in range(4):
         before, rows, behind = among.logits()
         assert before.shape == behind.shape == (0, tiny.vocabulary_size)
-        assert relative(rows, alone.logits()[0]) < TOLERANCE["float32"]
+        assert torch.equal(rows, alone.logits()[0])
         alone.advance([step], [step == 2])
         among.advance([50, step, 60], [True, step == 2, False])
-    nobody = SlotRows(tiny, [empty, empty])
+    nobody = SlotRows(inputs, [empty, empty])
     nobody.advance([1, 2], [True, False])
     assert [rows.shape for rows in nobody.logits()] == [(0, tiny.vocabulary_size)] * 2
