@@ -101,7 +101,7 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
 
     All rows in other places: reversed, shuffled, and moved up by one, as where a row is removed; then half of the rows
     kept, either half, beside random ones, beside the longest contexts, and beside the shortest, which padding is; and
-    one row by itself, as in the last tile of a run.
+    the longest and the shortest row by themselves, as the last tile of a run may have one.
     """
     count = shape.rows
     shuffled = np.random.default_rng(1).permutation(count).tolist()
@@ -114,6 +114,7 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
         origin = [place if place % 2 == side else -1 for place in range(count)]
         yield [own[place] if row >= 0 else others[place] for place, row in enumerate(origin)], origin
     yield own[:1], [0]
+    yield own[-1:], [count - 1]
 
 
 def _contexts(vocabulary_size: int, shape: RowShape, seed: int) -> Contexts:
