@@ -110,7 +110,7 @@ def test_a_loss_below_its_error_shows_nothing() -> None:
 
 def test_everything_in_order_is_said() -> None:
     result = audit()
-    assert result.errors == ()
+    assert result.contradictions == ()
     assert "in every one of 3 batches" in result.conclusion
 
 
@@ -123,21 +123,21 @@ def test_everything_in_order_is_said() -> None:
 )
 def test_a_contradiction_is_reported_as_an_error(costs: dict[int, tuple[float, float]], text: str) -> None:
     result = audit(ex_post_by_slot=costs)
-    assert result.errors == (text,)
-    assert result.to_json()["details"]["errors"] == [text]
+    assert result.contradictions == (text,)
+    assert result.to_json()["details"]["contradictions"] == [text]
     assert "contradict" in result.conclusion
-    assert audit(ex_post_by_slot=costs, errors={0: 0.02}).errors == ()
+    assert audit(ex_post_by_slot=costs, errors={0: 0.02}).contradictions == ()
 
 
 def test_an_exchanged_row_may_cost_more_than_is_published() -> None:
     """ε* ≤ Σ γ holds for rows that come or go, not for rows that are replaced."""
     costs = {**COSTS, 0: (0.4, 0.39)}
     result = audit(ex_post_by_slot=costs, published_is_bound=False)
-    assert result.errors == ()
+    assert result.contradictions == ()
     assert "loss ≤ ex-post ε* in every one of 3 batches" in result.conclusion
     assert "≤ published" not in result.conclusion
     over = audit(ex_post_by_slot={**COSTS, 0: (0.29, 0.9)}, published_is_bound=False)
-    assert "exceeds the ex-post ε*" in over.errors[0]
+    assert "exceeds the ex-post ε*" in over.contradictions[0]
 
 
 def test_the_largest_costs_are_printed_upward() -> None:

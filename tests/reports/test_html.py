@@ -143,7 +143,7 @@ def test_the_verdict_is_one_of_three_words(assay: Assay) -> None:
 
 def test_an_audit_that_contradicts_the_accounting_says_so(assays: dict[str, Assay]) -> None:
     assay = assays["ex_post"]
-    audit = assay.audits[0].model_copy(update={"details": {"errors": ["batch 3: a loss exceeds its cost"]}})
+    audit = assay.audits[0].model_copy(update={"details": {"contradictions": ["batch 3: a loss exceeds its cost"]}})
     html = render(assay.model_copy(update={"audits": [audit]}), side="private")
     assert "What went wrong" in html
     assert "batch 3: a loss exceeds its cost" in html
