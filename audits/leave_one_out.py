@@ -97,8 +97,14 @@ def leave_one_out_audit(
     contradictions = _contradictions(losses, errors, ex_post_by_slot, published_is_bound)
     seen = {_WITHIN: within} if losses and batches_are_kept else {}
     seen |= {_TAKEN_OUT: taken_out} if rerun_losses else {}
-    contradictions += _above_certified(seen, a_priori, realised)
-    if seen and profile is not None and (not _is_pointwise(guarantee) or a_priori in (None, math.inf)):
+    above_certified = _above_certified(seen, a_priori, realised)
+    contradictions += above_certified
+    if (
+        seen
+        and not above_certified
+        and profile is not None
+        and (not _is_pointwise(guarantee) or a_priori in (None, math.inf))
+    ):
         contradictions += _too_rare(seen, records, profile)
     return AuditResult(
         name="leave_one_out",

@@ -341,7 +341,7 @@ def test_what_an_audit_saw_makes_every_upper_bound_an_estimate() -> None:
 def test_evidence_that_the_proof_allows_demotes_nothing(
     of: float, quantities: list[str], shares: list[float], rigor: Rigor
 ) -> None:
-    """Lower bounds up to the exact values of randomised response of ε₀: a loss of ε₀, and δ(ε₀/2) by its closed form."""
+    """Lower bounds up to the exact values of randomised response: a loss of ε₀, and δ(ε₀/2) by its closed form."""
     delta = (math.exp(of) - math.exp(of / 2)) / (1 + math.exp(of))
     lowers = [
         bound(

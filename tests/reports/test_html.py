@@ -149,6 +149,18 @@ def test_an_audit_that_contradicts_the_accounting_says_so(assays: dict[str, Assa
     assert "batch 3: a loss exceeds its cost" in html
 
 
+def test_a_proof_that_evidence_contradicts_is_not_shown_as_proven(assays: dict[str, Assay]) -> None:
+    assay = assays["approx_dp"]
+    sentence = "taken out of the whole pipeline, the privacy loss of a record exceeds the proof"
+    seen = assay.model_copy(update={"contradictions": [sentence], "best_upper": None})
+    html = render(seen, side="private")
+    assert "Evidence contradicts these bounds" in html
+    assert sentence.partition(" ")[2] in Page(html).words
+    assert "evidence contradicts the certified upper bounds" in html
+    assert "Evidence contradicts" not in render(assay, side="private")
+    assert render(seen, side="release") == render(assay, side="release")
+
+
 def test_an_audit_that_could_not_have_refuted_says_so(assays: dict[str, Assay]) -> None:
     html = render(assays["unproven"], side="private")
     assert "This audit could not have refuted the claim" in html  # ceiling 2.871, claim 5
