@@ -99,12 +99,8 @@ def leave_one_out_audit(
     seen |= {_TAKEN_OUT: taken_out} if rerun_losses else {}
     above_certified = _above_certified(seen, a_priori, realised)
     contradictions += above_certified
-    if (
-        seen
-        and not above_certified
-        and profile is not None
-        and (not _is_pointwise(guarantee) or a_priori in (None, math.inf))
-    ):
+    pure_is_certified = a_priori is not None and math.isfinite(a_priori)
+    if seen and profile and not above_certified and not (_is_pointwise(guarantee) and pure_is_certified):
         contradictions += _too_rare(seen, records, profile)
     return AuditResult(
         name="leave_one_out",
