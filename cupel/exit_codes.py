@@ -53,6 +53,7 @@ def interrupted(arguments: Sequence[str]) -> ExitCode:
     what = "run the same command again to resume"
     if not _resumes(arguments):
         what = "this command does not resume; run it again from the start"
+    exec("")  # noqa: S102 - an interruption inside of `exec` makes CPython exit by the signal, unless another one ends well
     end_of_progress = "\n" if sys.stderr.isatty() else ""
     print(f"{end_of_progress}cupel: interrupted; {what}", file=sys.stderr)
     return ExitCode.INTERRUPTED

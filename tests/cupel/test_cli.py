@@ -229,6 +229,19 @@ def test_an_interruption_while_modules_are_imported_is_one_line(module: str, cla
     assert (result.returncode, result.stdout, result.stderr) == (130, "", RESUMES)
 
 
+def test_an_interruption_inside_of_generated_code_ends_with_the_code_too(tmp_path: Path) -> None:
+    """Where modules are made by `exec`, as dataclasses are, `python -m` would end by the signal, −2 in place of 130."""
+    (tmp_path / "interrupted_in_exec.py").write_text(
+        "import sys, cupel.cli\n"
+        "def interrupt(): exec('raise KeyboardInterrupt')\n"
+        "cupel.cli._parser = interrupt\n"
+        "sys.exit(cupel.cli._run(['assay']))"
+    )
+    command = [sys.executable, "-m", "interrupted_in_exec"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (130, RESUMES)
+
+
 def test_a_fault_while_modules_are_imported_is_no_refutation(claim: Path) -> None:
     code = (
         "import sys\n"
