@@ -105,7 +105,7 @@ def decide(
     _check_comparable(bounds, Adjacency(adjacency), unit)
     uppers = [bound for bound in bounds if bound.direction is Direction.UPPER]
     lowers = [bound for bound in bounds if bound.direction is Direction.LOWER]
-    contradicted = (*contradictions, *_contradictions(uppers, lowers))
+    contradicted = (*contradictions, *_contradictions(uppers, lowers, _that_may_refute(guarantee, lowers)[0]))
     if contradicted:
         uppers = [dataclasses.replace(upper, rigor=Rigor.ESTIMATE) for upper in uppers]
     verdict = _weigh(guarantee, uppers, lowers, contradicted)
@@ -167,10 +167,11 @@ def _check_comparable(bounds: Sequence[Bound], adjacency: Adjacency, unit: Unit)
             )
 
 
-def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound]) -> list[str]:
+def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound], counted: Sequence[Bound]) -> list[str]:
     """Lower bounds that exceed what a certified upper bound allows, each with the upper bound that allows least.
 
-    Several finite-sample bounds count only if they hold jointly, as against a claim.
+    Several finite-sample bounds count only if they hold jointly, as against a claim; those that are `counted` against
+    the claim count here, too.
     """
     proven = [(upper, implications.as_guarantee(upper)) for upper in uppers if upper.rigor is Rigor.CERTIFIED]
     compared = []
@@ -183,7 +184,7 @@ def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound]) -> list[st
     return [
         _against(lower, limit, method)
         for lower, limit, method in compared
-        if lower.value > limit and (jointly or lower.rigor is Rigor.CERTIFIED)
+        if lower.value > limit and (jointly or lower.rigor is Rigor.CERTIFIED or lower in counted)
     ]
 
 

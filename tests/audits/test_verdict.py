@@ -320,6 +320,14 @@ def test_finite_sample_bounds_contradict_a_proof_only_if_they_hold_jointly() -> 
     assert verdict(PureDP(2.0), bound("upper", 1.0), two[0]).name == "UNPROVEN"
 
 
+def test_no_claim_is_refuted_beside_a_proof_that_the_same_bound_contradicts() -> None:
+    """The second bound is about a δ of which the claim says nothing; the two do not hold jointly."""
+    refuting = bound("lower", 1.5, rigor=SAMPLED, delta=1e-5)
+    beside = bound("lower", 0.1, rigor=SAMPLED, delta=1e-9)
+    result = verdict(APPROX, bound("upper", 0.5), refuting, beside)
+    assert (result.name, result.best_upper, len(result.contradictions)) == ("REFUTED", None, 1)
+
+
 def test_what_an_audit_saw_makes_every_upper_bound_an_estimate() -> None:
     proof = bound("upper", 0.5)
     for claim, name in ((PureDP(1.0), "UNPROVEN"), (PureDP(0.1), "REFUTED")):
