@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
 ROW_MARGIN = 4.0
-"""By how much the logits of scoring and generation may differ, in units of the model's `row_difference`.
+"""By how much the logits of scoring and generation may differ where rows are packed, in units of `row_difference`.
 
 That is a spot check on public rows, not a bound, so that this factor covers other rows is an assumption.
 """
@@ -245,8 +245,8 @@ class Loss:
 
     Attributes:
         value: log p_D(x) − log p_{D∖i}(x).
-        error: a bound on its error, assuming that scoring sees the logits of generation to within `ROW_MARGIN` times
-            the model's row difference.
+        error: a bound on its error, assuming that scoring sees the logits of generation: bit for bit where the run's
+            rows are exact, else to within `ROW_MARGIN` times the model's row difference.
     """
 
     value: float
@@ -336,10 +336,11 @@ def _count_laws(
 def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
     """A bound, for one token, on the error of a difference of two scores against the laws that are sampled from.
 
-    A logit is assumed to be off by at most d, `ROW_MARGIN` times the model's row difference: that is a spot check and
-    the factor is not derived; what follows from d is. Clipping moves a logit by at most 2d (itself and its row's
-    largest), a median or the mean of at most that many rows by no more, and log softmax(·/τ) by at most twice that
-    over τ; two laws are compared. A mean's batch can be larger than its denominator, by `crowding`.
+    A logit is assumed to be off by at most d: 0 where the run's rows are exact, since scoring uses the same shapes, and
+    otherwise `ROW_MARGIN` times the model's row difference, which is a spot check with a factor that is not derived.
+    Clipping moves a logit by at most 2d (itself and its row's largest), a median or the mean of at most that many rows
+    by no more, and log softmax(·/τ) by at most twice that over τ; two laws are compared. A mean's batch can be larger
+    than its denominator, by `crowding`.
     """
     clip, temperature, rounding = mechanism.clip, mechanism.temperature, 0.0
     if mechanism.aggregate == "none":

@@ -17,9 +17,9 @@ from cupel.audits.rounding import above, below
 
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
 _RERUN = (
-    "scoring the released tokens gives the logits that generation saw, to within the error that is subtracted: "
-    f"{ROW_MARGIN:g} times the largest difference in a public spot check when the model was loaded. No proof covers "
-    "the rows that were not checked, so this is an estimate"
+    "scoring the released tokens gives the logits that generation saw: bit for bit where rows were verified to be "
+    f"exact, else to within the error that is subtracted, {ROW_MARGIN:g} times the largest difference in a public spot "
+    "check. No proof covers the rows that were not checked, so this is an estimate"
 )
 _WITHIN = "within its batch"
 _TAKEN_OUT = "taken out of the whole pipeline"

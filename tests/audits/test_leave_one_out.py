@@ -153,6 +153,7 @@ def test_a_rerun_names_its_assumption() -> None:
     result = audit(rerun_losses=[0.2])
     assumptions = " ".join(result.bounds[1].assumptions)
     assert f"{ROW_MARGIN:g} times the largest difference in a public spot check" in assumptions
+    assert "bit for bit where rows were verified to be exact" in assumptions
     assert "the largest of 1 taken out of the whole pipeline is 0.2, an estimate" in result.conclusion
     assert [line.endswith("(an estimate: refutes nothing)") for line in result.multiplicity] == [False, True]
 
