@@ -100,7 +100,7 @@ def pin(network: torch.nn.Module, positions: int | None) -> None:
     if getattr(network, "_cupel_pinned", None) == positions:
         return
     for module in network.modules():
-        for layer, rope in _rope_types(module):
+        for layer, rope in rope_types(module):
             original = vars(module).setdefault("_cupel_rope_type", {}).setdefault(layer, rope)
             if original in CHANGING_ROPE:
                 _pin(module, layer, original, positions)
@@ -125,8 +125,8 @@ def _pin(module: Any, layer: str | None, rope: str, positions: int | None) -> No
     module.rope_type = now if layer is None else {**module.rope_type, layer: now}
 
 
-def _rope_types(module: Any) -> Iterator[tuple[str | None, str]]:
-    """The rope types of a module: one, or one for each kind of layer."""
+def rope_types(module: Any) -> Iterator[tuple[str | None, str]]:
+    """The rope types of a module by kind of layer; None stands for all layers. Most modules have none."""
     found = vars(module).get("rope_type")
     if isinstance(found, dict):
         yield from list(found.items())

@@ -75,6 +75,11 @@ class SentenceEmbedder:
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
             first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
             raise ValueError(f"embedder {str(source)!r} cannot be loaded: {first}") from None
+        if _remembers(network):
+            raise ValueError(
+                f"embedder {str(source)!r} has rope type 'dynamic', whose frequencies depend on the texts that were "
+                "embedded before; use another model"
+            )
         name = folder.resolve().name if Path(source).is_dir() else str(source)
         return cls(name, _files_digest(folder), dimension, texts_at_once, network)
 
@@ -87,6 +92,13 @@ class SentenceEmbedder:
             clean, batch_size=self.texts_at_once, show_progress_bar=False, convert_to_numpy=True
         )
         return unit_rows(vectors)
+
+
+def _remembers(network: Any) -> bool:
+    """Whether a text may change how later texts are embedded: frequencies of positions that grow with the longest."""
+    from cupel.mechanisms import row_modules
+
+    return any("dynamic" in rope for module in network.modules() for _, rope in row_modules.rope_types(module))
 
 
 def model_folder(source: str, allow_network: bool) -> Path:

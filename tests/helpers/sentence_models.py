@@ -5,6 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def save_growing_model(folder: Path) -> Path:
+    """Writes a model whose frequencies of positions grow with the longest text that it has seen."""
+    import transformers
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from small_models import byte_tokenizer, changing_rope
+
+    base = folder.with_name(folder.name + "-llama")
+    tokenizer = byte_tokenizer(pad_token="<|pad|>")
+    tokenizer.save_pretrained(base)
+    transformers.AutoModel.from_config(changing_rope("llama-dynamic", len(tokenizer))).save_pretrained(base)
+    SentenceTransformer(modules=[Transformer(str(base)), Pooling(32)], device="cpu").save(str(folder))
+    return folder
+
+
 def save_sentence_model(folder: Path) -> Path:
     """Writes a model that reads characters; vectors of 16 numbers, texts of at most 64 tokens."""
     from sentence_transformers import SentenceTransformer

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from cupel.mechanisms.decoding import RowShape
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.slot_inputs import SlotInputs
@@ -37,7 +38,8 @@ def flat_model(base: type) -> Any:
     class FlatModel(base):  # type: ignore[misc]
         rows: Sequence[int] = ()
 
-        def session(self, contexts: Sequence[Sequence[int]]) -> FlatSession:
+        def fixed_rows(self, contexts: Sequence[Sequence[int]], shape: RowShape) -> FlatSession:
+            assert max(map(len, contexts)) == shape.context
             self.rows = (*self.rows, len(contexts))
             return FlatSession(len(contexts), self.vocabulary_size)
 
@@ -46,7 +48,14 @@ def flat_model(base: type) -> Any:
 
 def run_of(count: int) -> tuple[PrivateInference, list[Record]]:
     chosen = PrivateInference(
-        aggregate="mean", clip=6.0, temperature=1.5, batch_size=25, tokens=1, records=count, labels=("a",)
+        aggregate="mean",
+        clip=6.0,
+        temperature=1.5,
+        batch_size=25,
+        tokens=1,
+        records=count,
+        labels=("a",),
+        context_tokens=LENGTH,
     )
     text = "1" * LENGTH
     return chosen, [Record(f"id-{i}", text, "a") for i in range(count)]

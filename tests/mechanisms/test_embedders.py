@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sentence_models import save_sentence_model
+from sentence_models import save_growing_model, save_sentence_model
 
 from cupel.mechanisms.embedders import HashedNgrams, all_embedded, embedded, unit_rows
+from cupel.mechanisms.nearest import nearest
 from cupel.mechanisms.records import builtin_records
 from cupel.mechanisms.sentence_embedder import SentenceEmbedder
 
@@ -128,6 +129,32 @@ def test_a_model_embeds_each_text_alone(model_folder: Path) -> None:
     assert len({row.tobytes() for row in together[:3]}) == 3
     assert embedder.name == "model"
     assert embedder.fingerprint == SentenceEmbedder.load(model_folder, "cpu", texts_at_once=4).fingerprint
+
+
+@pytest.mark.parametrize("kind", ["hashed", "fitted", "model"])
+def test_a_neighbour_moves_no_bit_of_any_other_record(kind: str, model_folder: Path) -> None:
+    """One record removed, added, longer and shorter than all others: the vectors and centres of the rest stay."""
+    embedder = {"hashed": SMALL, "fitted": FITTED}.get(kind) or SentenceEmbedder.load(model_folder, "cpu")
+    texts = [record.text.lower() for record in builtin_records("notes", 12, 1)]
+    own = all_embedded(embedder, texts)
+    centres = own[:5]
+    nearest_of = nearest(own, centres)
+    neighbours = {
+        "removed": (texts[1:], slice(1, None), slice(None)),
+        "added": (["another note", *texts], slice(None), slice(1, None)),
+        "longer than all": (["very long " * 500, *texts[1:]], slice(1, None), slice(1, None)),
+        "shorter than all": (["x", *texts[1:]], slice(1, None), slice(1, None)),
+    }
+    for name, (other, kept, there) in neighbours.items():
+        vectors = all_embedded(embedder, other)
+        assert vectors[there].tobytes() == own[kept].tobytes(), name
+        assert nearest(vectors, centres)[there].tolist() == nearest_of[kept].tolist(), name
+
+
+def test_a_model_that_remembers_the_longest_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rope type 'dynamic', whose frequencies depend on the texts") as error:
+        SentenceEmbedder.load(save_growing_model(tmp_path / "growing"), "cpu")
+    assert "\n" not in str(error.value)
 
 
 def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:

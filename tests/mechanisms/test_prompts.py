@@ -88,7 +88,8 @@ def test_long_records_are_cut_each_by_itself_and_the_turn_stays_whole(
     chatting: tuple[LanguageModel, str, int],
 ) -> None:
     model, _, end = chatting
-    prompt = mechanism(template="instruction", records_per_context=2, prefix="My ").prompt(model, "a")
+    chosen = mechanism(template="instruction", records_per_context=2, prefix="My ", context_tokens=256)
+    prompt = chosen.prompt(model, "a")
     share = prompt.record_tokens
     short, long = "tiny", "x y z " * 200
     both = prompt.context([short, long], share)
