@@ -33,11 +33,12 @@ from cupel.accounting.ledger_entries import (
     LedgerEvent,
     Outcome,
     PartCost,
+    Row,
     canonical,
     check_name,
 )
 from cupel.accounting.ledger_run import Run, relation_in, tallies
-from cupel.accounting.ledger_store import Row, Store
+from cupel.accounting.ledger_store import Store
 
 __all__ = [
     "WHOLE",

@@ -12,17 +12,19 @@ from dp_accounting import DpEvent
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger_entries import (
+    AFTERWARDS,
+    FORMATS,
     GENESIS,
     WHOLE,
     Charge,
     Commit,
     LedgerError,
     LedgerEvent,
+    Row,
     check_name,
     entry_hash,
     text_of,
 )
-from cupel.accounting.ledger_store import FORMAT, Row
 
 _NO_ENTRY = "the printed head is that of no entry of this ledger: the end of it was cut off or rewritten"
 
@@ -171,7 +173,7 @@ class ChainCheck:
             raise LedgerError("was changed, its hash is another")
         body = _parsed(row.body)
         if row.kind == "open":
-            if self.entries or row.run or body.get("format") != FORMAT:
+            if self.entries or row.run or body.get("format") not in FORMATS:
                 raise LedgerError("an entry of kind open must be the first, once, and of a known format")
             return
         if not self.entries:
@@ -182,9 +184,11 @@ class ChainCheck:
         run = self._runs.get(row.run)
         if run is None:
             raise LedgerError(f"{row.kind} in a run that never began")
-        if run.finished:
+        if row.kind in AFTERWARDS:
+            _after_finish(run, row.kind, body)
+        elif run.finished:
             raise LedgerError(f"{row.kind} in a run that was finished")
-        if row.kind == "charge":
+        elif row.kind == "charge":
             _charge(run, body)
         elif row.kind == "commit":
             _commit(run, body)
@@ -222,6 +226,13 @@ def _commit(run: _CheckedRun, body: dict[str, Any]) -> None:
     if charge is None:
         raise LedgerError(f"commit of {commit.key!r}, which was not charged before or is committed already")
     commit.check_against(charge)
+
+
+def _after_finish(run: _CheckedRun, kind: str, body: Mapping[str, Any]) -> None:
+    if not run.finished:
+        raise LedgerError(f"{kind} of a run that was not finished")
+    if "key" in body:
+        raise LedgerError(f"{kind} with a key, which belongs to charges and commits")
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from cupel.accounting.ledger_entries import (
     AlreadyCommitted,
     Charge,
     Commit,
+    Json,
     LedgerError,
     Outcome,
     PartCost,
@@ -128,6 +129,40 @@ class Run:
             if charged != self.plan:
                 raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
             self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
+
+    def record_verdict(self, body: Mapping[str, Json]) -> None:
+        """Appends the verdict of an assay; a run may have several. When it returns, the verdict is on the disk.
+
+        Args:
+            body: JSON types; the name ``key`` is not allowed.
+
+        Raises:
+            LedgerError: where the run is not finished or the body is not allowed. Nothing was written.
+        """
+        self._record("verdict", body)
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """The bodies of all verdicts, in the order in which they were recorded."""
+        return self._recorded("verdict")
+
+    def record_release(self, body: Mapping[str, Json]) -> None:
+        """Appends a release of what the run made; a run may have several. See `record_verdict`."""
+        self._record("release", body)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """The bodies of all releases, in the order in which they were recorded."""
+        return self._recorded("release")
+
+    def _record(self, kind: str, body: Mapping[str, Json]) -> None:
+        if not isinstance(body, Mapping) or "key" in body:
+            raise LedgerError(f"a {kind} must be a JSON object without the name 'key'")
+        with self._store.transaction():
+            if not self.finished:
+                raise LedgerError(f"run {self.name!r} is not finished; a {kind} follows the end of a run")
+            self._store.append(self.name, kind, dict(body))
+
+    def _recorded(self, kind: str) -> list[dict[str, Any]]:
+        return [body for _, body in self._store.bodies(kind, self.name)]
 
     def event(self) -> DpEvent:
         """The composition of what was charged so far; the plan, once the run is finished."""

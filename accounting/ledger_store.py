@@ -11,12 +11,20 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
-from cupel.accounting.ledger_entries import GENESIS, LedgerError, canonical, entry_hash
+from cupel.accounting.ledger_entries import (
+    AFTERWARDS,
+    FORMAT,
+    FORMATS,
+    GENESIS,
+    LedgerError,
+    Row,
+    canonical,
+    entry_hash,
+)
 
-FORMAT = 1
 _APPLICATION = int.from_bytes(b"cupl", "big")
 
 # Triggers keep the table append-only for everyone who comes through SQLite, `INSERT OR REPLACE` included: a replacement
@@ -39,17 +47,6 @@ CREATE TRIGGER entries_follow_the_last BEFORE INSERT ON entries
 WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
 BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
 """
-
-
-class Row(NamedTuple):
-    """One row of the table, as it is in the file."""
-
-    seq: int
-    run: str
-    kind: str
-    body: str
-    previous: str
-    hash: str
 
 
 class Store:
@@ -129,6 +126,8 @@ class Store:
         seq, text = last + 1, canonical(body)
         row = (seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
         self.database.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
+        if kind in AFTERWARDS and self._format() != FORMAT:
+            self.database.execute(f"PRAGMA user_version = {FORMAT}")  # undone with the entry if it is not committed
 
     def tip(self) -> tuple[int, str]:
         """The seq and the hash of the last entry."""
@@ -183,15 +182,19 @@ class Store:
         """Turns SQLite's errors into one line each."""
         return _plain_errors(self.path, self._timeout)
 
+    def _format(self) -> int:
+        (version,) = self.database.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
     def _check(self) -> None:
         """Checks that the file is a ledger of this format that can be used as asked."""
         database = self.database
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application != _APPLICATION:
             raise LedgerError(f"{self.path}: this file is no ledger of cupel")
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version != FORMAT:
-            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads format {FORMAT}, update it")
+        if (version := self._format()) not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
+            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads formats {known}, update it")
         if _schema(database) != _expected_schema():
             raise LedgerError(f"{self.path}: the ledger's tables or triggers were changed")
         if not self.read_only:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from dp_accounting import dp_event
+from ledger_forgery import rewrite_chain, stored_rows, tamper
 
 from cupel.accounting.ledger import (
     Ledger,
@@ -27,43 +27,11 @@ from cupel.accounting.ledger_store import _statements
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 
 
-def stored_rows(path: Path) -> list[tuple[int, str, str, str, str, str]]:
-    with sqlite3.connect(path) as database:
-        return database.execute("SELECT seq, run, kind, body, previous, hash FROM entries ORDER BY seq").fetchall()
-
-
-def tamper(path: Path, *statements: tuple[str, tuple[object, ...]]) -> None:
-    """Changes a closed ledger as somebody who owns the file can, and puts its triggers back."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("BEGIN")
-        for statement in _statements():
-            if name := re.match(r"CREATE TRIGGER (\w+)", statement):
-                database.execute(f"DROP TRIGGER {name[1]}")
-        for sql, arguments in statements:
-            database.execute(sql, arguments)
-        for statement in _statements():
-            if statement.startswith("CREATE TRIGGER"):
-                database.execute(statement)
-        database.execute("COMMIT")
-
-
 def is_json(text: str) -> bool:
     try:
         return bool(json.loads(text)) or True
     except ValueError:
         return False
-
-
-def rewrite_chain(path: Path, change: Callable[[int, str, str, str], tuple[str, str, str] | None]) -> None:
-    """Writes the file anew with a valid chain; `change` gives (run, kind, body), or None to leave an entry out."""
-    changed = (change(*row[:4]) for row in stored_rows(path))
-    statements: list[tuple[str, tuple[object, ...]]] = [("DELETE FROM entries", ())]
-    previous = "0" * 64
-    for seq, (run, kind, body) in enumerate((entry for entry in changed if entry is not None), 1):
-        digest = hashlib.sha256(f"{seq}\n{run}\n{kind}\n{previous}\n{body}".encode()).hexdigest()
-        statements.append(("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (seq, run, kind, body, previous, digest)))
-        previous = digest
-    tamper(path, *statements)
 
 
 def test_the_chain_is_what_the_documentation_says(little: Any, path: Path) -> None:
@@ -248,7 +216,7 @@ def at(number: int, change: Callable[[str, str, str], tuple[str, str, str] | Non
     ("change", "says"),
     [
         (at(1, lambda *_: None), "entry 1: the first entry must be of kind open"),
-        (at(1, lambda r, k, b: (r, k, b.replace('"format":1', '"format":2'))), "entry 1: an entry of kind open must"),
+        (at(1, lambda r, k, b: (r, k, b.replace('"format":2', '"format":3'))), "entry 1: an entry of kind open must"),
         (at(2, lambda *_: None), "entry 2: charge in a run that never began"),
         (at(2, lambda r, k, b: (r, "open", b)), "entry 2: an entry of kind open must be the first"),
         (at(2, lambda r, k, b: (r, k, b.replace("add_remove", "add_some"))), "entry 2: not the beginning of a run"),

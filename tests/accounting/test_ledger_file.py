@@ -97,7 +97,7 @@ def make_damaged(path: Path) -> None:
     [
         (make_text, "this file is no ledger"),
         (make_other_database, "this file is no ledger of cupel"),
-        (make_newer, "a ledger of format 7; this cupel reads format 1, update it"),
+        (make_newer, "a ledger of format 7; this cupel reads formats 1 and 2, update it"),
         (drop_trigger, "tables or triggers were changed"),
         (make_damaged, "the ledger cannot be read or written"),
         (lambda path: path.touch(), "this file is no ledger of cupel"),
