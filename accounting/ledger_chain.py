@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from cupel.accounting.ledger_entries import (
     entry_hash,
     text_of,
 )
+from cupel.accounting.ledger_plan import Allowance
 
 _NO_ENTRY = "the printed head is that of no entry of this ledger: the end of it was cut off or rewritten"
 
@@ -121,13 +123,20 @@ class _CheckedRun:
     def __init__(self, name: str, plan: DpEvent) -> None:
         self.plan = plan
         self.tally = Tally(name)
+        self.allowance = Allowance(plan)
         self.charged = _Keys()
         self.open_charges: dict[str, Charge] = {}
         self.finished = False
 
 
 class ChainCheck:
-    """Reads rows in order and raises at the first that does not follow from those before it."""
+    """Reads rows in order and raises at the first that does not follow from those before it.
+
+    Attributes:
+        head: the hash of the last entry that was read.
+        entries: how many were read.
+        counts: how many of each run and kind.
+    """
 
     def __init__(self, expected_head: str | None = None) -> None:
         self.head = GENESIS
@@ -135,6 +144,7 @@ class ChainCheck:
         self._expected = expected_head
         self._seen = expected_head is None or expected_head == GENESIS
         self._runs: dict[str, _CheckedRun] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
 
     def read(self, row: Row) -> None:
         """Checks one row.
@@ -146,7 +156,10 @@ class ChainCheck:
             self._read(row)
         except LedgerError as error:
             raise LedgerError(f"entry {self.entries + 1}: {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise LedgerError(f"entry {self.entries + 1}: not what a ledger holds: {_line(error)}") from None
         self.entries += 1
+        self.counts[row.run, row.kind] += 1
         self.head = row.hash
         self._seen = self._seen or row.hash == self._expected
 
@@ -217,6 +230,7 @@ def _charge(run: _CheckedRun, body: dict[str, Any]) -> None:
     charge = run.tally.add(body)
     if not run.charged.add(body["key"]):
         raise LedgerError(f"{body['key']!r} is charged a second time")
+    run.allowance.take(charge)
     run.open_charges[body["key"]] = charge
 
 
@@ -233,6 +247,10 @@ def _after_finish(run: _CheckedRun, kind: str, body: Mapping[str, Any]) -> None:
         raise LedgerError(f"{kind} of a run that was not finished")
     if "key" in body:
         raise LedgerError(f"{kind} with a key, which belongs to charges and commits")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dp_accounting import DpEvent, dp_event
@@ -28,8 +28,9 @@ from cupel.accounting.ledger_store import Store
 class Run:
     """One run of a mechanism in a ledger. `Ledger.begin` and `Ledger.run` make it."""
 
-    def __init__(self, store: Store, name: str, begin: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, name: str, begin: Mapping[str, Any], anchor: Callable[[], None]) -> None:
         self._store = store
+        self._anchor = anchor
         self._begin = begin
         self.name = name
 
@@ -117,21 +118,26 @@ class Run:
         return count
 
     def finish(self) -> None:
-        """Ends the run; a second time does nothing. A step that was charged and never committed stays charged.
+        """Ends the run and anchors the ledger. A step that was charged and never committed stays charged.
+
+        A run that is finished already stays as it is.
 
         Raises:
             LedgerError: where what was charged differs from the plan.
         """
         with self._store.transaction():
-            if self.finished:
-                return
-            charged = self.event()
-            if charged != self.plan:
-                raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
-            self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
+            if not self.finished:
+                self._append_finish()
+        self._anchor()
+
+    def _append_finish(self) -> None:
+        charged = self.event()
+        if charged != self.plan:
+            raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
+        self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
 
     def record_verdict(self, body: Mapping[str, Json]) -> None:
-        """Appends the verdict of an assay; a run may have several. When it returns, the verdict is on the disk.
+        """Appends the verdict of an assay and anchors the ledger; a run may have several verdicts.
 
         Args:
             body: JSON types; the name ``key`` is not allowed.
@@ -160,6 +166,7 @@ class Run:
             if not self.finished:
                 raise LedgerError(f"run {self.name!r} is not finished; a {kind} follows the end of a run")
             self._store.append(self.name, kind, dict(body))
+        self._anchor()
 
     def _recorded(self, kind: str) -> list[dict[str, Any]]:
         return [body for _, body in self._store.bodies(kind, self.name)]
