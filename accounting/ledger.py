@@ -257,7 +257,8 @@ class Ledger:
             LedgerError: naming the first bad entry.
         """
         try:
-            head = check_chain(self._store.rows(), expected_head)
+            with contextlib.closing(self._store.rows()) as rows:
+                head = check_chain(rows, expected_head)
         except LedgerError as error:
             raise LedgerError(f"{self.path}: {error}") from None
         self._store.check_file()
@@ -275,8 +276,8 @@ class Ledger:
             raise LedgerError(f"{target}: this is the ledger itself; export it to another file")
         try:
             descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                check_chain(_copied(self._store.rows(), file.write))
+            with open(descriptor, "w", encoding="utf-8") as file, contextlib.closing(self._store.rows()) as rows:
+                check_chain(_copied(rows, file.write))
                 file.flush()
                 os.fsync(descriptor)
             os.replace(partial, target)

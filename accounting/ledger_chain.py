@@ -230,7 +230,7 @@ def _charge(run: _CheckedRun, body: dict[str, Any]) -> None:
     charge = run.tally.add(body)
     if not run.charged.add(body["key"]):
         raise LedgerError(f"{body['key']!r} is charged a second time")
-    run.allowance.take(charge)
+    run.allowance.take(charge, body["key"])
     run.open_charges[body["key"]] = charge
 
 

@@ -32,26 +32,30 @@ class Allowance:
         self._charged: dict[str, _ChargedParts] = {}
         self._partitions = _Assignment([self._room[text] for text in parallel], self._fits)
 
-    def take(self, charge: Charge) -> None:
+    def take(self, charge: Charge, key: str) -> None:
         """Uses up what a charge needs.
+
+        Args:
+            charge: the charge, or an equal one with another key.
+            key: its key.
 
         Raises:
             LedgerError: where the plan leaves no room for it.
         """
         if charge.partition is None:
-            self._take_whole(charge)
+            self._take_whole(charge, key)
         else:
-            self._take_parts(charge, charge.partition)
+            self._take_parts(charge, charge.partition, key)
 
-    def _take_whole(self, charge: Charge) -> None:
+    def _take_whole(self, charge: Charge, key: str) -> None:
         (times,) = charge.times.values()
         for text, (_, count) in events.counted([(charge.event, times)]).items():
             self._room[text] = self._room.get(text, 0) - count
             place = self._place_of_text.get(text)
             if self._room[text] < 0 or (place is not None and not self._partitions.shrink(place, count)):
-                raise LedgerError(f"{charge.key!r} charges more than was planned: {_short(text)}")
+                raise LedgerError(f"{key!r} charges more than was planned: {_short(text)}")
 
-    def _take_parts(self, charge: Charge, partition: str) -> None:
+    def _take_parts(self, charge: Charge, partition: str, key: str) -> None:
         charged = self._charged.setdefault(partition, _ChargedParts(charge.partition_is_public))
         once = {text: count for text, (_, count) in events.counted([(charge.event, 1)]).items()}
         for part, times in charge.times.items():
@@ -60,7 +64,7 @@ class Allowance:
         if place is not None and all(charged.place(part) for part in charge.parts):
             return
         if not self._partitions.place(partition):
-            raise LedgerError(f"{charge.key!r} charges partition {partition!r} more than was planned")
+            raise LedgerError(f"{key!r} charges partition {partition!r} more than was planned")
         for name, found in self._partitions.place_of.items():
             self._charged[name].hold_against(self._planned[found])
 

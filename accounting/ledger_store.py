@@ -9,7 +9,7 @@ import os
 import secrets
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -159,10 +159,10 @@ class Store:
 
     def tip(self) -> tuple[int, str]:
         """The seq and the hash of the last entry."""
-        for row in self._select("ORDER BY seq DESC LIMIT 1"):
-            self._believed(row)
-            return row.seq, row.hash
-        raise LedgerError(f"{self.path}: the entries are gone")
+        row = self._first("ORDER BY seq DESC LIMIT 1")
+        if row is None:
+            raise LedgerError(f"{self.path}: the entries are gone")
+        return row.seq, row.hash
 
     def hash_of(self, seq: int) -> str | None:
         """The verified hash of the entry with this number; None where there is none."""
@@ -171,9 +171,8 @@ class Store:
     def find(self, run: str, kind: str, key: str | None = None) -> dict[str, Any] | None:
         """The body of the entry of a run with this kind and key; no key for the kinds that have none."""
         query = "WHERE run = ? AND kind = ? AND json_extract(body, '$.key') IS ?"
-        for row in self._select(query, run, kind, key):
-            return self._believed(row)
-        return None
+        row = self._first(query, run, kind, key)
+        return None if row is None else json.loads(row.body)
 
     def bodies(self, kind: str, run: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """(run, body) of all entries of a kind, in order, a row at a time; of one run, or of all."""
@@ -185,7 +184,7 @@ class Store:
         for row in self._entries(("charge", "commit"), run):
             yield row.kind, json.loads(row.body)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Generator[Row, None, None]:
         """All rows in order, a row at a time, whatever was done to them: text that is none is kept byte by byte."""
         return self._select("ORDER BY seq")
 
@@ -194,7 +193,7 @@ class Store:
         where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
         found = 0
         for row in self._select(f"{where} ORDER BY seq", *kinds, *([] if run is None else [run])):
-            self._believed(row)
+            self._believe(row)
             found += 1
             yield row
         if found < sum(
@@ -202,34 +201,42 @@ class Store:
         ):
             raise LedgerError(f"{self.path}: entries were taken out while the ledger was open; open it again")
 
-    def _select(self, query: str, *arguments: object) -> Iterator[Row]:
+    def _select(self, query: str, *arguments: object) -> Generator[Row, None, None]:
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
-        with self.plain_errors():
-            for seq, *texts in self.database.execute(f"SELECT seq, {columns} FROM entries {query}", arguments):
+        selected = f"SELECT seq, {columns} FROM entries {query}"
+        with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as found:
+            for seq, *texts in found:
                 run, kind, body, previous, digest = (
                     bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts
                 )
                 yield Row(seq, run, kind, body, previous, digest)
 
-    def _believed(self, row: Row) -> dict[str, Any]:
-        """The body of an entry that was verified.
+    def _first(self, query: str, *arguments: object) -> Row | None:
+        """The first entry that a query finds, verified."""
+        with contextlib.closing(self._select(query, *arguments)) as rows:
+            row = next(rows, None)
+            if row is not None:
+                self._believe(row)
+            return row
+
+    def _believe(self, row: Row) -> None:
+        """Compares a row with what was verified; one that was not met before is verified now.
 
         Raises:
-            LedgerError: where the row is another than was verified.
+            LedgerError: where they differ.
         """
         if row.seq > self._chain.entries:
             self._catch_up()
         if self.hash_of(row.seq) != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
             raise LedgerError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
-        body: dict[str, Any] = json.loads(row.body)
-        return body
 
     def _catch_up(self) -> None:
         """Verifies the entries that were not met before."""
         try:
             first = self._chain.entries + 1 if self._chain.entries else -(2**63)  # a forged one may have any number
-            for row in self._select("WHERE seq >= ? ORDER BY seq", first):
-                self._admit(row)
+            with contextlib.closing(self._select("WHERE seq >= ? ORDER BY seq", first)) as rows:
+                for row in rows:
+                    self._admit(row)
             self._chain.finish()
         except LedgerError as error:
             raise LedgerError(f"{self.path}: {error}") from None

@@ -287,7 +287,8 @@ def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Pa
             relation, unit = relation_of(opened)
             if unit.kind == "secret":
                 raise InputError(
-                    "these ledgers are of secrets, of which one accountant has a bound, and that on r: ask cupel account"
+                    "these ledgers are of secrets, of which one accountant has a bound, and that on r: "
+                    "ask cupel account"
                 )
             event = compose_ledgers(opened)
             assumptions = tuple(note for ledger in opened for note in _assumed_of(ledger))

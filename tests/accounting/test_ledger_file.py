@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dp_accounting import dp_event
+from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -27,6 +27,7 @@ from cupel.accounting.ledger import (
     Ledger,
     LedgerError,
     compose_ledgers,
+    open_ledgers,
     relation_of,
     verify_export,
 )
@@ -308,14 +309,20 @@ def test_ledgers_over_one_data_set_compose(little: Any, tmp_path: Path) -> None:
     for file in paths[:2]:
         with Ledger.open(file) as ledger:
             little.run(ledger)
-    assert compose_ledgers(paths[:1]) == little.plan
-    assert compose_ledgers(paths[:2]) == events.compose([(little.plan, 2)])
-    assert relation_of(paths[:2]) == (Adjacency.ADD_REMOVE, Unit())
+
+    def composed(*chosen: Path) -> DpEvent:
+        with open_ledgers(chosen) as ledgers:
+            return compose_ledgers(ledgers)
+
+    assert composed(paths[0]) == little.plan
+    assert composed(*paths[:2]) == events.compose([(little.plan, 2)])
+    with open_ledgers(paths[:2]) as ledgers:
+        assert relation_of(ledgers) == (Adjacency.ADD_REMOVE, Unit())
     with pytest.raises(ValueError, match=r"a copy of .*; give each ledger once"):
-        compose_ledgers([paths[0], paths[0]])
+        composed(paths[0], paths[0])
     shutil.copy(paths[0], paths[2])
     with pytest.raises(ValueError, match=r"a copy of .*; give each ledger once"):
-        compose_ledgers([paths[0], paths[1], paths[2]])
+        composed(*paths)
     paths[2].unlink()
     for changes, says in (
         ({"adjacency": Adjacency.REPLACE_ONE}, "has add_remove, record; .* has replace_one, record"),
@@ -324,13 +331,13 @@ def test_ledgers_over_one_data_set_compose(little: Any, tmp_path: Path) -> None:
         with Ledger.open(paths[2]) as ledger:
             little.begin(ledger, **changes)
         with pytest.raises(ValueError, match=f"different adjacencies or units do not compose: .*{says}"):
-            compose_ledgers(paths)
+            composed(*paths)
         paths[2].unlink()
     Ledger.open(paths[2]).close()
     with pytest.raises(ValueError, match="holds no run"):
-        compose_ledgers(paths)
+        composed(*paths)
     with pytest.raises(ValueError, match="there is no ledger here"):
-        compose_ledgers([tmp_path / "absent"])
+        composed(tmp_path / "absent")
 
 
 def test_runs_of_different_adjacency_do_not_compose(little: Any, path: Path) -> None:
@@ -345,12 +352,17 @@ def test_runs_of_different_adjacency_do_not_compose(little: Any, path: Path) -> 
             ledger.event("c")
 
 
+def selections(little: Any, steps: int) -> DpEvent:
+    """The plan of as many selections in each slot."""
+    return events.ParallelDpEvent([events.compose([(little.selection, steps)])] * len(little.slots), False)
+
+
 @pytest.fixture(scope="module")
 def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """10,000 steps, written in one transaction to save the test 10,000 waits for the disk."""
     file = tmp_path_factory.mktemp("long") / "ledger.sqlite"
     with Ledger.open(file) as ledger:
-        little.begin(ledger)
+        little.begin(ledger, plan=selections(little, 10_000))
         with ledger._store.transaction():
             for step in range(10_000):
                 ledger._store.append("run", "charge", little.charge(step).to_json())
@@ -361,7 +373,7 @@ def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
     started = time.perf_counter()
     with Ledger.open(long_ledger) as ledger:
-        run = little.begin(ledger)
+        run = little.begin(ledger, plan=selections(little, 10_000))
         assert run.last_committed("tokens") == 10_000
         assert run.outcome("tokens/9999").value == [9999]
     # It takes 0.2 s; a scan of the file for each key would take minutes.
@@ -370,7 +382,7 @@ def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
 
 def test_a_ledger_is_read_row_by_row(little: Any, path: Path, tmp_path: Path) -> None:
     with Ledger.open(path) as ledger:
-        little.begin(ledger)
+        little.begin(ledger, plan=selections(little, 400))
         with ledger._store.transaction():
             for step in range(400):
                 ledger._store.append("run", "charge", little.charge(step).to_json())
