@@ -405,7 +405,8 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         elif name.startswith("SQLITE_FULL"):
             message = "the disk is full; what was committed is kept, make room and start again"
         else:
-            message = f"the ledger cannot be read or written: {error}"
+            what, _, _ = str(error).partition(" with text ")  # which is what the file holds
+            message = f"the ledger cannot be read or written: {' '.join(what.split())}"
         raise LedgerError(f"{path}: {message}") from error
     except OSError as error:
         raise LedgerError(f"{path}: {(error.strerror or str(error)).lower()}") from error
