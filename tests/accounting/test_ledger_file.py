@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from dp_accounting import DpEvent, dp_event
+from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -30,7 +31,7 @@ from cupel.accounting.ledger import (
     open_ledgers,
     relation_of,
     verify_export,
-)
+)from cupel.accounting.ledger_entries import canonical
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 STEPS = 60
@@ -169,6 +170,107 @@ def test_a_reader_never_writes(little: Any, path: Path) -> None:
             with pytest.raises(LedgerError, match="open for reading only"):
                 write()
     assert path.read_bytes() == before
+
+
+def test_reading_leaves_nothing_behind(little: Any, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        little.run(ledger)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with Ledger.open(path, read_only=True) as ledger:
+        ledger.event()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@needs_fork
+def test_a_reader_tidies_up_after_a_writer_that_was_killed(little: Any, path: Path) -> None:
+    def work() -> None:
+        little.run(Ledger.open(path))
+        os._exit(0)  # without closing the file
+
+    process = FORK.Process(target=work)
+    process.start()
+    process.join()
+    assert {file.name for file in path.parent.iterdir()} == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.event() == little.plan
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.event() == little.plan
+
+
+@needs_fork
+def test_readers_do_not_disturb_a_writer(path: Path) -> None:
+    """Readers come and go while another process writes; what they see is verified, and only ever grows."""
+    ready, answers = FORK.Barrier(2), FORK.Queue()
+    writer = FORK.Process(target=write_run, args=(path, "run", ready, answers))
+    writer.start()
+    Ledger.open(path).close()
+    ready.wait()
+    seen = []
+    while writer.is_alive() and answers.empty():
+        with Ledger.open(path, read_only=True) as ledger:
+            seen += [ledger.entries, ledger.entries]
+            assert ledger.verify() == ledger.head
+    _, kept, lost = answers.get(timeout=120)
+    writer.join()
+    assert (writer.exitcode, lost, len(kept)) == (0, 0, STEPS)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2, "nothing was written while it was read"
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.run("run").finished
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_entries_of_another_process_are_verified_before_they_are_read(little: Any, path: Path) -> None:
+    with Ledger.open(path) as reader, Ledger.open(path) as writer:
+        run = little.begin(writer)
+        run.step(charge=little.charge(0))
+        assert reader.run("run").charged("tokens/0")
+        assert (reader.entries, reader.head) == (3, writer.head)
+        forged = canonical({**little.charge(1).to_json(), "event": events.to_json(COUNTS)})
+        append_forged(path, "run", "charge", forged)
+        for read in (reader.event, lambda: reader.head, lambda: reader.run("run").charged("tokens/1")):
+            with pytest.raises(LedgerError, match="entry 4: 'tokens/1' charges partition 'slots' more than was planned"):
+                read()
+        with pytest.raises(LedgerError, match="entry 4: 'tokens/1' charges"):
+            run.step(charge=little.charge(2))
+    assert len(stored_rows(path)) == 4
+
+
+def test_what_was_changed_while_the_ledger_was_open_is_not_read(little: Any, path: Path) -> None:
+    """The chain was made anew after it was verified: only the hashes that were kept show it."""
+    for read_only in (True, False):
+        path.unlink(missing_ok=True)
+        with Ledger.open(path) as ledger:
+            little.run(ledger)
+        with Ledger.open(path, read_only=read_only) as ledger:
+            run = ledger.run("run")
+            rewrite_chain(path, lambda seq, run, kind, body: (run, kind, body.replace("33.3", "11.1")))
+            for read in (ledger.event, ledger.runs, run.realised, lambda: ledger.head, lambda: ledger.run("run")):
+                with pytest.raises(LedgerError, match=r"entry \d+ was changed while the ledger was open; open it again"):
+                    read()
+            assert run.outcome("counts").value == [5, 7, 6], "as it was when it was verified"
+
+
+def test_what_was_taken_out_while_the_ledger_was_open_is_missed(little: Any, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        little.run(ledger)
+        tamper(path, ("DELETE FROM entries WHERE seq = 5", ()))
+        for read in (ledger.event, ledger.events, ledger.run("run").event):
+            with pytest.raises(LedgerError, match="entries were taken out while the ledger was open"):
+                read()
+
+
+def test_a_refused_step_leaves_nothing_behind(little: Any, path: Path) -> None:
+    """What was checked and undone does not count, neither in the file nor in what the plan leaves room for."""
+    with Ledger.open(path) as ledger:
+        run = little.begin(ledger)
+        for _ in range(2):
+            with pytest.raises(LedgerError, match="'tokens/9' charges partition 'slots' more"):
+                run.step(charge=little.charge(9, COUNTS))
+        assert ledger.entries == 2
+        little.run(ledger)
+        assert ledger.verify() == ledger.head
 
 
 def test_a_closed_ledger_says_so(little: Any, path: Path) -> None:
