@@ -239,6 +239,7 @@ class Store:
                     self._admit(row)
             self._chain.finish()
         except LedgerError as error:
+            self._forget()  # so that nothing of this file is believed any more
             raise LedgerError(f"{self.path}: {error}") from None
 
     def _admit(self, row: Row) -> None:
