@@ -16,7 +16,7 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
-from cupel.accounting.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
+from cupel.accounting.ledger import Ledger, LedgerError, common_relation, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
 from cupel.accounting.secret_protection import of_group
 from cupel.claim import Claim, read_claim
@@ -137,7 +137,10 @@ def account_files(
         promised = tuple(budget for budget, _ in answers if several and isinstance(budget, SecretProtection))
         reasons = unsupported(asked.event, adjacency=asked.adjacency, unit=asked.unit)
         if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
-            bounds += _ex_post(ledgers, asked.adjacency, asked.unit)
+            try:
+                bounds += _ex_post(ledgers, asked.adjacency, asked.unit)
+            except LedgerError as error:  # changed while it was open
+                raise InputError(str(error)) from error
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
