@@ -115,8 +115,8 @@ class Ledger:
         known = None if self._anchor is None else self._anchor.read(must_exist=self._store.read_only)
         if self._anchor is None or known is None:
             return
+        entries = self.entries  # meets what another process appended, and maybe anchored, since the file was verified
         if self._store.hash_of(known.entries) != known.head:
-            entries = self.entries
             was = f"{known.entries} entries were anchored in {self._anchor.file}"
             if entries < known.entries:
                 was += f", and {entries} are here; restore the newer file"

@@ -14,10 +14,28 @@ from ledger_forgery import rewrite_chain, stored_rows, tamper
 
 from cupel.accounting.events import ExPostSelectionDpEvent
 from cupel.accounting.ledger import Ledger, LedgerError, open_ledgers
+from cupel.accounting.ledger_anchor import Anchor
 
 
 def state() -> Path:
     return Path(os.environ["XDG_STATE_HOME"]) / "cupel" / "anchors"
+
+
+def test_a_run_may_end_while_its_ledger_is_opened(little: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process anchors between the verification of the chain and the look at the anchor."""
+    read = Anchor.read
+    with Ledger.open(path) as writer:
+
+        def read_later(anchor: Anchor, **options: Any) -> Any:
+            little.run(writer)
+            return read(anchor, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Anchor, "read", read_later)
+            with Ledger.open(path, read_only=True) as ledger:
+                assert ledger.anchored
+                assert ledger.head == writer.head
+                assert ledger.entries == 11
 
 
 @pytest.fixture
