@@ -193,16 +193,21 @@ def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:
 
     Two runs that charged the same mechanisms the same number of times have equal compositions.
     """
-    counts: dict[str, tuple[DpEvent, int]] = {}
-    for event, count in parts:
-        _collect(event, validate.integer(count=count), counts)
     merged = [
         event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
-        for _, (event, count) in sorted(counts.items())
+        for _, (event, count) in sorted(counted(parts).items())
     ]
     if not merged:
         return dp_event.NoOpDpEvent()
     return merged[0] if len(merged) == 1 else dp_event.ComposedDpEvent(merged)
+
+
+def counted(parts: Iterable[tuple[DpEvent, int]]) -> dict[str, tuple[DpEvent, int]]:
+    """What `compose` composes: each different event and how often it runs, by its text."""
+    counts: dict[str, tuple[DpEvent, int]] = {}
+    for event, count in parts:
+        _collect(event, validate.integer(count=count), counts)
+    return counts
 
 
 def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]]) -> None:

@@ -11,19 +11,22 @@ left. So the ledger may count a step that never ran, and never misses one whose 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.ledger_anchor import Anchor, Anchored
 from cupel.accounting.ledger_chain import check_chain, verify_export
 from cupel.accounting.ledger_entries import (
+    GENESIS,
     WHOLE,
     AlreadyCommitted,
     Charge,
@@ -33,11 +36,12 @@ from cupel.accounting.ledger_entries import (
     LedgerEvent,
     Outcome,
     PartCost,
+    Row,
     canonical,
     check_name,
 )
 from cupel.accounting.ledger_run import Run, relation_in, tallies
-from cupel.accounting.ledger_store import Row, Store
+from cupel.accounting.ledger_store import Store
 
 __all__ = [
     "WHOLE",
@@ -52,6 +56,7 @@ __all__ = [
     "PartCost",
     "Run",
     "compose_ledgers",
+    "open_ledgers",
     "relation_of",
     "verify_export",
 ]
@@ -63,25 +68,64 @@ class Ledger:
     Open it with `Ledger.open`, as a context manager.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, anchor: Anchor | None = None) -> None:
         self._store = store
+        self._anchor = anchor
+        self._anchored = False
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False, timeout: float = 30.0
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        read_only: bool = False,
+        timeout: float = 30.0,
+        anchor: str | os.PathLike[str] | Literal[False] | None = None,
     ) -> Ledger:
-        """Opens a ledger, or makes one that only its owner may read.
+        """Opens a ledger and verifies it, or makes one that only its owner may read.
+
+        The chain, SQLite's pages and the anchor are verified before anything is read; `Ledger.verify` says what that
+        finds. What is read afterwards is compared with what was verified: an entry that was changed meanwhile raises,
+        and so does an entry that is missing among those of a run. Entries that other processes append are verified
+        before they are read. The anchor is compared at opening only.
 
         Args:
             path: the file, in an existing folder of a local disk.
             create: make it where there is none.
-            read_only: never write; for a ledger that must exist.
+            read_only: never write an entry; for a ledger that must exist.
             timeout: seconds to wait while another process writes.
+            anchor: the file that holds the ledger's head, see `cupel.accounting.ledger_anchor`; None is a file in the
+                user's folder for state, False goes without, so that a restored or rewritten ledger is not noticed.
 
         Raises:
-            LedgerError: where the file is missing, no ledger, of a newer format, locked or out of reach.
+            LedgerError: where the file is missing, no ledger, of a newer format, does not verify, is not the one that
+                was anchored, locked or out of reach.
         """
-        return cls(Store.open(Path(path), create=create, read_only=read_only, timeout=timeout))
+        store = Store.open(Path(path), create=create, read_only=read_only, timeout=timeout)
+        try:
+            ledger = cls(store, _anchor_of(store, anchor))
+            ledger._check_anchor()
+        except BaseException:
+            store.close()
+            raise
+        return ledger
+
+    def _check_anchor(self) -> None:
+        known = None if self._anchor is None else self._anchor.read(must_exist=self._store.read_only)
+        if self._anchor is None or known is None:
+            return
+        entries = self.entries  # meets what another process appended, and maybe anchored, since the file was verified
+        if self._store.hash_of(known.entries) != known.head:
+            was = f"{known.entries} entries were anchored in {self._anchor.file}"
+            if entries < known.entries:
+                was += f", and {entries} are here; restore the newer file"
+                raise LedgerError(f"{self.path}: this ledger was further on before: {was}")
+            raise LedgerError(f"{self.path}: this ledger was rewritten: {was}, with another head; restore that file")
+        self._anchored = True
+
+    def _advance_anchor(self) -> None:
+        self._anchored = self._anchor is not None and self._anchor.advance(Anchored(*self._store.tip()))
 
     def close(self) -> None:
         """Closes the file. A second time does nothing."""
@@ -113,7 +157,15 @@ class Ledger:
     @property
     def identity(self) -> str:
         """The hash of the first entry: copies of one ledger share it, other ledgers do not."""
-        return next(self._store.rows()).hash
+        return self._store.hash_of(1) or GENESIS
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the head is known elsewhere: an anchor was found at opening, and every end of a run since is there.
+
+        Where it is not, a restored or rewritten file would not show.
+        """
+        return self._anchored
 
     def begin(self, run: str, *, plan: DpEvent, adjacency: Adjacency, unit: Unit, about: Mapping[str, Json]) -> Run:
         """Begins a run, or resumes the run of that name.
@@ -142,7 +194,7 @@ class Ledger:
                 self._store.append(run, "begin", body)
         if known is not None and canonical(known) != text:
             raise LedgerError(f"{self.path}: run {run!r} began with another {_difference(known, json.loads(text))}")
-        return Run(self._store, run, known or json.loads(text))
+        return Run(self._store, run, known or json.loads(text), self._advance_anchor)
 
     def run(self, name: str) -> Run:
         """The run of that name.
@@ -153,7 +205,7 @@ class Ledger:
         body = self._store.find(name, "begin")
         if body is None:
             raise LedgerError(f"{self.path}: no run {name!r}; it holds {', '.join(map(repr, self.runs())) or 'none'}")
-        return Run(self._store, name, body)
+        return Run(self._store, name, body, self._advance_anchor)
 
     def runs(self) -> list[str]:
         """The names of all runs, in the order in which they began."""
@@ -189,11 +241,11 @@ class Ledger:
         return events.compose([(tally.event(), 1) for tally in tallies(self._store).values()])
 
     def verify(self, *, expected_head: str | None = None) -> str:
-        """Recomputes the chain and checks what each entry says against those before it.
+        """Recomputes the chain and checks what each entry says against those before it, as opening does.
 
-        It finds every change of an entry, every entry taken out of the middle or put in, charges outside a run,
-        commits without a charge and finished runs off their plan. Entries taken off the *end* leave a shorter chain
-        that is whole, and so does a chain written anew: only a head that was printed before shows that.
+        It finds every change of an entry, every entry taken out of the middle or put in, charges outside a run or
+        beyond its plan, commits without a charge and finished runs off their plan. Entries taken off the *end* leave a
+        shorter chain that is whole, and so does a chain written anew: only a head that is known from before shows that.
 
         Args:
             expected_head: a head that was printed; it must be the hash of one of the entries.
@@ -205,7 +257,8 @@ class Ledger:
             LedgerError: naming the first bad entry.
         """
         try:
-            head = check_chain(self._store.rows(), expected_head)
+            with contextlib.closing(self._store.rows()) as rows:
+                head = check_chain(rows, expected_head)
         except LedgerError as error:
             raise LedgerError(f"{self.path}: {error}") from None
         self._store.check_file()
@@ -223,8 +276,8 @@ class Ledger:
             raise LedgerError(f"{target}: this is the ledger itself; export it to another file")
         try:
             descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                check_chain(_copied(self._store.rows(), file.write))
+            with open(descriptor, "w", encoding="utf-8") as file, contextlib.closing(self._store.rows()) as rows:
+                check_chain(_copied(rows, file.write))
                 file.flush()
                 os.fsync(descriptor)
             os.replace(partial, target)
@@ -236,40 +289,56 @@ class Ledger:
             partial.unlink(missing_ok=True)
 
 
-def compose_ledgers(paths: Iterable[str | os.PathLike[str]]) -> DpEvent:
+def _anchor_of(store: Store, chosen: str | os.PathLike[str] | Literal[False] | None) -> Anchor | None:
+    if chosen is False:
+        return None
+    return Anchor(store.hash_of(1) or GENESIS, None if chosen is None else Path(chosen))
+
+
+@contextlib.contextmanager
+def open_ledgers(
+    paths: Iterable[str | os.PathLike[str]], *, anchor: str | os.PathLike[str] | Literal[False] | None = None
+) -> Iterator[list[Ledger]]:
+    """Opens several ledgers for reading; each is verified once.
+
+    Args:
+        paths: the files.
+        anchor: see `Ledger.open`; one file may hold the anchors of several ledgers.
+
+    Raises:
+        LedgerError: where one cannot be opened, or two are the same ledger or copies of it.
+    """
+    with contextlib.ExitStack() as stack:
+        found: dict[str, Ledger] = {}
+        for path in paths:
+            ledger = stack.enter_context(Ledger.open(path, read_only=True, anchor=anchor))
+            other = found.setdefault(ledger.identity, ledger)
+            if other is not ledger:
+                raise LedgerError(f"{path}: a copy of {other.path}; give each ledger once")
+        yield list(found.values())
+
+
+def compose_ledgers(ledgers: Iterable[Ledger]) -> DpEvent:
     """What several ledgers over one data set charged together.
 
     Whether the data sets are one is for the caller to know; the composition of ledgers over different ones is an upper
     bound still.
 
     Raises:
-        ValueError: where two are the same ledger or a copy of it, where adjacencies or units differ, and for a file
-            that is no ledger.
+        LedgerError: where adjacencies or units differ, or a ledger holds no run.
     """
-    known: dict[str, str] = {}
-    composed: list[tuple[DpEvent, int]] = []
-    chosen = list(paths)
+    chosen = list(ledgers)
     relation_of(chosen)
-    for path in chosen:
-        with Ledger.open(path, read_only=True) as ledger:
-            other = known.setdefault(ledger.identity, str(path))
-            if len(known) <= len(composed):
-                raise LedgerError(f"{path}: a copy of {other}; give each ledger once")
-            composed.append((ledger.event(), 1))
-    return events.compose(composed)
+    return events.compose([(ledger.event(), 1) for ledger in chosen])
 
 
-def relation_of(paths: Iterable[str | os.PathLike[str]]) -> tuple[Adjacency, Unit]:
+def relation_of(ledgers: Iterable[Ledger]) -> tuple[Adjacency, Unit]:
     """The adjacency and the unit that all runs of several ledgers share.
 
     Raises:
-        ValueError: where they differ, a ledger holds no run, or a file is no ledger.
+        LedgerError: where they differ, or a ledger holds no run.
     """
-    found = []
-    for path in paths:
-        with Ledger.open(path, read_only=True) as ledger:
-            found.append((str(path), ledger.relation()))
-    return common_relation(found)
+    return common_relation((str(ledger.path), ledger.relation()) for ledger in ledgers)
 
 
 def common_relation(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:

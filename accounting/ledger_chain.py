@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,20 @@ from dp_accounting import DpEvent
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger_entries import (
+    AFTERWARDS,
+    FORMATS,
     GENESIS,
     WHOLE,
     Charge,
     Commit,
     LedgerError,
     LedgerEvent,
+    Row,
     check_name,
     entry_hash,
     text_of,
 )
-from cupel.accounting.ledger_store import FORMAT, Row
+from cupel.accounting.ledger_plan import Allowance
 
 _NO_ENTRY = "the printed head is that of no entry of this ledger: the end of it was cut off or rewritten"
 
@@ -119,13 +123,20 @@ class _CheckedRun:
     def __init__(self, name: str, plan: DpEvent) -> None:
         self.plan = plan
         self.tally = Tally(name)
+        self.allowance = Allowance(plan)
         self.charged = _Keys()
         self.open_charges: dict[str, Charge] = {}
         self.finished = False
 
 
 class ChainCheck:
-    """Reads rows in order and raises at the first that does not follow from those before it."""
+    """Reads rows in order and raises at the first that does not follow from those before it.
+
+    Attributes:
+        head: the hash of the last entry that was read.
+        entries: how many were read.
+        counts: how many of each run and kind.
+    """
 
     def __init__(self, expected_head: str | None = None) -> None:
         self.head = GENESIS
@@ -133,6 +144,7 @@ class ChainCheck:
         self._expected = expected_head
         self._seen = expected_head is None or expected_head == GENESIS
         self._runs: dict[str, _CheckedRun] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
 
     def read(self, row: Row) -> None:
         """Checks one row.
@@ -144,7 +156,10 @@ class ChainCheck:
             self._read(row)
         except LedgerError as error:
             raise LedgerError(f"entry {self.entries + 1}: {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise LedgerError(f"entry {self.entries + 1}: not what a ledger holds: {_line(error)}") from None
         self.entries += 1
+        self.counts[row.run, row.kind] += 1
         self.head = row.hash
         self._seen = self._seen or row.hash == self._expected
 
@@ -171,7 +186,7 @@ class ChainCheck:
             raise LedgerError("was changed, its hash is another")
         body = _parsed(row.body)
         if row.kind == "open":
-            if self.entries or row.run or body.get("format") != FORMAT:
+            if self.entries or row.run or body.get("format") not in FORMATS:
                 raise LedgerError("an entry of kind open must be the first, once, and of a known format")
             return
         if not self.entries:
@@ -182,9 +197,11 @@ class ChainCheck:
         run = self._runs.get(row.run)
         if run is None:
             raise LedgerError(f"{row.kind} in a run that never began")
-        if run.finished:
+        if row.kind in AFTERWARDS:
+            _after_finish(run, row.kind, body)
+        elif run.finished:
             raise LedgerError(f"{row.kind} in a run that was finished")
-        if row.kind == "charge":
+        elif row.kind == "charge":
             _charge(run, body)
         elif row.kind == "commit":
             _commit(run, body)
@@ -213,6 +230,7 @@ def _charge(run: _CheckedRun, body: dict[str, Any]) -> None:
     charge = run.tally.add(body)
     if not run.charged.add(body["key"]):
         raise LedgerError(f"{body['key']!r} is charged a second time")
+    run.allowance.take(charge, body["key"])
     run.open_charges[body["key"]] = charge
 
 
@@ -222,6 +240,17 @@ def _commit(run: _CheckedRun, body: dict[str, Any]) -> None:
     if charge is None:
         raise LedgerError(f"commit of {commit.key!r}, which was not charged before or is committed already")
     commit.check_against(charge)
+
+
+def _after_finish(run: _CheckedRun, kind: str, body: Mapping[str, Any]) -> None:
+    if not run.finished:
+        raise LedgerError(f"{kind} of a run that was not finished")
+    if "key" in body:
+        raise LedgerError(f"{kind} with a key, which belongs to charges and commits")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -7,13 +7,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dp_accounting import DpEvent
 
 from cupel.accounting import events
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+FORMAT = 2
+"""The format of new ledgers."""
+
+FORMATS = (1, FORMAT)
+"""The formats that are read. A file of format 1 becomes one of format 2 when it gets an entry that format 1 lacks."""
+
+AFTERWARDS = ("verdict", "release")
+"""The kinds of entries, new in format 2, that may follow the end of a run."""
 
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
@@ -25,6 +34,17 @@ _LONGEST_NAME = 200
 _NOT_FINITE = "the ledger holds finite numbers only, no infinity and no NaN"
 _COSTS = 3  # u⁻, u⁺, γ
 _ROOM = 2.0**-29  # the float error that a realised cost is rounded up by: 2^-52·(3V + …) < 2^-30 for V ≤ 2^20 tokens
+
+
+class Row(NamedTuple):
+    """One row of the table, as it is in the file."""
+
+    seq: int
+    run: str
+    kind: str
+    body: str
+    previous: str
+    hash: str
 
 
 class LedgerError(ValueError):

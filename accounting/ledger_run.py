@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dp_accounting import DpEvent, dp_event
@@ -15,6 +15,7 @@ from cupel.accounting.ledger_entries import (
     AlreadyCommitted,
     Charge,
     Commit,
+    Json,
     LedgerError,
     Outcome,
     PartCost,
@@ -27,8 +28,9 @@ from cupel.accounting.ledger_store import Store
 class Run:
     """One run of a mechanism in a ledger. `Ledger.begin` and `Ledger.run` make it."""
 
-    def __init__(self, store: Store, name: str, begin: Mapping[str, Any]) -> None:
+    def __init__(self, store: Store, name: str, begin: Mapping[str, Any], anchor: Callable[[], None]) -> None:
         self._store = store
+        self._anchor = anchor
         self._begin = begin
         self.name = name
 
@@ -116,18 +118,58 @@ class Run:
         return count
 
     def finish(self) -> None:
-        """Ends the run; a second time does nothing. A step that was charged and never committed stays charged.
+        """Ends the run and anchors the ledger. A step that was charged and never committed stays charged.
+
+        A run that is finished already stays as it is.
 
         Raises:
             LedgerError: where what was charged differs from the plan.
         """
         with self._store.transaction():
-            if self.finished:
-                return
-            charged = self.event()
-            if charged != self.plan:
-                raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
-            self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
+            if not self.finished:
+                self._append_finish()
+        self._anchor()
+
+    def _append_finish(self) -> None:
+        charged = self.event()
+        if charged != self.plan:
+            raise LedgerError(f"run {self.name!r} is off its plan: {_first_difference(charged, self.plan)}")
+        self._store.append(self.name, "finish", {"charged": events.to_json(charged)})
+
+    def record_verdict(self, body: Mapping[str, Json]) -> None:
+        """Appends the verdict of an assay and anchors the ledger; a run may have several verdicts.
+
+        Args:
+            body: JSON types; the name ``key`` is not allowed.
+
+        Raises:
+            LedgerError: where the run is not finished or the body is not allowed. Nothing was written.
+        """
+        self._record("verdict", body)
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """The bodies of all verdicts, in the order in which they were recorded."""
+        return self._recorded("verdict")
+
+    def record_release(self, body: Mapping[str, Json]) -> None:
+        """Appends a release of what the run made; a run may have several. See `record_verdict`."""
+        self._record("release", body)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """The bodies of all releases, in the order in which they were recorded."""
+        return self._recorded("release")
+
+    def _record(self, kind: str, body: Mapping[str, Json]) -> None:
+        if not isinstance(body, Mapping) or "key" in body:
+            raise LedgerError(f"a {kind} must be a JSON object without the name 'key'")
+        with self._store.transaction():
+            if not self.finished:
+                raise LedgerError(f"run {self.name!r} is not finished; a {kind} follows the end of a run")
+            self._store.append(self.name, kind, dict(body))
+        self._anchor()
+
+    def _recorded(self, kind: str) -> list[dict[str, Any]]:
+        return [body for _, body in self._store.bodies(kind, self.name)]
 
     def event(self) -> DpEvent:
         """The composition of what was charged so far; the plan, once the run is finished."""

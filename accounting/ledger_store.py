@@ -9,14 +9,23 @@ import os
 import secrets
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
-from cupel.accounting.ledger_entries import GENESIS, LedgerError, canonical, entry_hash
+from cupel.accounting.ledger_chain import ChainCheck
+from cupel.accounting.ledger_entries import (
+    AFTERWARDS,
+    FORMAT,
+    FORMATS,
+    GENESIS,
+    LedgerError,
+    Row,
+    canonical,
+    entry_hash,
+)
 
-FORMAT = 1
 _APPLICATION = int.from_bytes(b"cupl", "big")
 
 # Triggers keep the table append-only for everyone who comes through SQLite, `INSERT OR REPLACE` included: a replacement
@@ -40,20 +49,16 @@ WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
 BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
 """
 
-
-class Row(NamedTuple):
-    """One row of the table, as it is in the file."""
-
-    seq: int
-    run: str
-    kind: str
-    body: str
-    previous: str
-    hash: str
+_INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class Store:
-    """An open ledger file. `Store.open` makes one; every read and every append of a ledger goes through here."""
+    """An open ledger file. `Store.open` makes one; every read and every append of a ledger goes through here.
+
+    Opening verifies all entries. Their hashes are kept, 32 bytes each, and whatever is read later is hashed again and
+    compared with them. Entries that another process appends are verified when they are first met, and those of this
+    process before they are written.
+    """
 
     def __init__(self, path: Path, database: sqlite3.Connection, *, read_only: bool, timeout: float) -> None:
         self.path = path
@@ -61,6 +66,7 @@ class Store:
         self._database: sqlite3.Connection | None = database
         self._timeout = timeout
         self._process = os.getpid()
+        self._forget()
 
     @classmethod
     def open(cls, path: Path, *, create: bool, read_only: bool, timeout: float) -> Store:
@@ -73,7 +79,8 @@ class Store:
             timeout: seconds to wait for another process that is writing.
 
         Raises:
-            LedgerError: where there is none, it is no ledger, of a newer version, locked or out of reach.
+            LedgerError: where there is none, it is no ledger, of a newer version, does not verify, locked or out of
+                reach.
         """
         with _plain_errors(path, timeout):
             if not path.exists():
@@ -86,6 +93,9 @@ class Store:
             store = cls(path, database, read_only=read_only, timeout=timeout)
             try:
                 store._check()
+                store._verify()
+                if not read_only:
+                    store._check_writable()
             except BaseException:
                 database.close()
                 raise
@@ -115,8 +125,15 @@ class Store:
         with self.plain_errors():
             database.execute("BEGIN IMMEDIATE")
             try:
-                yield
-                database.execute("COMMIT")
+                self._catch_up()
+                before = self._chain.entries
+                try:
+                    yield
+                    database.execute("COMMIT")
+                except BaseException:
+                    if self._chain.entries != before:
+                        self._forget()  # what was appended is undone; the next read verifies the file anew
+                    raise
             except BaseException:
                 if database.in_transaction:
                     with contextlib.suppress(sqlite3.Error):
@@ -124,49 +141,113 @@ class Store:
                 raise
 
     def append(self, run: str, kind: str, body: dict[str, Any]) -> None:
-        """Appends one entry, inside a `transaction`."""
-        last, previous = self.tip()
-        seq, text = last + 1, canonical(body)
-        row = (seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
-        self.database.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
+        """Appends one entry, inside a `transaction`.
+
+        Raises:
+            LedgerError: where it does not follow from the entries before it. Leave the transaction then.
+        """
+        seq, previous, text = self._chain.entries + 1, self._chain.head, canonical(body)
+        row = Row(seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
+        try:
+            self._admit(row)
+        except LedgerError as error:
+            self._forget()
+            raise LedgerError(f"{self.path}: {error}") from None
+        self.database.execute(_INSERT, row)
+        if kind in AFTERWARDS and self._format() != FORMAT:
+            self.database.execute(f"PRAGMA user_version = {FORMAT}")  # undone with the entry if it is not committed
 
     def tip(self) -> tuple[int, str]:
         """The seq and the hash of the last entry."""
-        with self.plain_errors():
-            row = self.database.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-        return (row[0], row[1]) if row else (0, GENESIS)
+        row = self._first("ORDER BY seq DESC LIMIT 1")
+        if row is None:
+            raise LedgerError(f"{self.path}: the entries are gone")
+        return row.seq, row.hash
+
+    def hash_of(self, seq: int) -> str | None:
+        """The verified hash of the entry with this number; None where there is none."""
+        return self._hashes[32 * (seq - 1) : 32 * seq].hex() or None
 
     def find(self, run: str, kind: str, key: str | None = None) -> dict[str, Any] | None:
         """The body of the entry of a run with this kind and key; no key for the kinds that have none."""
-        query = "SELECT body FROM entries WHERE run = ? AND kind = ? AND json_extract(body, '$.key') IS ?"
-        with self.plain_errors():
-            row = self.database.execute(query, (run, kind, key)).fetchone()
-            return None if row is None else json.loads(row[0])
+        query = "WHERE run = ? AND kind = ? AND json_extract(body, '$.key') IS ?"
+        row = self._first(query, run, kind, key)
+        return None if row is None else json.loads(row.body)
 
     def bodies(self, kind: str, run: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
         """(run, body) of all entries of a kind, in order, a row at a time; of one run, or of all."""
-        query = "SELECT run, body FROM entries WHERE kind = ?" + (" AND run = ?" if run is not None else "")
-        arguments = (kind,) if run is None else (kind, run)
-        with self.plain_errors():
-            for name, body in self.database.execute(query + " ORDER BY seq", arguments):
-                yield name, json.loads(body)
+        for row in self._entries((kind,), run):
+            yield row.run, json.loads(row.body)
 
     def steps(self, run: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """(kind, body) of the charges and commits of a run, in order, a row at a time."""
-        query = "SELECT kind, body FROM entries WHERE run = ? AND kind IN ('charge', 'commit') ORDER BY seq"
-        with self.plain_errors():
-            for kind, body in self.database.execute(query, (run,)):
-                yield kind, json.loads(body)
+        for row in self._entries(("charge", "commit"), run):
+            yield row.kind, json.loads(row.body)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Generator[Row, None, None]:
         """All rows in order, a row at a time, whatever was done to them: text that is none is kept byte by byte."""
+        return self._select("ORDER BY seq")
+
+    def _entries(self, kinds: Sequence[str], run: str | None) -> Iterator[Row]:
+        """The verified entries of some kinds, of one run or of all, none left out."""
+        where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
+        found = 0
+        for row in self._select(f"{where} ORDER BY seq", *kinds, *([] if run is None else [run])):
+            self._believe(row)
+            found += 1
+            yield row
+        if found < sum(
+            count for (name, kind), count in self._chain.counts.items() if kind in kinds and run in (None, name)
+        ):
+            raise LedgerError(f"{self.path}: entries were taken out while the ledger was open; open it again")
+
+    def _select(self, query: str, *arguments: object) -> Generator[Row, None, None]:
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
-        with self.plain_errors():
-            for seq, *texts in self.database.execute(f"SELECT seq, {columns} FROM entries ORDER BY seq"):
+        selected = f"SELECT seq, {columns} FROM entries {query}"
+        with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as found:
+            for seq, *texts in found:
                 run, kind, body, previous, digest = (
                     bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts
                 )
                 yield Row(seq, run, kind, body, previous, digest)
+
+    def _first(self, query: str, *arguments: object) -> Row | None:
+        """The first entry that a query finds, verified."""
+        with contextlib.closing(self._select(query, *arguments)) as rows:
+            row = next(rows, None)
+            if row is not None:
+                self._believe(row)
+            return row
+
+    def _believe(self, row: Row) -> None:
+        """Compares a row with what was verified; one that was not met before is verified now.
+
+        Raises:
+            LedgerError: where they differ.
+        """
+        if row.seq > self._chain.entries:
+            self._catch_up()
+        if self.hash_of(row.seq) != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
+            raise LedgerError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
+
+    def _catch_up(self) -> None:
+        """Verifies the entries that were not met before."""
+        try:
+            first = self._chain.entries + 1 if self._chain.entries else -(2**63)  # a forged one may have any number
+            with contextlib.closing(self._select("WHERE seq >= ? ORDER BY seq", first)) as rows:
+                for row in rows:
+                    self._admit(row)
+            self._chain.finish()
+        except LedgerError as error:
+            self._forget()  # so that nothing of this file is believed any more
+            raise LedgerError(f"{self.path}: {error}") from None
+
+    def _admit(self, row: Row) -> None:
+        self._chain.read(row)
+        self._hashes += bytes.fromhex(row.hash)
+
+    def _forget(self) -> None:
+        self._chain, self._hashes = ChainCheck(), bytearray()
 
     def check_file(self) -> None:
         """SQLite's own check of pages and index.
@@ -183,21 +264,34 @@ class Store:
         """Turns SQLite's errors into one line each."""
         return _plain_errors(self.path, self._timeout)
 
+    def _format(self) -> int:
+        (version,) = self.database.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
     def _check(self) -> None:
         """Checks that the file is a ledger of this format that can be used as asked."""
         database = self.database
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application != _APPLICATION:
             raise LedgerError(f"{self.path}: this file is no ledger of cupel")
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version != FORMAT:
-            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads format {FORMAT}, update it")
+        if (version := self._format()) not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
+            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads formats {known}, update it")
         if _schema(database) != _expected_schema():
             raise LedgerError(f"{self.path}: the ledger's tables or triggers were changed")
-        if not self.read_only:
-            _make_durable(database)
-            with self.transaction():
-                pass  # fails now, not after an hour of work, where the file cannot be written
+
+    def _verify(self) -> None:
+        """Verifies the whole file, as it is at one moment."""
+        with self.plain_errors():
+            self.database.execute("BEGIN")
+            self._catch_up()
+            self.check_file()
+            self.database.execute("COMMIT")
+
+    def _check_writable(self) -> None:
+        _make_durable(self.database)
+        with self.transaction():
+            pass  # fails now, not after an hour of work, where the file cannot be written
 
 
 def _create(path: Path) -> None:
@@ -208,17 +302,16 @@ def _create(path: Path) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
     os.close(descriptor)
     try:
-        store = Store(path, sqlite3.connect(name, isolation_level=None), read_only=False, timeout=0)
-        with contextlib.closing(store):
-            database = store.database
+        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as database:
             database.execute("PRAGMA journal_mode = WAL")
             _make_durable(database)
-            with store.transaction():
-                for statement in _statements():
-                    database.execute(statement)
-                database.execute(f"PRAGMA application_id = {_APPLICATION}")
-                database.execute(f"PRAGMA user_version = {FORMAT}")
-                store.append("", "open", {"format": FORMAT, "salt": secrets.token_hex(32)})
+            database.execute("BEGIN IMMEDIATE")
+            for statement in _statements():
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {_APPLICATION}")
+            database.execute(f"PRAGMA user_version = {FORMAT}")
+            database.execute(_INSERT, _first_entry())
+            database.execute("COMMIT")
         try:
             os.link(name, path)  # unlike a rename, it never takes the place of another process's ledger
         except OSError:
@@ -234,6 +327,11 @@ def _create(path: Path) -> None:
             os.close(folder)
 
 
+def _first_entry() -> Row:
+    body = canonical({"format": FORMAT, "salt": secrets.token_hex(32)})
+    return Row(1, "", "open", body, GENESIS, entry_hash(1, "", "open", GENESIS, body))
+
+
 def _make_durable(database: sqlite3.Connection) -> None:
     """A transaction is on the disk when COMMIT returns; fullfsync says the same on macOS."""
     database.execute("PRAGMA synchronous = FULL")
@@ -241,21 +339,32 @@ def _make_durable(database: sqlite3.Connection) -> None:
 
 
 def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:
-    where = f"file:{quote(str(path.absolute()))}?mode={'ro' if read_only else 'rw'}"
+    """A connection to the file.
+
+    A reader may write, too, as far as SQLite is concerned, so that the last one to close the file takes the log and its
+    index away. Where the file or its folder cannot be written and there is no log, nobody else writes either, and the
+    file is read as it is: SQLite would otherwise need to lay a log and its index beside it.
+    """
+    path = path.resolve()
+    where = f"file:{quote(str(path))}"
+    if not read_only:
+        return _connected(f"{where}?mode=rw", timeout)
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        database = _connected(f"{where}?mode=rw", timeout)
+        database.execute("PRAGMA query_only = ON")
+        return database
+    log = Path(f"{path}-wal").exists()
+    return _connected(f"{where}?mode=ro{'' if log else '&immutable=1'}", timeout)
+
+
+def _connected(where: str, timeout: float) -> sqlite3.Connection:
     database = sqlite3.connect(where, uri=True, timeout=timeout, isolation_level=None)
     try:
         database.execute("PRAGMA schema_version").fetchone()
-        return database
-    except sqlite3.OperationalError as error:
+    except BaseException:
         database.close()
-        # SQLite wants to lay its index of the log beside the file. Where the folder cannot be written and there is no
-        # log, nobody writes, and the file can be read as it is.
-        if not read_only or error.sqlite_errorname not in _OUT_OF_REACH or Path(f"{path}-wal").exists():
-            raise
-        return sqlite3.connect(f"{where}&immutable=1", uri=True, isolation_level=None)
-
-
-_OUT_OF_REACH = {"SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT"}
+        raise
+    return database
 
 
 def _statements() -> list[str]:
@@ -297,7 +406,8 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         elif name.startswith("SQLITE_FULL"):
             message = "the disk is full; what was committed is kept, make room and start again"
         else:
-            message = f"the ledger cannot be read or written: {error}"
+            what, _, _ = str(error).partition(" with text ")  # which is what the file holds
+            message = f"the ledger cannot be read or written: {' '.join(what.split())}"
         raise LedgerError(f"{path}: {message}") from error
     except OSError as error:
         raise LedgerError(f"{path}: {(error.strerror or str(error)).lower()}") from error

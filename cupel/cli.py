@@ -153,12 +153,16 @@ def account(
             "claim's plan depends on where secrets are, so its data are read."
         ),
     ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="The file that holds the heads of the ledgers; one in your folder for state if not given."),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Says what ledgers cost, and what claims would cost if they ran, by every accountant that can read them."""
     from cupel import account as job
 
-    rows = job.account_files(files, delta=delta, method=method, p=p)
+    rows = job.account_files(files, delta=delta, method=method, p=p, anchor=anchor)
     if json_:
         print(json.dumps(rows.to_json()))
     else:

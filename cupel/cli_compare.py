@@ -202,6 +202,10 @@ def ledger(
     ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
     delta: Delta,
     method: Method = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="The file that holds the heads of the ledgers; one in your folder for state if not given."),
+    ] = None,
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
@@ -209,4 +213,5 @@ def ledger(
     """Compares the accountants on what one or several ledgers were charged; the word `ledger` may be left out."""
     from cupel import compare as job
 
-    _show(job.ledgers(ledgers, delta=delta, options=_options(method, output, seconds, json_)), json_)
+    options = _options(method, output, seconds, json_)
+    _show(job.ledgers(ledgers, delta=delta, options=options, anchor=anchor), json_)

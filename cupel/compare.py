@@ -26,7 +26,7 @@ from cupel.accounting.comparison_releases import (
 )
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.gaussian import mean_sensitivity
-from cupel.accounting.ledger import compose_ledgers, relation_of
+from cupel.accounting.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
@@ -267,24 +267,46 @@ def secret_of(
         return secret_release(sigma, [sampling_probability] * occurrences)
 
 
-def ledgers(paths: Sequence[Path], *, delta: float, options: Options) -> Compared:
+def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Path | None = None) -> Compared:
     """What one or several ledgers were charged.
 
+    Args:
+        paths: of the ledgers, over one data set.
+        delta: δ in (0, 1).
+        options: how to compare.
+        anchor: the file that holds the heads of the ledgers; None is one in the user's folder for state.
+
     Raises:
-        InputError: for a file that is no ledger, ledgers at different adjacencies or of secrets, or parameters out of
-            range.
+        InputError: for a file that is no ledger, a ledger that does not verify, ledgers at different adjacencies or of
+            secrets, or parameters out of range.
     """
     with input_errors():
         options.check()
         validate.open_probability(delta=delta)
-        relation, unit = relation_of(paths)
-        if unit.kind == "secret":
-            raise InputError(
-                "these ledgers are of secrets, of which one accountant has a bound, and that on r: ask cupel account"
-            )
-        event = compose_ledgers(paths)
+        with open_ledgers(paths, anchor=anchor) as opened:
+            relation, unit = relation_of(opened)
+            if unit.kind == "secret":
+                raise InputError(
+                    "these ledgers are of secrets, of which one accountant has a bound, and that on r: "
+                    "ask cupel account"
+                )
+            event = compose_ledgers(opened)
+            assumptions = tuple(note for ledger in opened for note in _assumed_of(ledger))
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    return _of_event(event, about, relation, unit, delta, options)
+    return _of_event(event, about, relation, unit, delta, options, assumptions)
+
+
+def _assumed_of(ledger: Ledger) -> list[str]:
+    """What the comparison assumes of a ledger."""
+    name = ledger.path.name
+    notes = [
+        f"{name}: run {run!r} is unfinished; what it charged so far is compared, not its whole plan."
+        for run in ledger.runs()
+        if not ledger.run(run).finished
+    ]
+    if not ledger.anchored:
+        notes.append(f"{name}: no anchor of this ledger was found, so a restored or rewritten file would not show.")
+    return notes
 
 
 def _relation(adjacency: str, delta: float, options: Options, *besides: str) -> Adjacency:

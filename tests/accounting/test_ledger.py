@@ -166,11 +166,15 @@ def test_a_run_off_its_plan_cannot_finish(little: Any, path: Path) -> None:
         run = little.begin(ledger, plan=events.compose([(COUNTS, 2)]))
         with pytest.raises(LedgerError, match=r"off its plan: it charged 0 of 2 planned DiscreteLaplaceDpEvent"):
             run.finish()
-        for step in range(3):
+        for step in range(2):
+            with pytest.raises(LedgerError, match=rf"it charged {step} of 2 planned DiscreteLaplaceDpEvent"):
+                run.finish()
             run.step(charge=Charge(key=f"c/{step}", event=COUNTS, stage="c"))
-        with pytest.raises(LedgerError, match=r"it charged 3 of 2 planned DiscreteLaplaceDpEvent"):
-            run.finish()
+        with pytest.raises(LedgerError, match=r"'c/2' charges more than was planned: DiscreteLaplaceDpEvent"):
+            run.step(charge=Charge(key="c/2", event=COUNTS, stage="c"))
+        assert not run.charged("c/2"), "what is not charged must not be sampled"
         assert not run.finished
+        run.finish()
 
 
 def test_begin_resumes_an_equal_run_and_refuses_another(little: Any, path: Path) -> None:
@@ -255,30 +259,28 @@ def test_impossible_steps_are_refused(little: Any, path: Path) -> None:
 
 def test_a_part_belongs_to_one_partition(little: Any, path: Path) -> None:
     with Ledger.open(path) as ledger:
-        run = little.begin(ledger)
+        run = little.begin(ledger, plan=events.compose([(ParallelDpEvent([COUNTS, COUNTS], False), 2)]))
         run.step(charge=Charge(key="s/0", event=COUNTS, stage="s", partition="slots", parts=("a", "b")))
-        run.step(charge=Charge(key="s/1", event=COUNTS, stage="s", partition="labels", parts=("b",)))
-        for check in (ledger.event, ledger.events, ledger.verify, run.finish):
-            with pytest.raises(LedgerError, match="part 'b' of run 'run' belongs to two partitions"):
-                check()
+        with pytest.raises(LedgerError, match="entry 4: part 'b' of run 'run' belongs to two partitions"):
+            run.step(charge=Charge(key="s/1", event=COUNTS, stage="s", partition="labels", parts=("b",)))
+        run.step(charge=Charge(key="s/1", event=COUNTS, stage="s", partition="labels", parts=("c", "d")))
+        run.finish()
 
 
 def test_a_partition_is_public_or_not(little: Any, path: Path) -> None:
     with Ledger.open(path) as ledger:
-        run = little.begin(ledger)
-        for step, public in enumerate((True, False)):
-            run.step(
-                charge=Charge(
-                    key=f"s/{step}",
-                    event=COUNTS,
-                    stage="s",
-                    partition="p",
-                    parts=("a",),
-                    partition_is_public=public,
-                )
-            )
+        twice = dp_event.SelfComposedDpEvent(COUNTS, 2)
+        run = little.begin(ledger, plan=ParallelDpEvent([twice], True))
+
+        def charge(step: int, public: bool) -> Charge:
+            own = {"partition": "p", "parts": ("a",), "partition_is_public": public}
+            return Charge(key=f"s/{step}", event=COUNTS, stage="s", **own)
+
+        run.step(charge=charge(0, True))
         with pytest.raises(LedgerError, match="entry 4: partition 'p' of run 'run' is public in one charge only"):
-            ledger.verify()
+            run.step(charge=charge(1, False))
+        run.step(charge=charge(1, True))
+        run.finish()
 
 
 def test_the_example_of_the_guide_runs() -> None:

@@ -35,16 +35,30 @@ def charges(draw: st.DrawFn) -> list[tuple[str, DpEvent, str | None, dict[str, i
     return found
 
 
+def composed_by_hand(own: list[tuple[str, DpEvent, str | None, dict[str, int]]]) -> DpEvent:
+    """What the charges of one run compose to: parallel over parts, in sequence otherwise."""
+    expected = [(event, parts[""]) for _, event, partition, parts in own if partition is None]
+    for partition in ("slots", "labels"):
+        inside = [
+            events.compose([(event, parts.get(part, 0)) for _, event, where, parts in own if where == partition])
+            for part in sorted({part for _, _, where, parts in own if where == partition for part in parts})
+        ]
+        if inside:
+            expected.append((ParallelDpEvent(inside, partition == "labels"), 1))
+    return events.compose(expected)
+
+
 @settings(max_examples=30, deadline=None)
 @given(charges())
 def test_charges_compose_in_parallel_over_parts_and_in_sequence_otherwise(
     little: Any,
     drawn: list[tuple[str, DpEvent, str | None, dict[str, int]]],
 ) -> None:
+    plans = {name: composed_by_hand([charge for charge in drawn if charge[0] == name]) for name in "ab"}
     with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
         for index, (name, event, partition, parts) in enumerate(drawn):
             listed = () if partition is None else tuple(parts)
-            little.begin(ledger, name, about={}).step(
+            little.begin(ledger, name, about={}, plan=plans[name]).step(
                 charge=Charge(
                     key=f"s/{index}",
                     event=event,
@@ -55,20 +69,7 @@ def test_charges_compose_in_parallel_over_parts_and_in_sequence_otherwise(
                     partition_is_public=partition == "labels",
                 )
             )
-        expected: list[tuple[DpEvent, int]] = []
-        for name in "ab":
-            own = [charge for charge in drawn if charge[0] == name]
-            expected += [(event, parts[""]) for _, event, partition, parts in own if partition is None]
-            for partition in ("slots", "labels"):
-                inside = [
-                    events.compose(
-                        [(event, parts.get(part, 0)) for _, event, where, parts in own if where == partition]
-                    )
-                    for part in sorted({part for _, _, where, parts in own if where == partition for part in parts})
-                ]
-                if inside:
-                    expected.append((ParallelDpEvent(inside, partition == "labels"), 1))
-        assert ledger.event() == events.compose(expected)
+        assert ledger.event() == events.compose([(plan, 1) for plan in plans.values()])
         total = sum(count for _, _, _, parts in drawn for count in parts.values())
         assert sum(event.count * max(1, len(event.parts)) for event in ledger.events()) == total
         ledger.verify()
@@ -92,7 +93,8 @@ def test_a_missing_realised_cost_counts_at_its_worst_case(little: Any, path: Pat
         key="tokens/1", event=SELECTION, stage="tokens", partition="slots", parts=little.slots, counts=(1, 2, 5)
     )
     with Ledger.open(path) as ledger:
-        run = little.begin(ledger)
+        planned = [events.compose([(SELECTION, 2 + count)]) for count in (1, 2, 5)]
+        run = little.begin(ledger, plan=ParallelDpEvent(planned, False))
         for step in (0, 2):
             run.step(charge=little.charge(step))
         run.step(charge=charge)
@@ -124,7 +126,7 @@ def test_the_sum_of_costs_is_the_smallest_float_that_is_no_less(values: list[flo
 
 def test_costs_of_the_whole_data_have_the_empty_part(little: Any, path: Path) -> None:
     with Ledger.open(path) as ledger:
-        run = little.begin(ledger)
+        run = little.begin(ledger, plan=dp_event.SelfComposedDpEvent(SELECTION, 2))
         run.step(charge=Charge(key="pick", event=SELECTION, stage="pick", counts=(2,)))
         run.step(commit=Commit(key="pick", value=1, realised={WHOLE: [40.0, 1.0, 2.0]}))
         assert run.realised()[WHOLE].u_minus == 40.0

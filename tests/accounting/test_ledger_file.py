@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dp_accounting import dp_event
+from dp_accounting import DpEvent, dp_event
+from ledger_forgery import append_forged, rewrite_chain, stored_rows, tamper
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -27,9 +28,11 @@ from cupel.accounting.ledger import (
     Ledger,
     LedgerError,
     compose_ledgers,
+    open_ledgers,
     relation_of,
     verify_export,
 )
+from cupel.accounting.ledger_entries import canonical
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 STEPS = 60
@@ -97,7 +100,7 @@ def make_damaged(path: Path) -> None:
     [
         (make_text, "this file is no ledger"),
         (make_other_database, "this file is no ledger of cupel"),
-        (make_newer, "a ledger of format 7; this cupel reads format 1, update it"),
+        (make_newer, "a ledger of format 7; this cupel reads formats 1 and 2, update it"),
         (drop_trigger, "tables or triggers were changed"),
         (make_damaged, "the ledger cannot be read or written"),
         (lambda path: path.touch(), "this file is no ledger of cupel"),
@@ -168,6 +171,106 @@ def test_a_reader_never_writes(little: Any, path: Path) -> None:
             with pytest.raises(LedgerError, match="open for reading only"):
                 write()
     assert path.read_bytes() == before
+
+
+def test_reading_leaves_nothing_behind(little: Any, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        little.run(ledger)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with Ledger.open(path, read_only=True) as ledger:
+        ledger.event()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@needs_fork
+def test_a_reader_tidies_up_after_a_writer_that_was_killed(little: Any, path: Path) -> None:
+    def work() -> None:
+        little.run(Ledger.open(path))
+        os._exit(0)  # without closing the file
+
+    process = FORK.Process(target=work)
+    process.start()
+    process.join()
+    assert {file.name for file in path.parent.iterdir()} == {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.event() == little.plan
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.event() == little.plan
+
+
+@needs_fork
+def test_readers_do_not_disturb_a_writer(path: Path) -> None:
+    """Readers come and go while another process writes; what they see is verified, and only ever grows."""
+    ready, answers = FORK.Barrier(2), FORK.Queue()
+    writer = FORK.Process(target=write_run, args=(path, "run", ready, answers))
+    writer.start()
+    Ledger.open(path).close()
+    ready.wait()
+    seen = []
+    while writer.is_alive() and answers.empty():
+        with Ledger.open(path, read_only=True) as ledger:
+            seen += [ledger.entries, ledger.entries]
+            ledger.verify(expected_head=ledger.head)
+    _, kept, lost = answers.get(timeout=120)
+    writer.join()
+    assert (writer.exitcode, lost, len(kept)) == (0, 0, STEPS)
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2, "nothing was written while it was read"
+    with Ledger.open(path, read_only=True) as ledger:
+        assert ledger.run("run").finished
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_entries_of_another_process_are_verified_before_they_are_read(little: Any, path: Path) -> None:
+    with Ledger.open(path) as reader, Ledger.open(path) as writer:
+        run = little.begin(writer)
+        run.step(charge=little.charge(0))
+        assert reader.run("run").charged("tokens/0")
+        assert (reader.entries, reader.head) == (3, writer.head)
+        forged = canonical({**little.charge(1).to_json(), "event": events.to_json(COUNTS)})
+        append_forged(path, "run", "charge", forged)
+        for read in (reader.event, lambda: reader.head, lambda: reader.run("run").charged("tokens/1")):
+            with pytest.raises(LedgerError, match="entry 4: 'tokens/1' charges partition 'slots' more than"):
+                read()
+        with pytest.raises(LedgerError, match="entry 4: 'tokens/1' charges"):
+            run.step(charge=little.charge(2))
+    assert len(stored_rows(path)) == 4
+
+
+def test_what_was_changed_while_the_ledger_was_open_is_not_read(little: Any, path: Path) -> None:
+    """The chain was made anew after it was verified: only the hashes that were kept show it."""
+    for read_only in (True, False):
+        path.unlink(missing_ok=True)
+        with Ledger.open(path) as ledger:
+            little.run(ledger)
+        with Ledger.open(path, read_only=read_only) as ledger:
+            run = ledger.run("run")
+            rewrite_chain(path, lambda seq, run, kind, body: (run, kind, body.replace("33.3", "11.1")))
+            for read in (ledger.event, ledger.runs, run.realised, lambda: ledger.head, lambda: ledger.run("run")):
+                with pytest.raises(LedgerError, match=r"entry \d+ was changed while the ledger was open"):
+                    read()
+
+
+def test_what_was_taken_out_while_the_ledger_was_open_is_missed(little: Any, path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        little.run(ledger)
+        tamper(path, ("DELETE FROM entries WHERE seq = 5", ()))
+        for read in (ledger.event, ledger.events, ledger.run("run").event):
+            with pytest.raises(LedgerError, match="entries were taken out while the ledger was open"):
+                read()
+
+
+def test_a_refused_step_leaves_nothing_behind(little: Any, path: Path) -> None:
+    """What was checked and undone does not count, neither in the file nor in what the plan leaves room for."""
+    with Ledger.open(path) as ledger:
+        run = little.begin(ledger)
+        for _ in range(2):
+            with pytest.raises(LedgerError, match="'tokens/9' charges partition 'slots' more"):
+                run.step(charge=little.charge(9, COUNTS))
+        assert ledger.entries == 2
+        little.run(ledger)
+        assert ledger.verify() == ledger.head
 
 
 def test_a_closed_ledger_says_so(little: Any, path: Path) -> None:
@@ -308,14 +411,20 @@ def test_ledgers_over_one_data_set_compose(little: Any, tmp_path: Path) -> None:
     for file in paths[:2]:
         with Ledger.open(file) as ledger:
             little.run(ledger)
-    assert compose_ledgers(paths[:1]) == little.plan
-    assert compose_ledgers(paths[:2]) == events.compose([(little.plan, 2)])
-    assert relation_of(paths[:2]) == (Adjacency.ADD_REMOVE, Unit())
+
+    def composed(*chosen: Path) -> DpEvent:
+        with open_ledgers(chosen) as ledgers:
+            return compose_ledgers(ledgers)
+
+    assert composed(paths[0]) == little.plan
+    assert composed(*paths[:2]) == events.compose([(little.plan, 2)])
+    with open_ledgers(paths[:2]) as ledgers:
+        assert relation_of(ledgers) == (Adjacency.ADD_REMOVE, Unit())
     with pytest.raises(ValueError, match=r"a copy of .*; give each ledger once"):
-        compose_ledgers([paths[0], paths[0]])
+        composed(paths[0], paths[0])
     shutil.copy(paths[0], paths[2])
     with pytest.raises(ValueError, match=r"a copy of .*; give each ledger once"):
-        compose_ledgers([paths[0], paths[1], paths[2]])
+        composed(*paths)
     paths[2].unlink()
     for changes, says in (
         ({"adjacency": Adjacency.REPLACE_ONE}, "has add_remove, record; .* has replace_one, record"),
@@ -324,13 +433,13 @@ def test_ledgers_over_one_data_set_compose(little: Any, tmp_path: Path) -> None:
         with Ledger.open(paths[2]) as ledger:
             little.begin(ledger, **changes)
         with pytest.raises(ValueError, match=f"different adjacencies or units do not compose: .*{says}"):
-            compose_ledgers(paths)
+            composed(*paths)
         paths[2].unlink()
     Ledger.open(paths[2]).close()
     with pytest.raises(ValueError, match="holds no run"):
-        compose_ledgers(paths)
+        composed(*paths)
     with pytest.raises(ValueError, match="there is no ledger here"):
-        compose_ledgers([tmp_path / "absent"])
+        composed(tmp_path / "absent")
 
 
 def test_runs_of_different_adjacency_do_not_compose(little: Any, path: Path) -> None:
@@ -345,12 +454,17 @@ def test_runs_of_different_adjacency_do_not_compose(little: Any, path: Path) -> 
             ledger.event("c")
 
 
+def selections(little: Any, steps: int) -> DpEvent:
+    """The plan of as many selections in each slot."""
+    return events.ParallelDpEvent([events.compose([(little.selection, steps)])] * len(little.slots), False)
+
+
 @pytest.fixture(scope="module")
 def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """10,000 steps, written in one transaction to save the test 10,000 waits for the disk."""
     file = tmp_path_factory.mktemp("long") / "ledger.sqlite"
     with Ledger.open(file) as ledger:
-        little.begin(ledger)
+        little.begin(ledger, plan=selections(little, 10_000))
         with ledger._store.transaction():
             for step in range(10_000):
                 ledger._store.append("run", "charge", little.charge(step).to_json())
@@ -361,7 +475,7 @@ def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
     started = time.perf_counter()
     with Ledger.open(long_ledger) as ledger:
-        run = little.begin(ledger)
+        run = little.begin(ledger, plan=selections(little, 10_000))
         assert run.last_committed("tokens") == 10_000
         assert run.outcome("tokens/9999").value == [9999]
     # It takes 0.2 s; a scan of the file for each key would take minutes.
@@ -370,7 +484,7 @@ def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
 
 def test_a_ledger_is_read_row_by_row(little: Any, path: Path, tmp_path: Path) -> None:
     with Ledger.open(path) as ledger:
-        little.begin(ledger)
+        little.begin(ledger, plan=selections(little, 400))
         with ledger._store.transaction():
             for step in range(400):
                 ledger._store.append("run", "charge", little.charge(step).to_json())

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from dp_accounting import dp_event
 
-from cupel.accounting import events
+from cupel.accounting import events, ledger_store
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger import AlreadyCommitted, Charge, Commit, Ledger, Run
+from cupel.accounting.ledger_entries import Row
 from cupel.accounting.ledger_store import Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a POSIX system")
@@ -46,12 +47,17 @@ def mechanism(files: Files, hook: Hook = lambda point, step: None) -> None:
 
     `hook` is called at each point where it might be killed.
     """
-    append = Store.append
+    append, first = Store.append, ledger_store._first_entry
+
+    def watched_first() -> Row:
+        hook("inside open", 0)
+        return first()
 
     def watched_append(store: Store, run: str, kind: str, body: dict[str, Any]) -> None:
         append(store, run, kind, body)
         hook(f"inside {kind}", int(str(body.get("key", "s/0")).partition("/")[2]))
 
+    ledger_store._first_entry = watched_first
     Store.append = watched_append  # type: ignore[method-assign]  # this is a child process, which ends with it
     with Ledger.open(files.ledger) as ledger:
         hook("open", 0)

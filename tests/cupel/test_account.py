@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from command import run as cupel
 from dp_accounting import DpEvent, dp_event
+from ledger_forgery import rewrite_chain
 
 from cupel.account import account_files, print_table
 from cupel.accounting import Adjacency, Rigor, Unit, account, conversions, events
@@ -150,3 +153,74 @@ def test_every_bound_on_r_says_whose_it_is(
         account_files([path], delta=1e-5, method=None)
     with pytest.raises(InputError, match="--p says nothing at unit record; give --delta, or neither"):
         account_files([ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))], delta=None, method=None, p=0.01)
+
+
+def test_an_account_says_which_ledgers_are_anchored_and_which_runs_unfinished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of four Laplace releases of ε = 1/4 was charged: 1/4 so far, 1 when the run has charged its whole plan."""
+    monkeypatch.setenv("COLUMNS", "120")
+    step = dp_event.LaplaceDpEvent(4.0)
+    path, done = tmp_path / "part.sqlite", ledger(tmp_path / "done.sqlite", step)
+    with Ledger.open(path) as kept:
+        plan = dp_event.SelfComposedDpEvent(step, 4)
+        run = kept.begin("the run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
+        run.step(charge=Charge(key="releases/0", event=step, stage="releases"))
+        head = kept.head
+    found = account_files([path, done], delta=None, method="basic")
+    assert [bound.value for bound in found.bounds] == [0.5]
+    assert [bound.value for bound in found.whole_plan] == [1.25]
+    part, finished = found.ledgers
+    assert (part.head, part.entries, part.anchored, part.unfinished) == (head, 3, False, ("the run",))
+    assert (finished.anchored, finished.unfinished) == (True, ())
+    print_table(found)
+    printed = capsys.readouterr().out
+    assert "If each unfinished run charges its whole plan" in printed
+    assert f"{path}: verified, 3 entries, head {head}; no anchor of this ledger was found, so a restored" in printed
+    assert f"{path}: run 'the run' is unfinished: what it charged so far is counted" in printed
+    assert f"{done}: verified, 5 entries, head {finished.head}; agrees with its anchor" in printed
+    written = found.to_json()
+    assert written["ledgers"][0] == {
+        "path": str(path),
+        "head": head,
+        "entries": 3,
+        "anchored": False,
+        "unfinished": ["the run"],
+    }
+    assert [bound["value"] for bound in written["whole_plan"]] == [1.25]
+    alone = account_files([done], delta=None, method="basic")
+    assert alone.whole_plan == ()
+    assert "whole_plan" not in alone.to_json()
+
+
+def test_an_edited_ledger_has_no_account(tmp_path: Path) -> None:
+    """A smaller η in plan and charges, with every hash made anew, was certified before anything verified it."""
+    selection = BoundedRangeSelectionDpEvent(0.5)
+    path, file = tmp_path / "one.sqlite", tmp_path / "anchors.json"
+    with Ledger.open(path, anchor=file) as kept:
+        run = kept.begin("run", plan=selection, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
+        run.step(charge=Charge(key="pick", event=selection, stage="pick"))
+        run.finish()
+    (bound,) = account_files([path], delta=None, method="basic", anchor=file).bounds
+    assert bound.value == 0.5
+    for place in (2, 3):  # the plan alone, and the charge alone
+
+        def change(seq: int, run: str, kind: str, body: str, place: int = place) -> tuple[str, str, str]:
+            return run, kind, body.replace("0.5", "0.1") if seq == place else body
+
+        edited = shutil.copy(path, tmp_path / f"{place}.sqlite")
+        rewrite_chain(edited, change)
+        result = cupel("account", edited, "--anchor", file)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "entry 3: 'pick' charges more than was planned" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+    rewrite_chain(path, lambda seq, run, kind, body: (run, kind, body.replace("0.5", "0.1")))
+    for command in (("account", path), ("compare", path, "--delta", 1e-5)):
+        result = cupel(*command, "--anchor", file)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert len(result.stderr.splitlines()) == 1
+        assert "this ledger was rewritten: 4 entries were anchored" in result.stderr
+        result = cupel(*command, "--anchor", tmp_path / "none.json")
+        assert result.returncode == 2
+        assert "there is no anchor file here" in result.stderr
+        assert "no anchor of this ledger was found" in cupel(*command).stdout

@@ -164,6 +164,21 @@ def test_a_path_is_a_ledger(ledger: Path) -> None:
     assert "prv" not in table
 
 
+def test_a_comparison_of_ledgers_says_what_it_assumes_of_them(ledger: Path, tmp_path: Path) -> None:
+    anchored = json.loads(cupel("compare", ledger, "--delta", 1e-5, "--method", "basic", "--json").stdout)
+    assert anchored["assumptions"] == []
+    path, event = tmp_path / "part.sqlite", dp_event.LaplaceDpEvent(4.0)
+    with Ledger.open(path) as kept:
+        plan = dp_event.SelfComposedDpEvent(event, 2)
+        run = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
+        run.step(charge=Charge(key="s", event=event, stage="s"))
+    found = json.loads(cupel("compare", path, "--delta", 1e-5, "--method", "basic", "--json").stdout)
+    assert found["assumptions"] == [
+        "part.sqlite: run 'run' is unfinished; what it charged so far is compared, not its whole plan.",
+        "part.sqlite: no anchor of this ledger was found, so a restored or rewritten file would not show.",
+    ]
+
+
 def test_a_figure_stands_alone(tmp_path: Path) -> None:
     figure = tmp_path / "figure.svg"
     result = cupel("compare", *GAUSSIAN, "--seconds", 1, "-o", figure, "--json")
