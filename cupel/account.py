@@ -14,7 +14,7 @@ from dp_accounting import DpEvent
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
+from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from cupel.accounting.ledger import Ledger, LedgerError, common_relation, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
@@ -130,6 +130,7 @@ def account_files(
             ledgers = stack.enter_context(open_ledgers(files, anchor=anchor))
             asked = _asked(claims, ledgers, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
+            doubts = _doubts(claims, ledgers)
         methods = None if method is None else [method]
         answers = asked.answers(asked.event, methods)
         bounds = [bound for _, bound in answers]
@@ -147,13 +148,38 @@ def account_files(
     return Account(
         asked.adjacency,
         asked.unit,
-        tuple(bounds),
+        tuple(_doubted(bound, doubts) for bound in bounds),
         reasons,
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
-        whole_plan=tuple(bound for _, bound in asked.answers(asked.whole_plan, methods)) if unfinished else (),
+        whole_plan=tuple(_doubted(bound, doubts) for _, bound in asked.answers(asked.whole_plan, methods))
+        if unfinished
+        else (),
     )
+
+
+def _doubts(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
+    """Why bounds on these runs are estimates: rows that were not verified to be computed each by itself."""
+    found = [
+        f"claim {claim.name!r} packs rows, whose shapes follow the data"
+        for claim in claims
+        if getattr(claim.parameters, "rows", "fixed") == "packed"
+    ]
+    for ledger in ledgers:
+        for name in ledger.runs():
+            about = ledger.run(name).about
+            infers = (about.get("claim") or {}).get("mechanism") == "private_inference"
+            rows = about.get("rows", {"exact": not infers})
+            if not rows["exact"]:
+                found.append(f"{ledger.path}: the rows of run {name!r} were not verified to be computed each by itself")
+    return tuple(found)
+
+
+def _doubted(bound: Bound, doubts: tuple[str, ...]) -> Bound:
+    if not doubts:
+        return bound
+    return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, *doubts))
 
 
 def _check_questions(delta: float | None, method: str | None, p: float | None) -> None:

@@ -76,6 +76,19 @@ def test_packed_rows_prove_nothing(tmp_path: Path, model: Path) -> None:
     assert found["best_upper"] is None
 
 
+def test_an_account_of_packed_rows_is_an_estimate(tmp_path: Path, model: Path) -> None:
+    """Of the ledger and of the claim; the same run of fixed shapes is certified."""
+    for parameters, rigor in (("rows: packed, ", "estimate"), ("", "certified")):
+        folder = tmp_path / rigor
+        folder.mkdir()
+        claim, output = write(folder, parameters), folder / "out"
+        assert command.run("generate", claim, "-o", output, "--model", model, "--device", "cpu").returncode == 0
+        for file in (output / "private" / "ledger.sqlite", claim):
+            result = command.run("account", file, "--method", "basic", "--json")
+            assert result.returncode == 0, result.stderr
+            assert [bound["rigor"] for bound in json.loads(result.stdout)["bounds"]] == [rigor]
+
+
 def test_rows_that_are_exact_at_no_number_of_rows_prove_nothing(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
