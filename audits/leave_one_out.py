@@ -11,6 +11,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
 from cupel.attacks.leave_one_out import ROW_MARGIN
+from cupel.audits.one_outcome import CHANCE, Profile, loss_probability
 from cupel.audits.result import AuditResult
 from cupel.audits.rounding import above, below
 
@@ -20,6 +21,8 @@ _RERUN = (
     f"{ROW_MARGIN:g} times the largest difference in a public spot check when the model was loaded. No proof covers "
     "the rows that were not checked, so this is an estimate"
 )
+_WITHIN = "within its batch"
+_TAKEN_OUT = "taken out of the whole pipeline"
 _CUT = "batches are cut, so a batch less one row is not the pipeline's batch without the record: an estimate"
 _ONE_OUTCOME = "one outcome's log-ratio: it bounds no ε at a δ above 0, so it is an estimate here"
 
@@ -36,15 +39,23 @@ def leave_one_out_audit(
     rerun_error: float = 0.0,
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None = None,
     a_priori: float | None = None,
+    realised: float | None = None,
+    profile: Profile | None = None,
     batches_are_kept: bool = True,
     published_is_bound: bool = True,
 ) -> AuditResult:
     """Bounds ε from below by the largest |log-ratio| of the released tokens, and checks it against the accounting.
 
     |log P(x)/Q(x)| of the x that was released, for one pair of neighbours, is at most ε under pure DP and at most the
-    ex-post ε of x. It refutes those two only. A loss within a batch must be at most the batch's ε*, and, where rows
-    are added or removed, ε* at most the published cost Σ γ: where either fails, accounting or audit is wrong, and
-    `errors` of the result says so.
+    ex-post ε of x. It refutes those two only. `contradictions` of the result says where a loss, less its error, exceeds
+    what is certified of the run:
+
+    - a loss within a batch must be at most the batch's ε*, and, where rows are added or removed, ε* at most the
+      published cost Σ γ;
+    - any loss must be at most the pure ε of the charged events, and that of a record taken out of the whole pipeline
+      at most the ex-post ε of the run. The latter is an estimate, so it refutes no claim;
+    - where no pure ε is claimed, or none is certified, the certified curve δ(ε) must not make the largest loss less
+      likely than `CHANCE`, over all units that were, or could have been, compared.
 
     Args:
         losses: slot → largest |loss| of a unit of its batch.
@@ -57,7 +68,10 @@ def leave_one_out_audit(
         errors: slot → bound on the error of its loss, log-softmax and rounding of the sampled law.
         rerun_error: what is taken off every rerun loss for the difference of the forward passes.
         ex_post_by_slot: slot → (ε*, Σ γ); None for a mechanism without ex-post accounting.
-        a_priori: the largest loss that any outcome could have had, from the clip range alone: the ceiling.
+        a_priori: the certified pure ε of the charged events: the largest loss that any outcome can have, and so the
+            ceiling.
+        realised: the certified ex-post ε of the run.
+        profile: the certified curve δ(ε) of the charged events.
         batches_are_kept: a unit removed changes no batch but its own (sound hashing). False makes the losses within
             batches an estimate, because a batch less one row is then not what the data less one unit give.
         published_is_bound: a unit more or less only adds or removes a row of its batch, so that ε* ≤ Σ γ must hold.
@@ -70,6 +84,7 @@ def leave_one_out_audit(
     _check(losses, rerun_losses, records, adjacency, unit, ex_post_by_slot)
     errors = errors or {}
     within = max((losses[slot] - errors.get(slot, 0.0) for slot in losses), default=0.0)
+    taken_out = max(map(abs, rerun_losses), default=0.0) - validate.non_negative(rerun_error=rerun_error)
     bounds = []
     if losses:
         bound = _bound("leave_one_out", within, guarantee, unit, a_priori, (_FORWARD,))
@@ -77,10 +92,16 @@ def leave_one_out_audit(
             bound = _estimate(bound, _CUT)
         bounds.append(bound)
     if rerun_losses:
-        worst = max(abs(loss) for loss in rerun_losses) - validate.non_negative(rerun_error=rerun_error)
-        bound = _bound("leave_one_out_rerun", worst, guarantee, unit, a_priori, (_FORWARD,))
+        bound = _bound("leave_one_out_rerun", taken_out, guarantee, unit, a_priori, (_FORWARD,))
         bounds.append(_estimate(bound, _RERUN))
     contradictions = _contradictions(losses, errors, ex_post_by_slot, published_is_bound)
+    seen = {_WITHIN: within} if losses and batches_are_kept else {}
+    seen |= {_TAKEN_OUT: taken_out} if rerun_losses else {}
+    above_certified = _above_certified(seen, a_priori, realised)
+    contradictions += above_certified
+    pure_is_certified = a_priori is not None and math.isfinite(a_priori)
+    if seen and profile and not above_certified and not (_is_pointwise(guarantee) and pure_is_certified):
+        contradictions += _too_rare(seen, records, profile)
     return AuditResult(
         name="leave_one_out",
         game="leave one out: was this record in the data, given everything the released tokens were drawn from",
@@ -93,7 +114,7 @@ def leave_one_out_audit(
             f"largest over {records} units in {len(losses)} batches (of exact losses: needs no correction)",
             f"largest over {len(rerun_losses)} units taken out of the whole pipeline (an estimate: refutes nothing)",
         ),
-        errors=tuple(contradictions),
+        contradictions=tuple(contradictions),
         details={"batches": _rows(losses, errors, ex_post_by_slot), "rerun": [json_number(x) for x in rerun_losses]},
     )
 
@@ -125,7 +146,7 @@ def _check(
 def _bound(
     method: str, value: float, guarantee: Guarantee, unit: Unit, ceiling: float | None, assumptions: tuple[str, ...]
 ) -> Bound:
-    pointwise = isinstance(guarantee, PureDP | ExPostDP)
+    pointwise = _is_pointwise(guarantee)
     return Bound(
         direction=Direction.LOWER,
         value=max(0.0, value),
@@ -139,6 +160,11 @@ def _bound(
         assumptions=assumptions if pointwise else (*assumptions, _ONE_OUTCOME),
         private=True,
     )
+
+
+def _is_pointwise(guarantee: Guarantee) -> bool:
+    """Whether the guarantee bounds the loss of every outcome."""
+    return isinstance(guarantee, PureDP | ExPostDP)
 
 
 def _estimate(bound: Bound, why: str) -> Bound:
@@ -163,6 +189,34 @@ def _contradictions(
         if published_is_bound and exact - error > published:
             found.append(f"batch {slot}: the ex-post ε* {exact:.9g} exceeds the published cost {published:.9g}")
     return found
+
+
+def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised: float | None) -> list[str]:
+    """Losses, less their errors, above what is certified of every outcome, or of this one."""
+    limits = [(what, a_priori, "the certified pure ε of the charged events") for what in seen]
+    if _TAKEN_OUT in seen:
+        limits.append((_TAKEN_OUT, realised, "the certified ex-post ε of the run"))
+    return [
+        f"{what}, the privacy loss of a record is at least {below(seen[what])}, above {name}, {above(limit)}"
+        for what, limit, name in limits
+        if limit is not None and seen[what] > limit
+    ]
+
+
+def _too_rare(seen: Mapping[str, float], records: int, profile: Profile) -> list[str]:
+    """The largest loss, where the curve makes it too unlikely.
+
+    Which units are taken out of the pipeline is chosen by their losses within batches, so all of them count, twice if
+    there are losses of both kinds.
+    """
+    what = max(seen, key=lambda name: seen[name])
+    chance = len(seen) * records * loss_probability(seen[what], profile)
+    if chance >= CHANCE:
+        return []
+    return [
+        f"{what}, the privacy loss of a record is at least {below(seen[what])}, which the certified curve δ(ε) of the "
+        f"charged events allows with probability at most {chance:.2g} for any of {records} units"
+    ]
 
 
 def _conclusion(

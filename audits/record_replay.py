@@ -145,7 +145,7 @@ def record_replay_audit(
     false_alarm: float = FALSE_ALARM,
     rng: np.random.Generator | None = None,
 ) -> AuditResult:
-    """`record_replay_findings` as an audit. It has no bounds; its `errors` are the findings."""
+    """`record_replay_findings` as an audit. It has no bounds; its `contradictions` are the findings."""
     others = list(neighbors)
     relation = Adjacency(adjacency)
     findings, tests = _findings(mechanism, data, others, relation, plan, recordings, tolerance, false_alarm, rng)
@@ -162,7 +162,7 @@ def record_replay_audit(
             f"the largest excess over {len(others)} neighbours and {recordings} runs (of certain ones: no correction)",
             f"{tests} tests of samples and noise, together wrong with probability at most {false_alarm:g}",
         ),
-        errors=tuple(map(str, findings)),
+        contradictions=tuple(map(str, findings)),
         details={"findings": [finding.to_json() for finding in findings]},
     )
 

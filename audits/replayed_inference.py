@@ -77,7 +77,7 @@ def inference_findings(
 
 
 def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjacency: Adjacency | str) -> AuditResult:
-    """The findings of `inference_findings` as an audit. It has no bounds; its `errors` are the findings."""
+    """The findings of `inference_findings` as an audit. It has no bounds; its `contradictions` are the findings."""
     relation = Adjacency(adjacency)
     every = f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other outputs."
     conclusion = (
@@ -95,7 +95,7 @@ def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjac
         conclusion=conclusion,
         trials=neighbors,
         multiplicity=(f"the largest excess over {neighbors} neighbours (of certain ones: no correction)",),
-        errors=tuple(map(str, findings)),
+        contradictions=tuple(f"a replayed event exceeds its charge: {finding}" for finding in findings),
     )
 
 

@@ -68,7 +68,8 @@ class AuditResult:
         control_difference: the same for the positive control.
         p_value: of the hypothesis that the output does not depend on who is in the data; no ε follows from it.
         multiplicity: every statistic, score, threshold and canary kind that was tried.
-        errors: contradictions with the accounting that the audit found; none of them may be passed over.
+        contradictions: what was seen and which certified statement about the run's events it contradicts, one
+            sentence each. Where there is one, no upper bound of the run supports a claim (`cupel.audits.verdict`).
         details: further numbers, JSON types only.
     """
 
@@ -86,11 +87,11 @@ class AuditResult:
     control_difference: Interval | None = None
     p_value: float | None = None
     multiplicity: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The audit as the assay document holds it; `errors` go into its details."""
+        """The audit as the assay document holds it; `contradictions` go into its details."""
         return {
             "name": self.name,
             "game": self.game,
@@ -106,7 +107,7 @@ class AuditResult:
             "control_difference": _ends(self.control_difference),
             "p_value": self.p_value,
             "multiplicity": list(self.multiplicity),
-            "details": {**self.details, "errors": list(self.errors)},
+            "details": {**self.details, "contradictions": list(self.contradictions)},
         }
 
 

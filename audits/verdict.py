@@ -3,10 +3,14 @@
 A claim is refuted by a certified or finite-sample lower bound above it, supported by a certified upper bound at or
 below it when nothing refutes, and unproven otherwise. Bounds count only at the claim's own unit and adjacency, and only
 through implications that hold for every mechanism (`cupel.audits.implications`).
+
+All upper bounds rest on one description of the mechanism. Evidence that contradicts one of them therefore makes all of
+them estimates: the run did not do what is described, or accounting or audit is wrong.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +30,6 @@ _ROUNDING = 1e-12  # of a sum of a few 1 − confidence
 
 
 Name: TypeAlias = Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
-
-
-class ContradictionError(RuntimeError):
-    """A certified lower bound exceeds what a certified upper bound allows: accounting or audit is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,12 @@ class Verdict:
         name: SUPPORTED, REFUTED or UNPROVEN.
         sentence: the verdict in one sentence.
         reasons: what else a reader must know: assumptions of the proof, bounds that do not count and why.
-        best_upper: the certified upper bound that is closest to the claim.
+        best_upper: the certified upper bound that is closest to the claim; None where evidence contradicts the proof.
         best_lower: the lower bound that refutes, else the largest that could have.
         missing: what an UNPROVEN claim lacks.
         is_private: the verdict depends on the private data and may not be released: every verdict on an ex-post
-            claim, and a refutation by a bound that is private.
+            claim, a refutation by a bound that is private, and every verdict where evidence contradicts the proof.
+        contradictions: what contradicts the certified upper bounds, one sentence each.
     """
 
     name: Name
@@ -77,9 +78,17 @@ class Verdict:
     best_lower: Bound | None
     missing: Missing | None
     is_private: bool
+    contradictions: tuple[str, ...] = ()
 
 
-def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, bounds: Sequence[Bound]) -> Verdict:
+def decide(
+    guarantee: Guarantee,
+    *,
+    adjacency: Adjacency | str,
+    unit: Unit,
+    bounds: Sequence[Bound],
+    contradictions: Sequence[str] = (),
+) -> Verdict:
     """Weighs every bound on a mechanism against what is claimed of it.
 
     Args:
@@ -87,15 +96,30 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
         adjacency, unit: what the claim is at.
         bounds: upper bounds of accountants and lower bounds of audits. Several finite-sample bounds count only if
             they hold jointly: k audits at confidence 1 − 0.05/k each.
+        contradictions: what audits saw that contradicts what is certified of the mechanism (`AuditResult`), one
+            sentence each. A lower bound that exceeds what an upper bound allows is found here and need not be named.
 
     Raises:
         ValueError: for a bound at another unit or adjacency.
-        ContradictionError: if certified bounds contradict each other.
     """
     _check_comparable(bounds, Adjacency(adjacency), unit)
     uppers = [bound for bound in bounds if bound.direction is Direction.UPPER]
     lowers = [bound for bound in bounds if bound.direction is Direction.LOWER]
-    _check_consistent(uppers, lowers)
+    contradicted = (*contradictions, *_contradictions(uppers, lowers, _that_may_refute(guarantee, lowers)[0]))
+    if contradicted:
+        uppers = [dataclasses.replace(upper, rigor=Rigor.ESTIMATE) for upper in uppers]
+    verdict = _weigh(guarantee, uppers, lowers, contradicted)
+    return dataclasses.replace(
+        verdict,
+        reasons=(*(f"the upper bounds count as estimates: {sentence}" for sentence in contradicted), *verdict.reasons),
+        is_private=verdict.is_private or bool(contradicted),
+        contradictions=contradicted,
+    )
+
+
+def _weigh(
+    guarantee: Guarantee, uppers: Sequence[Bound], lowers: Sequence[Bound], contradicted: Sequence[str]
+) -> Verdict:
     parts = _parts(guarantee)
     counted, reasons = _that_may_refute(guarantee, lowers)
     reasons += _ceilings(guarantee, lowers)
@@ -107,7 +131,6 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
     part = parts[worst]
     what = f" on δ at ε = {part.epsilons[0]:g}" if isinstance(part, PrivacyProfile) else ""
     if refuting and best_lower is not None:
-        reasons += _proofs_against(uppers, best_lower)
         reasons += [f"assumed by {best_lower.method}: {assumption}" for assumption in best_lower.assumptions]
         return _verdict("REFUTED", guarantee, _refuted(guarantee, best_lower), reasons, best_upper, best_lower)
     if best_upper is not None and value <= claimed:
@@ -117,7 +140,7 @@ def decide(guarantee: Guarantee, *, adjacency: Adjacency | str, unit: Unit, boun
             f"{describe(guarantee)}, and nothing refutes it."
         )
         return _verdict("SUPPORTED", guarantee, sentence, reasons, best_upper, best_lower)
-    missing = _missing(value, claimed, best_upper, what)
+    missing = _missing(value, claimed, best_upper, what, contradicted)
     sentence = f"{describe(guarantee)} is neither proven nor refuted: {missing.statement}."
     return _verdict("UNPROVEN", guarantee, sentence, reasons, best_upper, best_lower, missing)
 
@@ -144,19 +167,39 @@ def _check_comparable(bounds: Sequence[Bound], adjacency: Adjacency, unit: Unit)
             )
 
 
-def _check_consistent(uppers: Sequence[Bound], lowers: Sequence[Bound]) -> None:
-    """The tool's check of itself: what is proven from above must not be proven false from below."""
-    for upper in uppers:
-        proven = implications.as_guarantee(upper) if upper.rigor is Rigor.CERTIFIED else None
-        for lower in lowers:
-            if proven is None or lower.rigor is not Rigor.CERTIFIED:
-                continue
-            limit = implied_limit(proven, lower)
-            if lower.value > limit:
-                raise ContradictionError(
-                    f"{lower.method} certifies {lower.quantity} ≥ {lower.value!r}, and {upper.method} certifies at "
-                    f"most {limit!r}: accounting or audit is wrong, so there is no verdict; please report this"
-                )
+def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound], counted: Sequence[Bound]) -> list[str]:
+    """Lower bounds that exceed what a certified upper bound allows, each with the upper bound that allows least.
+
+    Several finite-sample bounds count only if they hold jointly, as against a claim; those that are `counted` against
+    the claim count here, too.
+    """
+    proven = [(upper, implications.as_guarantee(upper)) for upper in uppers if upper.rigor is Rigor.CERTIFIED]
+    compared = []
+    for lower in lowers:
+        limits = [(implied_limit(of, lower), upper.method) for upper, of in proven if of is not None]
+        limit, method = min(limits, default=(math.inf, ""))
+        if lower.rigor.may_refute and not math.isinf(limit):
+            compared.append((lower, limit, method))
+    jointly = _joint_error([lower for lower, *_ in compared]) <= ALLOWED_ERROR + _ROUNDING
+    return [
+        _against(lower, limit, method)
+        for lower, limit, method in compared
+        if lower.value > limit and (jointly or lower.rigor is Rigor.CERTIFIED or lower in counted)
+    ]
+
+
+def _against(lower: Bound, limit: float, method: str) -> str:
+    rare = ", or the sample is a rare one" if lower.rigor is Rigor.FINITE_SAMPLE else ""
+    return (
+        f"{lower.method} shows {_quantity(lower)} of at least {below(lower.value)}, and {method} certifies at most "
+        f"{above(limit)} for the mechanism as described: the run did something else, an assumption fails, accounting "
+        f"or audit is wrong{rare}"
+    )
+
+
+def _joint_error(bounds: Sequence[Bound]) -> float:
+    """The probability, at most, that one of the finite-sample bounds among these is wrong."""
+    return sum(1 - (bound.confidence or 0.0) for bound in bounds if bound.rigor is Rigor.FINITE_SAMPLE)
 
 
 def _parts(guarantee: Guarantee) -> list[Guarantee]:
@@ -187,7 +230,7 @@ def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bo
         else:
             counted.append(bound)
     sampled = [bound for bound in counted if bound.rigor is Rigor.FINITE_SAMPLE]
-    error = sum(1 - (bound.confidence or 0.0) for bound in sampled)
+    error = _joint_error(sampled)
     if error > ALLOWED_ERROR + _ROUNDING:
         counted = [bound for bound in counted if bound.rigor is not Rigor.FINITE_SAMPLE]
         reasons.append(
@@ -218,19 +261,6 @@ def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float,
     return claimed, value, uppers[index] if math.isfinite(value) else None
 
 
-def _proofs_against(uppers: Sequence[Bound], lower: Bound) -> list[str]:
-    """Certified proofs that a finite-sample bound speaks against: one of the two rests on something untrue."""
-    reasons = []
-    for upper in uppers:
-        proven = implications.as_guarantee(upper) if upper.rigor is Rigor.CERTIFIED else None
-        if proven is not None and lower.value > implied_limit(proven, lower):
-            reasons.append(
-                f"{upper.method} certifies at most {above(upper.value)} for the mechanism as described, against "
-                f"{lower.method}: the run did something else, an assumption fails, or the sample is a rare one"
-            )
-    return reasons
-
-
 def _refuted(claim: Guarantee, bound: Bound) -> str:
     limit = implied_limit(claim, bound)
     how = "certified" if bound.confidence is None else f"with confidence {sure(bound.confidence)}"
@@ -240,7 +270,9 @@ def _refuted(claim: Guarantee, bound: Bound) -> str:
     )
 
 
-def _missing(value: float, claimed: float, best: Bound | None, what: str) -> Missing:
+def _missing(value: float, claimed: float, best: Bound | None, what: str, contradicted: Sequence[str]) -> Missing:
+    if contradicted:
+        return Missing("evidence contradicts the certified upper bounds, so none of them counts", None, claimed)
     if best is None:
         return Missing("no certified upper bound is known for this mechanism", None, claimed)
     statement = (

@@ -10,7 +10,6 @@ from typing import Any
 from dp_accounting import dp_event
 
 from cupel import narrative
-from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.events import to_json
 from cupel.accounting.guarantees import Guarantee
 from cupel.accounting.ledger import Ledger
@@ -71,29 +70,28 @@ def run(
 
 
 def least_favourable(done: FinishedRun, parts: list[Part], audits: list[AuditResult]) -> Verdict:
-    """The verdict on the part of the claim that fares worst, with the bounds on the claimed guarantee itself."""
+    """The verdict on the part of the claim that fares worst, with the bounds on the claimed guarantee itself.
+
+    What an audit saw against the run's events counts against the proof of every part. The document keeps the upper
+    bounds as they are: the releasable page says what is proven of the mechanism as described, and must not depend on
+    what was found on private data.
+    """
+    contradictions = [sentence for audit in audits for sentence in audit.contradictions]
     verdicts = []
     for place, part in enumerate(parts):
         found = [] if place else [bound for audit in audits for bound in audit.bounds]
-        bounds = [*weighed(part.bounds, audits), *found]
-        verdicts.append(decide(part.guarantee, adjacency=done.adjacency, unit=done.unit, bounds=bounds))
+        verdicts.append(
+            decide(
+                part.guarantee,
+                adjacency=done.adjacency,
+                unit=done.unit,
+                bounds=[*part.bounds, *found],
+                contradictions=contradictions,
+            )
+        )
     worst = min(verdicts, key=lambda verdict: ("REFUTED", "UNPROVEN", "SUPPORTED").index(verdict.name))
-    return dataclasses.replace(worst, best_upper=verdicts[0].best_upper, best_lower=verdicts[0].best_lower)
-
-
-def weighed(bounds: list[Bound], audits: list[AuditResult]) -> list[Bound]:
-    """Upper bounds as the verdict takes them: estimates, where the run was seen not to keep to its events.
-
-    The document keeps them as they are: the releasable page says what is proven of the mechanism as described, and must
-    not depend on what was found on private data.
-    """
-    broken = next((audit for audit in audits if audit.name == "record_replay" and audit.errors), None)
-    if broken is None:
-        return bounds
-    said = f"the run keeps to its events, which record and replay contradicts: {broken.errors[0]}"
-    return [
-        dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, said)) for bound in bounds
-    ]
+    first = verdicts[0]
+    return dataclasses.replace(worst, best_upper=first.best_upper, best_lower=first.best_lower)
 
 
 def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
@@ -135,6 +133,7 @@ def document(done: FinishedRun, proof: Proof, audits: list[AuditResult], verdict
             "verdict_is_private": verdict.is_private,
             "sentence": verdict.sentence,
             "reasons": list(verdict.reasons),
+            "contradictions": list(verdict.contradictions),
             "missing": verdict.missing.to_json() if verdict.missing else None,
             "bounds": [bound.to_json() for bound in [*claimed.bounds, *(b for a in audits for b in a.bounds)]],
             "best_upper": verdict.best_upper.to_json() if verdict.best_upper else None,

@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -18,6 +16,8 @@ from cupel.cli_calibrate import app as _calibrate
 from cupel.cli_centres import centres as _centres
 from cupel.cli_compare import app as _compare
 from cupel.cli_utility import utility as _utility
+from cupel.exit_codes import IN_HELP, ExitCode, interrupted, of_verdict
+from cupel.exit_codes import fault as _fault
 
 if TYPE_CHECKING:
     from cupel.progress import Progress
@@ -34,8 +34,6 @@ _GENERATE = ("torch", "transformers", "tokenizers", "safetensors", "pyarrow", "h
 
 # The base of typer's own input errors, which it does not export by name.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
-
-SUPPORTED, NOT_SUPPORTED, BAD_INPUT, FAULT, INTERRUPTED = 0, 1, 2, 3, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
@@ -71,7 +69,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-@app.command(epilog="Example: cupel assay examples/claims/keys-median.yaml -o report")
+@app.command(epilog=f"Example: cupel assay examples/claims/keys-median.yaml -o report\n\n{IN_HELP}")
 def assay(
     claim: Annotated[Path, typer.Argument(help="The claim, a YAML file (see `cupel schema claim`).")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for private/ and release/.")] = Path("report"),
@@ -83,7 +81,7 @@ def assay(
 ) -> None:
     """Runs the claimed mechanism, accounts for it, attacks it, and writes the report with a verdict.
 
-    Exits 0 on SUPPORTED, 1 on REFUTED or UNPROVEN, 2 on bad input. A run that was interrupted goes on where it was.
+    Given again, the same command resumes a run that was interrupted.
     """
     from cupel.claim import read_claim
 
@@ -103,7 +101,7 @@ def assay(
         print(finished.model_dump_json(by_alias=True))
     elif not quiet:
         print(f"{finished.sentence} Report: {page}")
-    raise typer.Exit(SUPPORTED if finished.verdict == "SUPPORTED" else NOT_SUPPORTED)
+    raise typer.Exit(of_verdict(finished.verdict))
 
 
 @app.command(epilog="Example: cupel generate examples/claims/keys-median.yaml -o run")
@@ -209,41 +207,36 @@ def schema(
     print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
-def main() -> None:
-    """The entry point: a user's own mistake is one line on standard error and exit code 2, never a traceback."""
-    sys.exit(_run(sys.argv[1:]))
-
-
 @functools.cache
-def _parser() -> Callable[..., int | None]:
+def _parser() -> Any:
     """Made once: it reads the type hints of every command, which takes longer than many a command."""
     return typer.main.get_command(app)
 
 
 def _run(arguments: list[str]) -> int:
+    """Runs a command and says how it ended: a user's mistake is one line on standard error, never a traceback."""
     from cupel.errors import InputError
 
     try:
-        return int(_parser()(arguments or ["--help"], prog_name="cupel", standalone_mode=False) or 0)
+        with _parser().make_context("cupel", arguments or ["--help"]) as context:
+            _parser().invoke(context)
+        return ExitCode.DONE
+    except typer.Exit as ended:
+        return ended.exit_code
     except _USAGE_ERROR as error:
-        print(f"cupel: {' '.join(error.format_message().split())} See `cupel --help`.", file=sys.stderr)
-        return BAD_INPUT
+        return _bad_input(f"{error.format_message()} See `cupel --help`.")
     except InputError as error:
-        print(f"cupel: {' '.join(str(error).split())}", file=sys.stderr)
-        return BAD_INPUT
+        return _bad_input(str(error))
     except ModuleNotFoundError as error:
         if error.name not in _GENERATE:
-            raise
-        print(f"cupel: {error.name} is not installed; generators need pip install 'cupel[generate]'", file=sys.stderr)
-        return BAD_INPUT
+            return _fault()
+        return _bad_input(f"{error.name} is not installed; generators need pip install 'cupel[generate]'")
     except (KeyboardInterrupt, typer.Abort):
-        print("cupel: interrupted; the same command goes on from what was committed", file=sys.stderr)
-        return INTERRUPTED
-    except Exception:  # a fault of the tool must not look like a verdict
-        traceback.print_exc()
-        print("cupel: this is a fault of cupel, not of its input; please report it", file=sys.stderr)
-        return FAULT
+        return interrupted(arguments)
+    except Exception:
+        return _fault()
 
 
-if __name__ == "__main__":
-    main()
+def _bad_input(message: str) -> ExitCode:
+    print(f"cupel: {' '.join(message.split())}", file=sys.stderr)
+    return ExitCode.BAD_INPUT

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from cupel import cli_audit_membership as _membership
 from cupel import cli_audit_released as _released
 from cupel import cli_audit_secrets as _secrets
 from cupel import cli_third_party as _third_party
+from cupel.exit_codes import IN_HELP
 
 app = typer.Typer(
     name="audit",
@@ -15,13 +18,20 @@ app = typer.Typer(
     help="Plays privacy games against a generator, also one that is not ours, and says what they show at least.",
 )
 
-app.command("text", epilog=_released.TEXT_EXAMPLE)(_released.text)
-app.command("table", epilog=_released.TABLE_EXAMPLE)(_released.table)
-app.command("plan", epilog="Example: cupel audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit")(
-    _third_party.plan
+
+def _add(name: str, command: Callable[..., None], example: str) -> None:
+    app.command(name, epilog=f"{example}\n\n{IN_HELP}")(command)
+
+
+_add("text", _released.text, _released.TEXT_EXAMPLE)
+_add("table", _released.table, _released.TABLE_EXAMPLE)
+_add(
+    "plan",
+    _third_party.plan,
+    "Example: cupel audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit",
 )
-app.command("score", epilog="Example: cupel audit score audit synthetic.jsonl")(_third_party.score)
-app.command("bound", epilog="Example: cupel audit bound audit")(_third_party.bound)
-app.command("report", epilog="Example: cupel audit report audit")(_third_party.report)
-app.command("membership", epilog=_membership.EXAMPLE)(_membership.membership)
-app.command("secrets", epilog=_secrets.EXAMPLE)(_secrets.secrets)
+_add("score", _third_party.score, "Example: cupel audit score audit synthetic.jsonl")
+_add("bound", _third_party.bound, "Example: cupel audit bound audit")
+_add("report", _third_party.report, "Example: cupel audit report audit")
+_add("membership", _membership.membership, _membership.EXAMPLE)
+_add("secrets", _secrets.secrets, _secrets.EXAMPLE)

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cupel.exit_codes import of_audit
+
 EXAMPLE = (
     "Examples: cupel audit membership scores.csv --coins --delta 1e-5\n\n"
     "cupel audit membership --records candidates.jsonl --synthetic synthetic.jsonl --reference public.jsonl --coins\n\n"
@@ -79,7 +81,7 @@ def membership(
     """Tells who was in the data, from signals of models, from a model, or from synthetic text alone.
 
     With --coins there is a lower bound on ε; without, areas under the curve and rates only. A row of SCORES without
-    `included` is a population record. Exits 0, 1 where the claim of --epsilon is refuted, 2 on bad input.
+    `included` is a population record.
     """
     from cupel.errors import InputError, input_errors
 
@@ -138,5 +140,4 @@ def membership(
 
         print_audit(found)
         print(f"Written to {path}")
-    if found["refuted"]:
-        raise typer.Exit(1)
+    raise typer.Exit(of_audit(found["refuted"]))

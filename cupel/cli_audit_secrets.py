@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cupel.exit_codes import of_audit
+
 EXAMPLE = "Example: cupel audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
 
 
@@ -30,10 +32,7 @@ def secrets(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
 ) -> None:
-    """Guesses a secret in the noisy clusters of secret-protected evolution as well as can be: a lower bound on r.
-
-    Exits 0, 1 where the claim is refuted, 2 on bad input.
-    """
+    """Guesses a secret in the noisy clusters of secret-protected evolution as well as can be: a lower bound on r."""
     from cupel import audit_secrets as job
     from cupel.progress import Progress
 
@@ -52,5 +51,4 @@ def secrets(
         print(json.dumps(found, ensure_ascii=False))
     elif not quiet:
         print("\n".join(job.in_words(found)))
-    if found["refuted"]:
-        raise typer.Exit(1)
+    raise typer.Exit(of_audit(found["refuted"]))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cupel.exit_codes import of_audit
+
 if TYPE_CHECKING:
     from cupel.progress import Progress
 
@@ -110,7 +112,7 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         for file in found["synthetic"]:
             if not file["checked"]:
                 print(f"{file['file']} is not there any more, so that it could not be checked.")
-    raise typer.Exit(1 if found["refuted"] else 0)
+    raise typer.Exit(of_audit(found["refuted"]))
 
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:

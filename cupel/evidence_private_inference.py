@@ -15,6 +15,7 @@ from cupel.accounting.guarantees import Guarantee
 from cupel.attacks.leave_one_out import LeaveOneOut, rerun
 from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
 from cupel.audits.games import AuditResult, leave_one_out_audit, reconstruction_audit
+from cupel.audits.one_outcome import Profile
 from cupel.audits.replayed_inference import inference_findings, inference_replay_audit
 from cupel.charged_inference import charge_and_generate
 from cupel.claim_base import BuiltinData, Claim
@@ -79,6 +80,8 @@ def leave_one_out(
     guarantee: Guarantee,
     costs: Mapping[int, tuple[float, float]] | None,
     a_priori: float,
+    realised: float | None,
+    profile: Profile | None,
     progress: Progress,
 ) -> AuditResult:
     """The leave-one-out audit of a finished run: within batches, and, as an estimate, out of the whole pipeline.
@@ -87,7 +90,9 @@ def leave_one_out(
         run: the claimed run; without an observer only the second part is left.
         guarantee: what is claimed.
         costs: slot → (ε*, Σ γ), for medians.
-        a_priori: the largest loss that any outcome could have had.
+        a_priori: the certified pure ε of the charged events.
+        realised: the certified ex-post ε of the run, for medians.
+        profile: the certified curve of the charged events.
         progress: shows the second part.
     """
     observer = run.observer
@@ -109,6 +114,8 @@ def leave_one_out(
         rerun_error=max(loss.error for loss in reruns),
         ex_post_by_slot=costs,
         a_priori=a_priori,
+        realised=realised,
+        profile=profile,
         batches_are_kept=run.mechanism.variant == "sound",
         published_is_bound=not run.mechanism.replaces_rows,
     )

@@ -16,10 +16,11 @@ from cupel import narrative_private_inference as narrative
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
-from cupel.accounting.ledger import Run
+from cupel.accounting.ledger import Ledger, Run
 from cupel.accounting.registry import account, upper_bounds
 from cupel.attacks.leave_one_out import LeaveOneOut
 from cupel.attacks.reconstruction import Canaries
+from cupel.audits.one_outcome import certified_profile
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.charged_inference import charge_and_generate
@@ -61,20 +62,30 @@ class InferenceRun(FinishedRun):
     def bounds(self, part: Part, charged: Run) -> list[Bound]:
         bounds = super().bounds(part, charged)
         if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
-            bounds.append(account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit))
+            bounds.append(self._realised(charged))
         tested = narrative.row_assumption(self.generation.row_difference)
         return [dataclasses.replace(bound, assumptions=(*bound.assumptions, tested)) for bound in bounds]
+
+    def _realised(self, charged: Run) -> Bound:
+        """The certified ex-post ε of the run."""
+        return account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit)
 
     def audit(self, claimed: Part) -> list[AuditResult]:
         guarantee, progress, audits = claimed.guarantee, self.options.progress, []
         if "leave_one_out" in self.claim.audits:
             pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
+            realised = None
+            if self.mechanism.aggregate == "median":
+                with Ledger.open(self.ledger_path, read_only=True) as ledger:
+                    realised = self._realised(ledger.run(self.claim.name)).value
             audits.append(
                 evidence.leave_one_out(
                     self,
                     guarantee=guarantee,
                     costs=self.slot_costs() if self.adjacency is Adjacency.ADD_REMOVE else None,
                     a_priori=min((bound.value for bound in pure), default=float("inf")),
+                    realised=realised,
+                    profile=certified_profile(claimed.event, adjacency=self.adjacency, unit=self.unit),
                     progress=progress,
                 )
             )

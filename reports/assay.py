@@ -187,6 +187,10 @@ class Assay(Part):
     )
     sentence: str = Field(description="the verdict in one sentence; private, the releasable page writes its own")
     reasons: list[str] = []
+    contradictions: list[str] = Field(
+        default=[],
+        description="evidence against the certified upper bounds, which count as estimates for the verdict; private",
+    )
     missing: Missing | None = None
     bounds: list[BoundRow] = Field(description="every bound, accountants first")
     best_upper: BoundRow | None = Field(

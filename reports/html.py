@@ -124,7 +124,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
                 tuple(_how(audit)),
                 tuple(row_of(bound) for bound in _found(audit)),
                 _too_low(audit, claim),
-                _lines(audit, "errors") + _lines(audit, "failures"),
+                _lines(audit, "contradictions") + _lines(audit, "failures"),
                 figures.rates(audit, f"rates-{index}") if isinstance(audit, Audit) else None,
             )
             for index, audit in enumerate(audits)
@@ -134,7 +134,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
     if claim is not None and any(claim.on_scale(row) for row in every):
-        page.scale = scale.scale(every, claim)
+        page.scale = scale.scale([_as_weighed(row, assay) for row in every], claim)
     return page
 
 
@@ -158,9 +158,21 @@ def _best(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bou
     if claim is None:
         return [assay.best_upper, assay.best_lower]
     return [
-        assay.best_upper or text.best(rows, claim, "upper"),
+        None if _contradicted(assay) else assay.best_upper or text.best(rows, claim, "upper"),
         assay.best_lower or text.best(rows, claim, "lower"),
     ]
+
+
+def _contradicted(assay: Assay | Release) -> bool:
+    """Whether evidence contradicts the proof; the releasable page must not know."""
+    return isinstance(assay, Assay) and bool(assay.contradictions)
+
+
+def _as_weighed(row: BoundRow, assay: Assay | Release) -> BoundRow:
+    """A bound as the verdict takes it: where evidence contradicts the proof, upper bounds are estimates."""
+    if row.direction == "upper" and _contradicted(assay):
+        return row.model_copy(update={"rigor": "estimate"})
+    return row
 
 
 def _enclosure(row: BoundRow) -> tuple[str, str]:
@@ -186,6 +198,8 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     label = "Proven a priori" if a_priori else "Proven"
     if isinstance(assay, Release) and not assay.ledger.planned:
         facts.append((label, "withheld", "the events charged differ from the plan"))
+    elif _contradicted(assay):
+        facts.append((label, "contradicted", "evidence contradicts the certified upper bounds"))
     elif upper is None or float(upper.value) == math.inf:
         facts.append((label, "no finite bound", "no accountant supports the claim"))
     else:

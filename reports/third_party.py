@@ -108,7 +108,7 @@ def render(document: ThirdPartyAudit) -> str:
         rows=[_row(bound, best, claim, assumptions) for bound in audit.bounds],
         assumptions=assumptions,
         too_low=_too_low(audit, claim),
-        failures=_lines(audit, "failures") + _lines(audit, "errors"),
+        failures=_lines(audit, "failures") + _lines(audit, "contradictions"),
     )
     return _environment().get_template("third_party.html.j2").render(page=page)
 

@@ -111,7 +111,7 @@ def test_a_row_left_out_is_a_record_left_out_of_the_sound_pipeline(
 def test_losses_stay_within_the_ledgers_ex_post_costs(play: Any, model: LanguageModel) -> None:
     played = play()
     result = audit(played, ExPostDP(100.0), [played.rerun(0, model)])
-    assert result.errors == ()
+    assert result.contradictions == ()
     assert "in every one of" in result.conclusion
     assert max(played.attack.by_slot().values()) > 0
 

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import dp_event
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
@@ -14,6 +17,7 @@ from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, Guarantee, Pure
 from cupel.accounting.registry import upper_bounds
 from cupel.attacks.leave_one_out import ROW_MARGIN
 from cupel.audits.games import AuditResult, leave_one_out_audit
+from cupel.audits.one_outcome import certified_profile
 from cupel.audits.verdict import decide
 from cupel.claim import read_claim
 from cupel.reports import assay
@@ -110,7 +114,7 @@ def test_a_loss_below_its_error_shows_nothing() -> None:
 
 def test_everything_in_order_is_said() -> None:
     result = audit()
-    assert result.errors == ()
+    assert result.contradictions == ()
     assert "in every one of 3 batches" in result.conclusion
 
 
@@ -123,21 +127,21 @@ def test_everything_in_order_is_said() -> None:
 )
 def test_a_contradiction_is_reported_as_an_error(costs: dict[int, tuple[float, float]], text: str) -> None:
     result = audit(ex_post_by_slot=costs)
-    assert result.errors == (text,)
-    assert result.to_json()["details"]["errors"] == [text]
+    assert result.contradictions == (text,)
+    assert result.to_json()["details"]["contradictions"] == [text]
     assert "contradict" in result.conclusion
-    assert audit(ex_post_by_slot=costs, errors={0: 0.02}).errors == ()
+    assert audit(ex_post_by_slot=costs, errors={0: 0.02}).contradictions == ()
 
 
 def test_an_exchanged_row_may_cost_more_than_is_published() -> None:
     """ε* ≤ Σ γ holds for rows that come or go, not for rows that are replaced."""
     costs = {**COSTS, 0: (0.4, 0.39)}
     result = audit(ex_post_by_slot=costs, published_is_bound=False)
-    assert result.errors == ()
+    assert result.contradictions == ()
     assert "loss ≤ ex-post ε* in every one of 3 batches" in result.conclusion
     assert "≤ published" not in result.conclusion
     over = audit(ex_post_by_slot={**COSTS, 0: (0.29, 0.9)}, published_is_bound=False)
-    assert "exceeds the ex-post ε*" in over.errors[0]
+    assert "exceeds the ex-post ε*" in over.contradictions[0]
 
 
 def test_the_largest_costs_are_printed_upward() -> None:
@@ -189,3 +193,78 @@ def test_an_infinite_loss_survives_json() -> None:
 def test_what_says_nothing_of_the_claim_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         audit(**arguments)
+
+
+ALLOWED: dict[str, Any] = {"ex_post_by_slot": None, "rerun_losses": [-0.75, 0.1], "rerun_error": 0.125}
+
+
+@pytest.mark.parametrize("guarantee", [PureDP(5.0), ExPostDP(5.0), ApproxDP(5.0, 1e-5), GDP(1.0)])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"a_priori": 0.59}, "taken out of the whole pipeline, the privacy loss of a record is at least 0.625, above"),
+        ({"a_priori": 0.49, "rerun_losses": []}, "within its batch, the privacy loss of a record is at least 0.5, abo"),
+        ({"realised": 0.59}, "at least 0.625, above the certified ex-post ε of the run, 0.59"),
+    ],
+)
+def test_a_loss_above_what_is_certified_of_every_outcome_contradicts_it(
+    guarantee: Guarantee, arguments: dict[str, Any], text: str
+) -> None:
+    """The estimate of a rerun refutes no claim, but what it contradicts supports none."""
+    result = audit(guarantee, **{**ALLOWED, **arguments})
+    assert any(text in sentence for sentence in result.contradictions)
+    proof = Bound(Direction.UPPER, 0.01, "basic", Rigor.CERTIFIED, result.bounds[0].adjacency)
+    verdict = decide(
+        guarantee,
+        adjacency="add_remove",
+        unit=Unit(),
+        bounds=[proof, *result.bounds],
+        contradictions=result.contradictions,
+    )
+    assert (verdict.name, verdict.best_upper) == ("UNPROVEN", None)
+
+
+def pure_profile(epsilon: float) -> Any:
+    """δ of randomised response: what a pure ε implies."""
+    return lambda points: [max(0.0, (math.expm1(epsilon) - math.expm1(e)) / (1 + math.exp(epsilon))) for e in points]
+
+
+@given(
+    loss=st.floats(0.0, 20.0),
+    error=st.floats(0.0, 1.0),
+    slack=st.floats(0.0, 1.0),
+    guarantee=st.sampled_from([PureDP(30.0), ExPostDP(30.0), ApproxDP(30.0, 1e-5), GDP(9.0)]),
+)
+def test_a_loss_that_every_bound_allows_contradicts_nothing(
+    loss: float, error: float, slack: float, guarantee: Guarantee
+) -> None:
+    limit = loss + slack
+    seen = loss + 0.999 * error
+    result = audit(
+        guarantee,
+        losses={0: seen},
+        errors={0: error},
+        rerun_losses=[-seen],
+        rerun_error=error,
+        ex_post_by_slot={0: (limit, limit)},
+        a_priori=limit,
+        realised=limit,
+        profile=pure_profile(limit),
+    )
+    assert result.contradictions == ()
+
+
+def test_a_loss_that_the_curve_allows_rarely_enough_contradicts_it() -> None:
+    """μ = 1: L is N(½, 1), so a loss of 6 has probability 2e-8, and one of 5 has 3e-6."""
+    profile = certified_profile(dp_event.GaussianDpEvent(1.0), adjacency="add_remove", unit=Unit())
+    claim = ApproxDP(9.0, 1e-5)
+    settings: dict[str, Any] = {"ex_post_by_slot": None, "profile": profile, "records": 1}
+    (sentence,) = audit(claim, losses={0: 6.0}, **settings).contradictions
+    assert "which the certified curve δ(ε) of the charged events allows with probability at most" in sentence
+    assert audit(claim, losses={0: 5.0}, **settings).contradictions == ()
+    assert audit(claim, losses={0: 6.0}, **{**settings, "records": 100}).contradictions == (), "of so many, one is"
+    assert audit(claim, losses={0: 6.0}, batches_are_kept=False, **settings).contradictions == (), "no neighbours"
+    assert audit(claim, losses={}, rerun_losses=[-6.0], **settings).contradictions != ()
+    # A pure ε that is certified is the statement there; where none is, the curve is.
+    assert audit(PureDP(9.0), losses={0: 6.0}, a_priori=7.0, **settings).contradictions == ()
+    assert audit(PureDP(9.0), losses={0: 6.0}, a_priori=math.inf, **settings).contradictions != ()

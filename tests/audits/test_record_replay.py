@@ -221,16 +221,16 @@ def test_the_audit_says_what_was_tried_and_has_no_bound() -> None:
 
     found = record_replay_audit(mechanism, ["a"], [["a", "b"], []], adjacency="add_remove")
     assert (found.bounds, found.trials, found.controls_passed) == ((), 2, True)
-    assert found.errors == ("sensitivity, step 0, neighbour 0: declared 1, found 3",)
-    assert found.conclusion == f"What is declared does not hold, in 1 place: {found.errors[0]}."
-    assert found.to_json()["details"]["errors"] == list(found.errors)
+    assert found.contradictions == ("sensitivity, step 0, neighbour 0: declared 1, found 3",)
+    assert found.conclusion == f"What is declared does not hold, in 1 place: {found.contradictions[0]}."
+    assert found.to_json()["details"]["contradictions"] == list(found.contradictions)
     right = record_replay_audit(
         lambda data, recorder: recorder.gaussian(len(data), GAUSSIAN, scale=2.0),
         ["a"],
         [["a", "b"]],
         adjacency="add_remove",
     )
-    assert right.errors == ()
+    assert right.contradictions == ()
     assert "says nothing of other neighbours" in right.conclusion
     none = record_replay_audit(lambda data, recorder: None, ["a"], [], adjacency="add_remove")
     assert none.conclusion == "No neighbour was given, so that no event was tested."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 
 import pytest
 from dp_accounting import dp_event
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
@@ -23,7 +26,7 @@ from cupel.accounting.guarantees import (
 )
 from cupel.accounting.registry import upper_bounds
 from cupel.audits import implications
-from cupel.audits.verdict import ContradictionError, Verdict, decide
+from cupel.audits.verdict import Verdict, decide
 from cupel.reports.assay import Missing
 
 
@@ -263,7 +266,6 @@ def test_points_below_zero_are_decided_like_the_others() -> None:
 
 
 def test_a_refutation_wins_over_a_proof_and_names_the_conflict() -> None:
-    """A finite-sample bound can be wrong with its stated probability, so this is no contradiction of the tool's."""
     result = verdict(PureDP(1.0), bound("upper", 0.9, method="basic"), bound("lower", 1.5, rigor=SAMPLED))
     assert result.name == "REFUTED"
     assert any("basic certifies at most 0.9" in reason for reason in result.reasons)
@@ -280,12 +282,88 @@ def test_a_refutation_wins_over_a_proof_and_names_the_conflict() -> None:
         (bound("upper", 0.1, quantity="rho"), bound("lower", 3.0, delta=1e-5)),
     ],
 )
-@pytest.mark.parametrize("claim", [PureDP(0.5), PureDP(5.0), ExPostDP(5.0), ApproxDP(5.0, 1e-5)])
-def test_certified_bounds_that_contradict_each_other_stop_everything(
-    claim: Guarantee, upper: Bound, lower: Bound
+@pytest.mark.parametrize("rigor", [Rigor.CERTIFIED, SAMPLED])
+@pytest.mark.parametrize("claim", [PureDP(5.0), ExPostDP(5.0), ApproxDP(5.0, 1e-5)])
+def test_a_lower_bound_above_a_certified_upper_bound_leaves_nothing_proven(
+    claim: Guarantee, rigor: Rigor, upper: Bound, lower: Bound
 ) -> None:
-    with pytest.raises(ContradictionError, match="accounting or audit is wrong"):
-        verdict(claim, upper, lower)
+    """Another proof of the same mechanism falls with it, and the reasons name the evidence."""
+    seen = dataclasses.replace(lower, rigor=rigor, confidence=0.95 if rigor is SAMPLED else None, method="audit")
+    other = bound("upper", 4.5, method="other")
+    result = verdict(claim, upper, other, seen)
+    assert (result.name, result.best_upper, result.is_private) == ("UNPROVEN", None, True)
+    (sentence,) = result.contradictions
+    assert sentence.startswith("audit shows ")
+    assert "method certifies at most" in sentence
+    assert f"the upper bounds count as estimates: {sentence}" in result.reasons
+    assert "evidence contradicts the certified upper bounds" in result.sentence
+    assert verdict(claim, other).name == "SUPPORTED"
+
+
+def test_a_lower_bound_above_proof_and_claim_refutes() -> None:
+    for rigor in (Rigor.CERTIFIED, SAMPLED):
+        result = verdict(PureDP(0.5), bound("upper", 0.4), bound("lower", 0.6, rigor=rigor))
+        assert (result.name, result.best_upper) == ("REFUTED", None)
+        assert len(result.contradictions) == 1
+
+
+@pytest.mark.parametrize("rigor", [Rigor.ASYMPTOTIC, Rigor.CREDIBLE, Rigor.MODEL_CONDITIONAL, Rigor.ESTIMATE])
+def test_what_can_be_wrong_itself_contradicts_nothing(rigor: Rigor) -> None:
+    result = verdict(PureDP(1.0), bound("upper", 0.5), bound("lower", 9.0, rigor=rigor))
+    assert (result.name, result.contradictions) == ("SUPPORTED", ())
+
+
+def test_finite_sample_bounds_contradict_a_proof_only_if_they_hold_jointly() -> None:
+    two = [bound("lower", 1.5, rigor=SAMPLED, confidence=0.95) for _ in range(2)]
+    assert verdict(PureDP(2.0), bound("upper", 1.0), *two).name == "SUPPORTED"
+    assert verdict(PureDP(2.0), bound("upper", 1.0), *two, bound("lower", 1.2)).contradictions
+    assert verdict(PureDP(2.0), bound("upper", 1.0), two[0]).name == "UNPROVEN"
+
+
+def test_no_claim_is_refuted_beside_a_proof_that_the_same_bound_contradicts() -> None:
+    """The second bound is about a δ of which the claim says nothing; the two do not hold jointly."""
+    refuting = bound("lower", 1.5, rigor=SAMPLED, delta=1e-5)
+    beside = bound("lower", 0.1, rigor=SAMPLED, delta=1e-9)
+    result = verdict(APPROX, bound("upper", 0.5), refuting, beside)
+    assert (result.name, result.best_upper, len(result.contradictions)) == ("REFUTED", None, 1)
+
+
+def test_what_an_audit_saw_makes_every_upper_bound_an_estimate() -> None:
+    proof = bound("upper", 0.5)
+    for claim, name in ((PureDP(1.0), "UNPROVEN"), (PureDP(0.1), "REFUTED")):
+        seen = ["a loss of 9 was seen"]
+        result = decide(
+            claim, adjacency="add_remove", unit=Unit(), bounds=[proof, bound("lower", 0.2)], contradictions=seen
+        )
+        assert (result.name, result.best_upper, result.contradictions) == (name, None, tuple(seen))
+        assert "the upper bounds count as estimates: a loss of 9 was seen" in result.reasons
+    assert proof.rigor is Rigor.CERTIFIED
+
+
+@given(
+    of=st.floats(0.01, 10.0),
+    quantities=st.lists(st.sampled_from(["epsilon", "ex_post_epsilon", "delta"]), min_size=1, max_size=4),
+    shares=st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4),
+    rigor=st.sampled_from([Rigor.CERTIFIED, SAMPLED]),
+)
+def test_evidence_that_the_proof_allows_demotes_nothing(
+    of: float, quantities: list[str], shares: list[float], rigor: Rigor
+) -> None:
+    """Lower bounds up to the exact values of randomised response: a loss of ε₀, and δ(ε₀/2) by its closed form."""
+    delta = (math.exp(of) - math.exp(of / 2)) / (1 + math.exp(of))
+    lowers = [
+        bound(
+            "lower",
+            (delta * (1 - 1e-12) if quantity == "delta" else of) * share,
+            quantity=quantity,
+            at=of / 2 if quantity == "delta" else None,
+            rigor=rigor,
+            confidence=1 - 0.05 / 4 if rigor is SAMPLED else None,
+        )
+        for quantity, share in zip(quantities, shares, strict=False)
+    ]
+    result = verdict(PureDP(of), bound("upper", of), *lowers)
+    assert (result.name, result.contradictions) == ("SUPPORTED", ())
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
+from dp_accounting import NoOpDpEvent
 
 from cupel import assay, testing
 from cupel import evidence_private_inference as evidence
 from cupel.accounting import Adjacency, account
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from cupel.accounting.guarantees import PureDP
 from cupel.accounting.ledger import Ledger
+from cupel.attacks.leave_one_out import Loss
+from cupel.audits.result import AuditResult
 from cupel.claim import read_claim
+from cupel.cli import _run
+from cupel.exit_codes import ExitCode
+from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record
 from cupel.reports import schema
 
@@ -34,6 +46,12 @@ def claim_file(folder: Path, text: str = SMALL) -> Path:
     path = folder / "claim.yaml"
     path.write_text(text)
     return path
+
+
+def released_page(output: Path) -> str:
+    """The releasable page without when it was made, which it gives to the minute."""
+    page = (output / "release" / "report.html").read_text()
+    return re.sub(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", "then", page)
 
 
 def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(tmp_path: Path) -> None:
@@ -190,9 +208,83 @@ def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypat
         done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
         assert done.verdict == {"whole": "SUPPORTED", "less": "UNPROVEN"}[name]
         assert done.audits[0].conclusion.startswith(words)
-        page = (tmp_path / "out" / "release" / "report.html").read_text()
-        pages.append(page.replace(done.created, "then"))
+        pages.append(released_page(tmp_path / "out"))
     assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("guarantee", ["{type: ex_post, epsilon: 1000.0}", "{type: pure_dp, epsilon: 100000.0}"])
+def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
+    guarantee: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record taken out of the whole pipeline, with a loss of 1 above the run's ex-post ε; ε* of a pure claim, too."""
+    text = SMALL.replace("[leave_one_out, reconstruction]", "[leave_one_out]").replace("tokens: 24", "tokens: 6")
+    text = text.replace("{type: ex_post, epsilon: 1000.0}", guarantee)
+    claim = read_claim(claim_file(tmp_path, text))
+    whole = assay.run(claim, tmp_path / "out")
+    assert (whole.verdict, whole.contradictions) == ("SUPPORTED", [])
+    page = released_page(tmp_path / "out")
+    realised = max(batch.epsilon for batch in whole.batches)
+    for loss, verdict in ((0.999 * realised, "SUPPORTED"), (-realised - 1, "UNPROVEN")):
+        monkeypatch.setattr(evidence, "rerun", lambda *_, value=loss: Loss(value, 1e-9))
+        done = assay.run(claim, tmp_path / "out")
+        assert done.verdict == verdict
+        assert released_page(tmp_path / "out") == page
+    assert done.best_upper is None
+    (sentence,) = done.contradictions
+    assert "taken out of the whole pipeline" in sentence
+    assert "above the certified ex-post ε of the run" in sentence
+    certified = {bound.method for bound in done.bounds if bound.direction == "upper" and bound.rigor == "certified"}
+    assert certified == {bound.method for bound in whole.bounds if bound.direction == "upper"}, "kept as they are"
+    private = (tmp_path / "out" / "private" / "report.html").read_text()
+    assert "Evidence contradicts these bounds" in private
+
+
+def test_a_mechanism_whose_event_is_too_small_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At δ > 0, by the command: the range of a token is charged as a thousandth of what it is."""
+    text = SMALL.replace("[leave_one_out, reconstruction]", "[leave_one_out]").replace("median", "mean")
+    text = text.replace("tokens: 24", "tokens: 6")
+    text = text.replace("{type: ex_post, epsilon: 1000.0}", "{type: approx_dp, epsilon: 1000.0, delta: 1.0e-5}")
+    path = claim_file(tmp_path, text)
+    assert _run(["assay", str(path), "-o", str(tmp_path / "whole"), "-q"]) == ExitCode.DONE
+    whole = PrivateInference.token_event
+    monkeypatch.setattr(
+        PrivateInference, "token_event", lambda self: BoundedRangeSelectionDpEvent(whole(self).eta / 1000)
+    )
+    assert _run(["assay", str(path), "-o", str(tmp_path / "less")]) == ExitCode.UNPROVEN
+    assert "UNPROVEN: " in capsys.readouterr().out
+    done = schema.load(tmp_path / "less" / "private" / "assay.json")
+    assert done.best_upper is None
+    assert all("above the certified pure ε of the charged events" in sentence for sentence in done.contradictions)
+    assert len(done.contradictions) == 2
+
+
+class AnyRun:
+    """What `least_favourable` asks of a run."""
+
+    adjacency, unit = Adjacency.ADD_REMOVE, Unit()
+
+
+def test_evidence_against_the_events_counts_against_every_part() -> None:
+    proof = Bound(Direction.UPPER, 0.5, "basic", Rigor.CERTIFIED, Adjacency.ADD_REMOVE)
+    parts = [assay.Part(PureDP(epsilon), NoOpDpEvent(), [proof]) for epsilon in (1.0, 2.0)]
+    seen = AuditResult(
+        name="leave_one_out",
+        game="",
+        attack="",
+        statistics=(),
+        conclusion="",
+        trials=1,
+        contradictions=("a loss of 9 was seen",),
+    )
+    quiet = AuditResult(name="leave_one_out", game="", attack="", statistics=(), conclusion="", trials=1)
+    run: Any = AnyRun()
+    assert assay.least_favourable(run, parts, [quiet]).name == "SUPPORTED"
+    verdict = assay.least_favourable(run, parts, [quiet, seen])
+    assert (verdict.name, verdict.best_upper) == ("UNPROVEN", None)
+    assert verdict.contradictions == ("a loss of 9 was seen",)
+    assert parts[0].bounds == [proof], "the document keeps the bounds as they are"
 
 
 def test_neighbours_are_neighbours(tmp_path: Path) -> None:

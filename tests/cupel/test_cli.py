@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from command import Result, run
 
+from cupel import exit_codes
+
 CLAIM = """
 name: tiny
 data: {source: builtin, name: keys}
@@ -148,11 +150,112 @@ def test_other_data_cannot_go_on_in_the_same_folder(claim: Path, tmp_path: Path)
     assert "three" not in result.stderr
 
 
-def test_refuted_and_unproven_exit_1(claim: Path, tmp_path: Path) -> None:
+def test_unproven_and_refuted_have_codes_of_their_own(claim: Path, tmp_path: Path) -> None:
     claim.write_text(CLAIM.replace("epsilon: 100000.0", "epsilon: 0.001"))
     result = cupel("assay", claim, "-o", tmp_path / "report")
-    assert result.returncode == 1
+    assert result.returncode == 4
     assert "UNPROVEN" in result.stdout
+    text = CLAIM.replace("aggregate: median, clip: 10.0", "aggregate: none, clip: 10.0").replace(
+        "batch_size: 7", "batch_size: 1"
+    )
+    claim.write_text(text.replace("epsilon: 100000.0", "epsilon: 0.001") + "audits: [reconstruction]\n")
+    result = cupel("assay", claim, "-o", tmp_path / "other")
+    assert result.returncode == 1, result.stderr
+    assert "REFUTED" in result.stdout
+
+
+def test_the_table_of_exit_codes_is_that_of_the_code() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    section = page[page.index("## Exit codes") :].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    assert rows[2:] == [[str(int(code)), meaning] for code, meaning in exit_codes.MEANINGS.items()]
+    assert set(exit_codes.MEANINGS) == set(exit_codes.ExitCode)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["assay"], *(["audit", name] for name in ("text", "table", "plan", "score", "bound", "membership", "secrets"))],
+)
+def test_help_says_the_exit_codes(command: list[str]) -> None:
+    words = " ".join(cupel(*command, "--help").stdout.replace("│", " ").split())
+    for code, meaning in ((1, "REFUTED"), (2, "bad input"), (4, "UNPROVEN"), (130, "interrupted")):
+        assert f"{code} {meaning}" in words
+
+
+RESUMES = "cupel: interrupted; run the same command again to resume\n"
+STARTS_ANEW = "cupel: interrupted; this command does not resume; run it again from the start\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["assay", "claim.yaml"], RESUMES),
+        (["generate", "claim.yaml", "-o", "run"], RESUMES),
+        (["audit", "secrets", "--p", "0.1", "--output=games"], RESUMES),
+        (["audit", "secrets", "--p", "0.1", "-ogames"], RESUMES),
+        (["audit", "secrets", "--p", "0.1"], STARTS_ANEW),
+        (["audit", "membership", "--records", "c.jsonl", "--model", "m"], RESUMES),
+        (["audit", "membership", "signals.csv", "-o", "found.json"], STARTS_ANEW),
+        (["audit", "text", "s.jsonl"], STARTS_ANEW),
+        (["account", "ledger.sqlite"], STARTS_ANEW),
+        ([], STARTS_ANEW),
+    ],
+)
+def test_an_interruption_says_truthfully_whether_it_resumes(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cupel.cli._parser", interrupt)
+    result = cupel(*arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", says)
+
+
+@pytest.mark.parametrize("module", ["typer", "cupel.claim", "cupel.assay", "numpy"])
+def test_an_interruption_while_modules_are_imported_is_one_line(module: str, claim: Path) -> None:
+    """The signal arrives where a module would be looked for, as Ctrl-C while the libraries load."""
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        f"sys.argv = ['cupel', 'assay', {str(claim)!r}]\n"
+        "from cupel.__main__ import main\n"
+        "main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", RESUMES)
+
+
+def test_an_interruption_inside_of_generated_code_ends_with_the_code_too(tmp_path: Path) -> None:
+    """Where modules are made by `exec`, as dataclasses are, `python -m` would end by the signal, −2 in place of 130."""
+    (tmp_path / "interrupted_in_exec.py").write_text(
+        "import sys, cupel.cli\n"
+        "def interrupt(): exec('raise KeyboardInterrupt')\n"
+        "cupel.cli._parser = interrupt\n"
+        "sys.exit(cupel.cli._run(['assay']))"
+    )
+    command = [sys.executable, "-m", "interrupted_in_exec"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (130, RESUMES)
+
+
+def test_a_fault_while_modules_are_imported_is_no_refutation(claim: Path) -> None:
+    code = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise ModuleNotFoundError('no typer', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        f"sys.argv = ['cupel', 'assay', {str(claim)!r}]\n"
+        "from cupel.__main__ import main\n"
+        "main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 3
+    assert "please report it" in result.stderr
 
 
 def test_without_the_generators_extra_one_line_says_what_to_install(claim: Path) -> None:

@@ -143,10 +143,22 @@ def test_the_verdict_is_one_of_three_words(assay: Assay) -> None:
 
 def test_an_audit_that_contradicts_the_accounting_says_so(assays: dict[str, Assay]) -> None:
     assay = assays["ex_post"]
-    audit = assay.audits[0].model_copy(update={"details": {"errors": ["batch 3: a loss exceeds its cost"]}})
+    audit = assay.audits[0].model_copy(update={"details": {"contradictions": ["batch 3: a loss exceeds its cost"]}})
     html = render(assay.model_copy(update={"audits": [audit]}), side="private")
     assert "What went wrong" in html
     assert "batch 3: a loss exceeds its cost" in html
+
+
+def test_a_proof_that_evidence_contradicts_is_not_shown_as_proven(assays: dict[str, Assay]) -> None:
+    assay = assays["approx_dp"]
+    sentence = "taken out of the whole pipeline, the privacy loss of a record exceeds the proof"
+    seen = assay.model_copy(update={"contradictions": [sentence], "best_upper": None})
+    html = render(seen, side="private")
+    assert "Evidence contradicts these bounds" in html
+    assert sentence.partition(" ")[2] in Page(html).words
+    assert "evidence contradicts the certified upper bounds" in html
+    assert "Evidence contradicts" not in render(assay, side="private")
+    assert render(seen, side="release") == render(assay, side="release")
 
 
 def test_an_audit_that_could_not_have_refuted_says_so(assays: dict[str, Assay]) -> None:

@@ -98,7 +98,7 @@ class Marker:
             "control_difference": [self.number(), self.number()],
             "p_value": self.number(),
             "multiplicity": [self.words()],
-            "details": {self.words(): self.words(), "errors": [self.words()]},
+            "details": {self.words(): self.words(), "contradictions": [self.words()]},
         }
         return {key: audit[key] for key in PUBLIC_OF_AUDIT} | private
 
@@ -112,6 +112,7 @@ class Marker:
             "verdict_is_private": self._random.choice([True, False]),
             "sentence": self.words(),
             "reasons": [self.words()],
+            "contradictions": [self.words()],
             "missing": {"statement": self.words(), "best_upper": self.number(), "claimed": self.number()},
             "bounds": self.bounds(data["bounds"]),
             "best_upper": self.bound(),
