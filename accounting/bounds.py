@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -160,9 +161,48 @@ class Bound:
             out["interval"] = [json_number(self.interval.lower), json_number(self.interval.upper)]
         return out
 
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Bound:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: for a body that is no bound.
+        """
+        fields = dict(body)
+        try:
+            fields |= {
+                "direction": Direction(fields["direction"]),
+                "rigor": Rigor(fields["rigor"]),
+                "adjacency": Adjacency(fields["adjacency"]),
+                "unit": Unit.parse(fields["unit"]),
+                "assumptions": tuple(fields["assumptions"]),
+            }
+            for key in ("value", "ceiling", "delta", "at"):
+                fields[key] = number_from_json(fields[key])
+            if fields["interval"] is not None:
+                fields["interval"] = Interval(*map(_finite_or_not, fields["interval"]))
+            return cls(**fields)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a bound: {error}") from None
+
 
 def json_number(value: float | None) -> float | str | None:
     """A number that every JSON reader accepts: infinities as ``"inf"`` and ``"-inf"``."""
     if value is not None and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
+
+
+def number_from_json(value: float | str | None) -> float | None:
+    """The inverse of `json_number`.
+
+    Raises:
+        ValueError: for another string, or what is no number.
+    """
+    return None if value is None else _finite_or_not(value)
+
+
+def _finite_or_not(value: float | str) -> float:
+    if isinstance(value, bool) or not (isinstance(value, float | int) or value in ("inf", "-inf")):
+        raise ValueError(f"{value!r} is no number")
+    return float(value)

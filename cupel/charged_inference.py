@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting.ledger import Ledger
+from cupel.documents import Documents
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.inference_loop import OtherRunError
 from cupel.mechanisms.language_model import LanguageModel
@@ -15,6 +15,7 @@ from cupel.mechanisms.private_inference import Generation, Observer, PrivateInfe
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record
 from cupel.progress import Progress
+from cupel.run_files import open_ledger
 
 
 def charge_and_generate(
@@ -29,8 +30,12 @@ def charge_and_generate(
     title: str,
     observers: Iterable[Observer] = (),
     source: Source = OS_ENTROPY,
+    documents: Callable[[Generation, bytes], Documents] | None = None,
+    anchor: Path | None = None,
 ) -> tuple[Generation, bytes]:
-    """Runs private inference under the run `name` of a ledger file, or goes on with that run.
+    """Runs private inference under the run `name` of a ledger file, or resumes that run.
+
+    `documents`, where it is given, makes of what was generated what is committed before the run is finished.
 
     Returns:
         What was generated, and the batching key.
@@ -38,9 +43,7 @@ def charge_and_generate(
     Raises:
         InputError: when the ledger holds a run of that name with other parameters, another model or other records.
     """
-    with input_errors():
-        opened = Ledger.open(ledger)
-    with opened:
+    with open_ledger(ledger, anchor) as opened:
         with input_errors():
             known = opened.run(name).about if name in opened.runs() else {}
             key = known.get("key") or secrets.token_hex(32)
@@ -62,5 +65,8 @@ def charge_and_generate(
                 )
             except OtherRunError as error:
                 raise InputError(f"{ledger}: {error}") from None
+        with input_errors(f"{ledger}: "):
+            if documents is not None:
+                documents(generation, bytes.fromhex(key)).commit(run)
         run.finish()
     return generation, bytes.fromhex(key)

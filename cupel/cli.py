@@ -15,6 +15,8 @@ from cupel.cli_audit import app as _audit
 from cupel.cli_calibrate import app as _calibrate
 from cupel.cli_centres import centres as _centres
 from cupel.cli_compare import app as _compare
+from cupel.cli_release import Anchor
+from cupel.cli_release import release as _release
 from cupel.cli_utility import utility as _utility
 from cupel.exit_codes import IN_HELP, ExitCode, interrupted, of_verdict
 from cupel.exit_codes import fault as _fault
@@ -72,16 +74,18 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
 @app.command(epilog=f"Example: cupel assay examples/claims/keys-median.yaml -o report\n\n{IN_HELP}")
 def assay(
     claim: Annotated[Path, typer.Argument(help="The claim, a YAML file (see `cupel schema claim`).")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for private/ and release/.")] = Path("report"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")] = Path("report"),
     model: Model = None,
     device: Device = "auto",
     download: Download = False,
+    anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Runs the claimed mechanism, accounts for it, attacks it, and writes the report with a verdict.
 
-    Given again, the same command resumes a run that was interrupted.
+    Everything is written to private/; `cupel release` makes the folder that may leave. Every verdict is kept in the
+    ledger and counts for the next one. Given again, the same command resumes a run that was interrupted.
     """
     from cupel.claim import read_claim
 
@@ -94,6 +98,7 @@ def assay(
         model=model,
         device=on,
         download=download,
+        anchor=anchor,
         progress=_progress(json_, quiet),
     )
     page = output / "private" / "report.html"
@@ -107,14 +112,15 @@ def assay(
 @app.command(epilog="Example: cupel generate examples/claims/keys-median.yaml -o run")
 def generate(
     config: Annotated[Path, typer.Argument(help="A claim file; its guarantee and audits are not needed.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for private/ and release/.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
     model: Model = None,
     device: Device = "auto",
     download: Download = False,
+    anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Runs a generator: synthetic data in release/, the ledger of what it cost in private/."""
+    """Runs a generator: synthetic data, and the ledger of what they cost, in private/."""
     from cupel.claim import read_claim
 
     configured, on = read_claim(config), _device(device)
@@ -126,12 +132,15 @@ def generate(
         model=model,
         device=on,
         download=download,
+        anchor=anchor,
         progress=_progress(json_, quiet),
     )
+    summary = run.summary()
     if json_:
-        print(json.dumps(run.summary()))
+        print(json.dumps(summary))
     elif not quiet:
-        print(f"{run.written} documents in {run.documents_path}; what they cost is in {run.ledger_path}")
+        print(f"{summary['documents']} documents in {summary['path']}; what they cost is in {summary['ledger']}")
+        print(f"Head of the ledger: {summary['head']}")
 
 
 @app.command(epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5")
@@ -173,6 +182,7 @@ app.add_typer(_audit, name="audit")
 app.add_typer(_compare, name="compare")
 app.add_typer(_calibrate, name="calibrate")
 app.command("centres", epilog="Example: cupel centres public.jsonl -o centres.safetensors --count 1000")(_centres)
+app.command("release", epilog="Example: cupel release report -o released")(_release)
 app.command("utility", epilog="Example: cupel utility report --real notes.jsonl --label topic")(_utility)
 
 

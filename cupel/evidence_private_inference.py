@@ -19,11 +19,10 @@ from cupel.audits.one_outcome import Profile
 from cupel.audits.replayed_inference import inference_findings, inference_replay_audit
 from cupel.charged_inference import charge_and_generate
 from cupel.claim_base import BuiltinData, Claim
-from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record, with_content_ids
 from cupel.progress import Progress, Step
-from cupel.run_files import create_once
+from cupel.run_files import LEDGER, create_once, prepare
 
 if TYPE_CHECKING:
     from cupel.run_private_inference import InferenceRun
@@ -198,14 +197,14 @@ def reconstruction(
         confidence: of the audit's bound and intervals.
         progress: shows the runs of the audit.
     """
-    folder.mkdir(mode=0o700, exist_ok=True)
+    prepare(folder, run.options.anchor)  # before the canaries: kept without their ledger, they are refused
     found = _disclosed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
     return reconstruction_audit(
         found,
         guarantee=guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,
-        control=_positive_control(run.mechanism, run.model, folder, progress),
+        control=_positive_control(run, folder, progress),
         confidence=confidence,
     )
 
@@ -219,20 +218,19 @@ def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction
     canaries = kept_canaries(folder / "canaries.json", GAME_CANDIDATES)
     mechanism = dataclasses.replace(run.mechanism, prefix=PREFIX)
     added = canary_records(canaries, mechanism.labels, mechanism.unit.kind)
-    return _play(mechanism, [*run.records, *added], canaries, run.model, folder, "reconstruction", progress)
+    return _play(run, mechanism, [*run.records, *added], canaries, folder, "reconstruction", progress)
 
 
-def _positive_control(
-    mechanism: PrivateInference, model: LanguageModel, folder: Path, progress: Progress
-) -> Reconstruction:
+def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:
     """The same attack where there is no protection: each document is written from one record, at temperature 1."""
     canaries = kept_canaries(folder / "control-canaries.json", CONTROL_CANDIDATES)
+    mechanism = run.mechanism
     control = PrivateInference(
         aggregate="none",
         clip=mechanism.clip,
         temperature=1.0,
         batch_size=1,
-        tokens=2 * (len(model.encode("00000")) + 1),
+        tokens=2 * (len(run.model.encode("00000")) + 1),
         records=CONTROL_CANDIDATES // 2,
         labels=mechanism.labels,
         prefix=PREFIX,
@@ -241,14 +239,14 @@ def _positive_control(
         unit=mechanism.unit,
     )
     records = canary_records(canaries, control.labels, control.unit.kind)
-    return _play(control, records, canaries, model, folder, "positive control", progress)
+    return _play(run, control, records, canaries, folder, "positive control", progress)
 
 
 def _play(
+    run: InferenceRun,
     mechanism: PrivateInference,
     records: list[Record],
     canaries: Canaries,
-    model: LanguageModel,
     folder: Path,
     name: str,
     progress: Progress,
@@ -256,11 +254,12 @@ def _play(
     generation, _ = charge_and_generate(
         mechanism,
         records,
-        model,
-        folder / "ledger.sqlite",
+        run.model,
+        folder / LEDGER,
         name=name,
         about={},
         progress=progress,
         title=f"Attacking: {name}",
+        anchor=run.options.anchor,
     )
     return reconstruct(generation.documents, canaries, [record.text for record in records])

@@ -1,4 +1,4 @@
-"""Runs a claim's mechanism: data in, synthetic data and a ledger out, resumed where it was interrupted.
+"""Runs a claim's mechanism: data in, synthetic data and a ledger out; an interrupted run is resumed.
 
 A mechanism is known to the front door by its claim (`cupel.claim`), which runs it, and by the finished run, which says
 what is proven of it, attacks it, and tells a reader what must be known of it. Nothing else asks which mechanism it is.
@@ -21,11 +21,14 @@ from cupel.accounting.ledger import Run
 from cupel.accounting.registry import upper_bounds
 from cupel.audits.result import AuditResult
 from cupel.claim_base import BuiltinData, Claim, FileData
+from cupel.documents import NAME as DOCUMENTS
+from cupel.documents import Documents
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.hub_datasets import HubDataset
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record, builtin_records, read_records
 from cupel.progress import Progress
+from cupel.run_files import open_ledger
 
 BUILTIN_SEED = 0
 """The seed of the public choice which builtin records are drawn; it has nothing to do with noise."""
@@ -38,6 +41,8 @@ class Mechanism(Protocol):
     def adjacency(self) -> Adjacency: ...
     @property
     def unit(self) -> Unit: ...
+    @property
+    def releasable(self) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +54,9 @@ class Options:
         device: ``auto``, ``cpu`` or ``cuda``.
         download: whether a hub id may be fetched.
         progress: where to show progress.
-        source: of the noise. Documents of a run with another source than the operating system stay private.
+        source: of the noise. A run with another source than the operating system is never released.
         audited: whether the claim's audits will be made, for which some runs are watched.
+        anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
     """
 
     model: str | None = None
@@ -59,6 +65,7 @@ class Options:
     progress: Progress = field(default_factory=Progress)
     source: Source = OS_ENTROPY
     audited: bool = False
+    anchor: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,19 @@ class FinishedRun(ABC):
     claim: Claim
     options: Options
     plan: DpEvent
-    written: int
-    documents_path: Path
+    documents: Documents
     ledger_path: Path
+
+    @property
+    def documents_path(self) -> Path:
+        """The private file of documents; what may leave is made by `cupel release`."""
+        return self.ledger_path.with_name(DOCUMENTS)
+
+    @property
+    def head(self) -> str:
+        """The head of the ledger as it is now."""
+        with open_ledger(self.ledger_path, self.options.anchor) as ledger:
+            return ledger.head
 
     @property
     def adjacency(self) -> Adjacency:
@@ -102,9 +119,11 @@ class FinishedRun(ABC):
         """What a program wants to know of the run, in JSON types."""
         return {
             "name": self.claim.name,
-            "documents": self.written,
+            "documents": len(self.documents.rows),
             "path": str(self.documents_path),
+            "sha256": self.documents.sha256,
             "ledger": str(self.ledger_path),
+            "head": self.head,
         }
 
     def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
@@ -115,8 +134,13 @@ class FinishedRun(ABC):
         """Upper bounds for a part; `charged` is the run in its open ledger."""
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
-    def audit(self, claimed: Part) -> list[AuditResult]:
-        """The results of the audits that the claim names; they are about its first part."""
+    def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
+        """The results of the audits that the claim names; they are about its first part.
+
+        Args:
+            claimed: that part.
+            confidence: with which all finite-sample bounds hold jointly.
+        """
         return []
 
     def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
@@ -174,11 +198,13 @@ def run(
     download: bool = False,
     progress: Progress | None = None,
     source: Source = OS_ENTROPY,
+    anchor: Path | None = None,
 ) -> FinishedRun:
     """Loads data and model as the claim says and runs its generator into `output`; see `Options`.
 
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
     """
-    options = Options(model=model, device=device, download=download, progress=progress or Progress(), source=source)
+    shown = progress or Progress()
+    options = Options(model=model, device=device, download=download, progress=shown, source=source, anchor=anchor)
     return claim.generate(output, options)

@@ -26,7 +26,9 @@ def limitations(claim: Claim) -> list[str]:
             "so neither the number nor this verdict may be released, and it converts to no other guarantee."
         )
     if claim.variant == "as_published":
-        lines.append("This run follows the published steps to the letter; its documents stay on the private side.")
+        lines.append(
+            "This run follows the published steps to the letter; its documents are released for a stated reason only."
+        )
     if isinstance(claim.data, BuiltinData) and claim.data.name == "keys":
         lines.append("The data are made-up keys, so the run shows how the mechanism behaves, not what real data cost.")
     return lines

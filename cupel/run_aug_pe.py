@@ -19,12 +19,12 @@ from cupel.run_evolution import (
     JOURNAL,
     TIMING,
     begun,
+    documents_of,
     facts,
     load_writer,
     sent_to_writer,
-    write_texts,
 )
-from cupel.run_files import make_folders
+from cupel.run_files import PRIVATE, check_ledger_is_there, prepare
 
 _CHANGED = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
 
@@ -103,35 +103,37 @@ def _asked(guarantee: Guarantee) -> str:
 
 
 def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
-    """Runs Aug-PE as the claim says, or goes on with the run that `output` holds.
+    """Runs Aug-PE as the claim says, or resumes the run that `output` holds.
 
-    Texts are written to ``release/`` if the mechanism is the sound variant with noise of the operating system's
-    entropy, else to ``private/``, where the ledger and the journal of all candidates are, too.
+    Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
+    journal of all candidates is, too.
 
     Raises:
         InputError: for bad data, a bad writer, or a folder that holds another run; nothing has been written then. And
-            for an endpoint that fails on the way: the same command goes on with the run.
+            for an endpoint that fails on the way: the same command resumes the run.
     """
+    check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), load_records(claim, options.download)
     writer = load_writer(claim, options)
     with input_errors():
         mechanism.check(records, writer)
-    private, release = make_folders(output)
-    ledger = private / "ledger.sqlite"
+    ledger = prepare(output / PRIVATE, options.anchor)
     with (
         begun(claim, ledger, mechanism.plan(), options, writer) as run,
         options.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(
-            records, writer, run, journal=private / JOURNAL, progress=step, source=options.source
+            records, writer, run, journal=ledger.parent / JOURNAL, progress=step, source=options.source
         )
-    path, written = write_texts(result.texts, private, release, releasable=mechanism.releasable, options=options)
+        documents = documents_of(result.texts)
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
     return AugPERun(
         claim=claim,
         options=options,
         plan=mechanism.plan(),
-        written=written,
-        documents_path=path,
+        documents=documents,
         ledger_path=ledger,
         mechanism=mechanism,
         writer=writer,

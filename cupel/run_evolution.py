@@ -10,9 +10,10 @@ from typing import Any
 from dp_accounting import DpEvent
 
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.ledger import Ledger, LedgerError, Run
+from cupel.accounting.ledger import LedgerError, Run
 from cupel.claim_base import BuiltinData
 from cupel.claim_evolution import EvolutionClaim
+from cupel.documents import Documents
 from cupel.errors import InputError, input_errors
 from cupel.generation import BUILTIN_SEED, Options
 from cupel.mechanisms import sentence_embedder
@@ -22,7 +23,7 @@ from cupel.mechanisms.evolution_journal import JournalError
 from cupel.mechanisms.ledger_steps import OtherRunError
 from cupel.mechanisms.randomness import OS_ENTROPY
 from cupel.mechanisms.variation import Writer, WriterError
-from cupel.run_files import write_documents
+from cupel.run_files import open_ledger
 
 JOURNAL = "candidates.jsonl"
 """The file of all candidates, beside the ledger."""
@@ -60,26 +61,18 @@ def load_writer(
 def begun(
     claim: EvolutionClaim, ledger: Path, plan: DpEvent, options: Options, writer: Writer, **about: Any
 ) -> Iterator[Run]:
-    """The claim's run in its ledger, begun or gone on with, and finished after the block.
+    """The claim's run in its ledger, begun or resumed, and finished after the block.
 
     Raises:
-        InputError: when the ledger holds a run of that name with another claim or writer, or is damaged or gone, and
-            for what may stop a run half-way, such as an endpoint or a full disk; the same command goes on with it.
+        InputError: when the ledger holds a run of that name with another claim or writer, or is damaged, and for what
+            may stop a run half-way, such as an endpoint or a full disk; the same command resumes it.
     """
-    if not ledger.exists() and (journal := ledger.parent / JOURNAL).exists():
-        raise InputError(
-            f"{ledger}: is gone, and with it what the run that wrote {journal.name} was charged; put it back, or start "
-            "a new run in a new folder"
-        )
     described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
     # Paths tell of a machine, an address of a network; what they hold is in the fingerprints and in the run's digest.
     hidden = {"embedder", "secrets", "endpoint"}
     described["parameters"] = claim.parameters.model_dump(mode="json", exclude=hidden)
-    with input_errors():
-        opened = Ledger.open(ledger)
-    with opened:
+    with open_ledger(ledger, options.anchor) as opened:
         with input_errors():
-            opened.verify()
             run = opened.begin(
                 claim.name,
                 plan=plan,
@@ -99,15 +92,10 @@ def begun(
         run.finish()
 
 
-def write_texts(
-    texts: Iterable[SyntheticText], private: Path, release: Path, *, releasable: bool, options: Options
-) -> tuple[Path, int]:
-    """Writes the last selection where it belongs; the path, and how many texts there are."""
-    may_leave = releasable and options.source.name == OS_ENTROPY.name
-    path = (release if may_leave else private) / "synthetic.jsonl"
-    rows = ({"label": text.label, "rank": text.rank, "text": text.text} for text in texts)
-    with input_errors():
-        return path, write_documents(path, rows, label="string", rank="int64", text="string")
+def documents_of(texts: Iterable[SyntheticText]) -> Documents:
+    """The last selection, as it is committed and written."""
+    rows = [(text.label, text.rank, text.text) for text in texts]
+    return Documents({"label": "string", "rank": "int64", "text": "string"}, rows)
 
 
 def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, str]:
@@ -145,7 +133,7 @@ def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool
             + (": they leave this machine for the endpoint." if away else "; it runs on this machine.")
         )
     if away and not releasable:
-        lines.append("The texts of this run stay private, and yet the endpoint has seen its candidates.")
+        lines.append("The texts of this run are not protected as claimed, and the endpoint has seen its candidates.")
     return lines
 
 

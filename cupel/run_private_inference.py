@@ -16,24 +16,23 @@ from cupel import narrative_private_inference as narrative
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
-from cupel.accounting.ledger import Ledger, Run
+from cupel.accounting.ledger import Run
 from cupel.accounting.registry import account, upper_bounds
 from cupel.attacks.leave_one_out import LeaveOneOut
 from cupel.attacks.reconstruction import Canaries
 from cupel.audits.one_outcome import certified_profile
 from cupel.audits.result import AuditResult
-from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.charged_inference import charge_and_generate
 from cupel.claim_private_inference import PrivateInferenceClaim
+from cupel.documents import Documents
 from cupel.errors import input_errors
 from cupel.generation import FinishedRun, Options, Part, load_records
 from cupel.mechanisms import sentence_embedder
 from cupel.mechanisms.clustering import BUILTIN
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, PrivateInference
-from cupel.mechanisms.randomness import OS_ENTROPY
 from cupel.mechanisms.records import Record
-from cupel.run_files import make_folders, write_atomically, write_documents
+from cupel.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +75,13 @@ class InferenceRun(FinishedRun):
         """The certified ex-post ε of the run."""
         return account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit)
 
-    def audit(self, claimed: Part) -> list[AuditResult]:
+    def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
         guarantee, progress, audits = claimed.guarantee, self.options.progress, []
         if "leave_one_out" in self.claim.audits:
             pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
             realised = None
             if self.mechanism.aggregate == "median":
-                with Ledger.open(self.ledger_path, read_only=True) as ledger:
+                with open_ledger(self.ledger_path, self.options.anchor) as ledger:
                     realised = self._realised(ledger.run(self.claim.name)).value
             audits.append(
                 evidence.leave_one_out(
@@ -98,9 +97,7 @@ class InferenceRun(FinishedRun):
         if "reconstruction" in self.claim.audits:
             folder = self.ledger_path.parent / "audits"
             audits.append(
-                evidence.reconstruction(
-                    self, folder, guarantee=guarantee, confidence=1 - ALLOWED_ERROR, progress=progress
-                )
+                evidence.reconstruction(self, folder, guarantee=guarantee, confidence=confidence, progress=progress)
             )
         if "record_replay" in self.claim.audits:
             audits.append(evidence.record_replay(self, progress))
@@ -207,22 +204,23 @@ def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, dow
 
 
 def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> InferenceRun:
-    """Runs private inference as the claim says, or goes on with the run that `output` holds.
+    """Runs private inference as the claim says, or resumes the run that `output` holds.
 
-    Documents are written to ``release/`` if the mechanism is the sound variant with some protection and its noise is
-    the operating system's entropy, else to ``private/``; the ledger is ``private/ledger.sqlite``. The batching key is
-    drawn once and kept in the ledger.
+    The ledger is ``private/ledger.sqlite``. Documents, batching key and the counts that were paid for are committed to
+    it before the run is finished, and written beside it. The batching key is drawn once.
 
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
     """
+    check_ledger_is_there(output / PRIVATE)
     mechanism, on_canaries = claim.generator(), options.audited and evidence.plays_on_canaries(claim)
     given = () if on_canaries else load_records(claim, options.download)
     model = load_model(claim, options.model, options.device, options.download)
     with input_errors():
         mechanism.check(given, model)
-    private, release = make_folders(output)
-    canaries = evidence.kept_canaries(private / "canaries.json", 2 * claim.public.records) if on_canaries else None
+    ledger = prepare(output / PRIVATE, options.anchor)
+    kept = ledger.parent / "canaries.json"
+    canaries = evidence.kept_canaries(kept, 2 * claim.public.records) if on_canaries else None
     records = given if canaries is None else evidence.canary_records(canaries, claim.public.labels, claim.unit)
     watched = options.audited and "leave_one_out" in claim.audits
     observer = evidence.loss_observer(mechanism, len(records)) if watched else None
@@ -233,30 +231,25 @@ def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> In
         mechanism,
         records,
         model,
-        private / "ledger.sqlite",
+        ledger,
         name=claim.name,
         about=about,
         observers=[observer] if observer else [],
         source=options.source,
         progress=options.progress,
         title="Generating",
+        documents=documents_of,
+        anchor=options.anchor,
     )
-    releasable = mechanism.releasable and options.source.name == OS_ENTROPY.name
-    path = (release if releasable else private) / "synthetic.jsonl"
-    complete = [document for document in generation.documents if document.complete]
-    rows = ({"slot": document.slot, "label": document.label, "text": document.text} for document in complete)
-    written = write_documents(path, rows, slot="int64", label="string", text="string")
-    if releasable:
-        write_atomically(release / "batching-key.txt", key.hex() + "\n")
-        if (counts := generation.transcript.cluster_counts) is not None:
-            write_atomically(release / "cluster-counts.json", json.dumps(counts) + "\n")
+    documents = documents_of(generation, key)
+    with input_errors():
+        documents.write(ledger.parent)
     return InferenceRun(
         claim=claim,
         options=options,
         plan=mechanism.plan(),
-        written=written,
-        documents_path=path,
-        ledger_path=private / "ledger.sqlite",
+        documents=documents,
+        ledger_path=ledger,
         mechanism=mechanism,
         model=model,
         records=records,
@@ -265,3 +258,13 @@ def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> In
         canaries=canaries,
         observer=observer,
     )
+
+
+def documents_of(generation: Generation, key: bytes) -> Documents:
+    """The complete documents, with the batching key and the counts of clusters, as they are committed and written."""
+    complete = [document for document in generation.documents if document.complete]
+    files = {"batching-key.txt": key.hex() + "\n"}
+    if (counts := generation.transcript.cluster_counts) is not None:
+        files["cluster-counts.json"] = json.dumps(counts) + "\n"
+    columns = {"slot": "int64", "label": "string", "text": "string"}
+    return Documents(columns, [(one.slot, one.label, one.text) for one in complete], files)

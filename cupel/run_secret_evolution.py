@@ -16,7 +16,6 @@ from cupel.accounting.guarantees import Guarantee, SecretProtection
 from cupel.accounting.registry import upper_bounds
 from cupel.accounting.secret_protection import of_group
 from cupel.audits.result import AuditResult
-from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.claim_secret_evolution import SecretEvolutionClaim
 from cupel.errors import input_errors
 from cupel.generation import FinishedRun, Options, Part, load_records
@@ -30,12 +29,12 @@ from cupel.run_evolution import (
     JOURNAL,
     TIMING,
     begun,
+    documents_of,
     facts,
     load_writer,
     sent_to_writer,
-    write_texts,
 )
-from cupel.run_files import make_folders
+from cupel.run_files import PRIVATE, check_ledger_is_there, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +74,7 @@ class SecretEvolutionRun(FinishedRun):
         ]
         return [first, *others]
 
-    def audit(self, claimed: Part) -> list[AuditResult]:
+    def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
         if not self.claim.audits:
             return []
         assert isinstance(claimed.guarantee, SecretProtection)
@@ -86,7 +85,7 @@ class SecretEvolutionRun(FinishedRun):
                 self.result.noise,
                 claimed.guarantee,
                 self.ledger_path.parent / "audits",
-                1 - ALLOWED_ERROR,
+                confidence,
                 self.options.progress,
                 self.labels,
             )
@@ -226,15 +225,16 @@ def public_examples(
 
 
 def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> SecretEvolutionRun:
-    """Runs secret-protected evolution as the claim says, or goes on with the run that `output` holds.
+    """Runs secret-protected evolution as the claim says, or resumes the run that `output` holds.
 
-    Texts are written to ``release/`` if the mechanism is the sound variant and its noise is the operating system's
-    entropy, else to ``private/``, where the ledger and the journal of all candidates are, too.
+    Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
+    journal of all candidates is, too.
 
     Raises:
         InputError: for bad data, secrets or writer, or a folder that holds another run; nothing has been written then.
-            And for an endpoint that fails on the way: the same command goes on with the run.
+            And for an endpoint that fails on the way: the same command resumes the run.
     """
+    check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), load_records(claim, options.download)
     claim.check_records(len(records))
     with input_errors():
@@ -243,8 +243,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
     with input_errors():
         mechanism.check(records, writer, incidence)
         plan = mechanism.plan(incidence)
-    private, release = make_folders(output)
-    ledger = private / "ledger.sqlite"
+    ledger = prepare(output / PRIVATE, options.anchor)
     budgets = [[budget.p, budget.r] for budget in incidence.budgets]
     with (
         begun(claim, ledger, plan, options, writer, secrets=incidence.fingerprint, budgets=budgets) as run,
@@ -254,18 +253,20 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
             records,
             writer,
             run,
-            journal=private / JOURNAL,
+            journal=ledger.parent / JOURNAL,
             incidence=incidence,
             progress=step,
             source=options.source,
         )
-    path, written = write_texts(result.texts, private, release, releasable=mechanism.releasable, options=options)
+        documents = documents_of(result.texts)
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
     return SecretEvolutionRun(
         claim=claim,
         options=options,
         plan=plan,
-        written=written,
-        documents_path=path,
+        documents=documents,
         ledger_path=ledger,
         mechanism=mechanism,
         incidence=incidence,

@@ -27,6 +27,8 @@ PRIVATE = (
     "private side: do not release it, and do not choose parameters of a claimed run by it."
 )
 SYNTHETIC_NAME = "synthetic.jsonl"
+RELEASED_CLAIM = "claim.json"
+"""By this file a folder is known as one that `cupel release` made."""
 LIMIT = 100_000
 EMBEDDED = 20_000
 
@@ -79,33 +81,35 @@ class Options:
 
 
 def synthetic_file(given: Path) -> Path:
-    """The synthetic texts of a run folder, or the file itself.
+    """The synthetic texts in the folder of a run or of a release, or the file itself.
 
     Raises:
         InputError: for a folder without them, or nothing.
     """
     if not given.is_dir():
         return given
-    for side in ("release", "private"):
-        if (given / side / SYNTHETIC_NAME).is_file():
-            return given / side / SYNTHETIC_NAME
-    raise InputError(f"{given}: holds neither release/{SYNTHETIC_NAME} nor private/{SYNTHETIC_NAME}; name a run folder")
+    for path in (given / "private" / SYNTHETIC_NAME, given / SYNTHETIC_NAME):
+        if path.is_file():
+            return path
+    raise InputError(
+        f"{given}: holds neither private/{SYNTHETIC_NAME} nor {SYNTHETIC_NAME}; name the folder of a run or a release"
+    )
 
 
 def output_file(given: Path, asked: Path | None, name: str = "utility.json") -> Path:
     """Where the numbers go: into ``private/`` of the run folder or beside the file, unless asked otherwise.
 
     Raises:
-        InputError: for a place inside a ``release`` folder, or one that cannot be written.
+        InputError: for a place inside a folder that `cupel release` made, or one that cannot be written.
     """
     if asked is None:
         folder = given if given.is_dir() else given.resolve().parent
-        folder = folder.parent if folder.name in ("release", "private") else folder
+        folder = folder.parent if folder.name == "private" else folder
         asked = folder / "private" / name
     elif asked.is_dir() or not asked.parent.is_dir():
         raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
-    if "release" in asked.resolve().parts[:-1]:
-        raise InputError(f"{asked}: lies in a release folder; the numbers are private, name another place")
+    if any((folder / RELEASED_CLAIM).is_file() for folder in asked.resolve().parents):
+        raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
     return asked
 
 

@@ -154,6 +154,43 @@ class LedgerSummary(Part):
     entries: int = Field(description="private, for the same reason")
     composition: dict[str, Any] = Field(description="the composed event as the ledger's JSON")
     planned: bool = Field(description="whether the charged events equal the plan")
+    anchored: bool = Field(
+        default=False,
+        description="private: whether a copy of the head outside of the run's folder was compared and is kept",
+    )
+
+
+class Digests(Part):
+    """SHA-256 of what a release consists of, 64 hexadecimal digits each. Printed on both pages."""
+
+    documents: str = Field(description="of synthetic.jsonl, as it is written from the commits of the ledger")
+    claim: str = Field(description="of claim.json, the releasable part of the claim as canonical JSON")
+
+
+class PastAudit(Part):
+    """An audit of a recorded verdict, and its bounds."""
+
+    name: str
+    game: str
+    attack: str
+    statistics: list[str]
+    bounds: list[BoundRow]
+
+
+class PastVerdict(Part):
+    """A verdict as the ledger holds it, on the same run. All of them count for the next one. Private."""
+
+    created: str = Field(description="ISO 8601, UTC")
+    claim: str = Field(description="SHA-256 of the releasable part of the claim, as in `Digests`")
+    guarantee: dict[str, Any] = Field(description="as the claim file writes it")
+    claimed: str = Field(description="the guarantee in words")
+    verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
+    asked: list[str] = Field(description="the audits that the claim asked for")
+    confidence: float | None = Field(description="of its finite-sample audits; None where none was asked for")
+    audits: list[PastAudit]
+    contradictions: list[str] = Field(description="evidence of all verdicts so far against the run's own events")
+    documents: str = Field(description="SHA-256 of the documents")
+    versions: dict[str, str]
 
 
 class Missing(Part):
@@ -203,6 +240,13 @@ class Assay(Part):
     audits: list[Audit] = []
     batches: list[BatchCost] = []
     tokens: list[TokenCost] = []
+    history: list[PastVerdict] = Field(
+        default=[], description="every verdict on this run in the ledger, this one last; private but for audits' games"
+    )
+    digests: Digests | None = Field(default=None, description="printed on both pages")
+    protected: bool = Field(
+        default=True, description="whether this variant of the mechanism protects anything; printed on both pages"
+    )
     secrets: Secrets | None = Field(default=None, description="for secret protection; printed on both pages")
     spent: dict[str, float] = Field(default={}, description="where the budget went: stage → ε; private")
     differences: list[Difference] = []

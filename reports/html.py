@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from cupel.reports import composition, figures, scale, text
-from cupel.reports.assay import Assay, Audit, BoundRow
+from cupel.reports.assay import Assay, Audit, BoundRow, PastVerdict
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
 
@@ -45,6 +45,17 @@ class Evidence:
     figure: Figure | None
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A verdict on the same run as a line of a table."""
+
+    when: str
+    claimed: str
+    verdict: str
+    audits: str
+    bounds: str
+
+
 @dataclass(slots=True)
 class Page:
     """Everything the template prints. On the releasable side it is made from a `Release`, which holds nothing else."""
@@ -66,6 +77,9 @@ class Page:
     tokens: Figure | None = None
     batches: Figure | None = None
     spent: list[tuple[str, str, float]] = field(default_factory=list)
+    digests: list[tuple[str, str]] = field(default_factory=list)
+    history: list[Past] = field(default_factory=list)
+    earlier: list[Row] = field(default_factory=list)
 
 
 def render(assay: Assay, *, side: Side) -> str:
@@ -85,16 +99,26 @@ def render(assay: Assay, *, side: Side) -> str:
             page.batches = figures.batches(assay.batches, page.claim)
             page.spent = _shares(assay.spent)
         case "release":
-            page = _page(releasable(assay), side)
+            return render_release(releasable(assay))
         case _:
             raise ValueError(f"side must be private or release, not {side!r}")
     return _environment().get_template("report.html.j2").render(page=page)
+
+
+def render_release(release: Release) -> str:
+    """The page that may leave.
+
+    Args:
+        release: which holds nothing else.
+    """
+    return _environment().get_template("report.html.j2").render(page=_page(release, "release"))
 
 
 def _page(assay: Assay | Release, side: Side) -> Page:
     claim = text.claimed(assay.claim)
     audits: Sequence[Audit | ReleasedAudit] = assay.audits
     of_audits = [row for audit in audits for row in _found(audit)]
+    earlier = _distinct(row for past in _history(assay) for audit in past.audits for row in audit.bounds)
     every = _distinct([*assay.bounds, *of_audits])
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
@@ -116,7 +140,8 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         claim_rows=_claim_rows(assay),
         facts=_facts(assay, claim, every),
         rows=sorted(
-            (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits), key=lambda row: not row.best
+            (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits + earlier),
+            key=lambda row: not row.best,
         ),
         evidence=[
             Evidence(
@@ -130,12 +155,37 @@ def _page(assay: Assay | Release, side: Side) -> Page:
             for index, audit in enumerate(audits)
         ],
     )
+    page.earlier = [row_of(bound) for bound in earlier if bound not in of_audits]
+    page.history = [_past(past) for past in _history(assay)]
+    page.digests = _digests(assay)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
     if claim is not None and any(claim.on_scale(row) for row in every):
         page.scale = scale.scale([_as_weighed(row, assay) for row in every], claim)
     return page
+
+
+def _history(assay: Assay | Release) -> list[PastVerdict]:
+    """The verdicts on the run; none on the releasable side."""
+    return assay.history if isinstance(assay, Assay) else []
+
+
+def _past(past: PastVerdict) -> Past:
+    bounds = [f"{text.method(row.method)}: {text.bound(row)}" for audit in past.audits for row in audit.bounds]
+    return Past(
+        when=_date(past.created),
+        claimed=past.claimed,
+        verdict=past.verdict,
+        audits=", ".join(text.AUDITS.get(name, name) for name in past.asked) or "none",
+        bounds="; ".join(bounds) or "none",
+    )
+
+
+def _digests(assay: Assay | Release) -> list[tuple[str, str]]:
+    if assay.digests is None:
+        return []
+    return [("synthetic.jsonl, the documents", assay.digests.documents), ("claim.json", assay.digests.claim)]
 
 
 def _found(audit: Audit | ReleasedAudit) -> list[BoundRow]:

@@ -6,6 +6,7 @@ word that depends on them would be a release that no ledger holds.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -13,8 +14,21 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from cupel.accounting.ledger_entries import canonical
 from cupel.reports import text
-from cupel.reports.assay import PUBLIC_FACTS, SCHEMA_VERSION, Assay, BoundRow, Difference, Part, SecretGroup, Secrets
+from cupel.reports.assay import (
+    PUBLIC_FACTS,
+    SCHEMA_VERSION,
+    Assay,
+    Audit,
+    BoundRow,
+    Difference,
+    Digests,
+    Part,
+    PastAudit,
+    SecretGroup,
+    Secrets,
+)
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD = "verdict withheld"
@@ -44,6 +58,12 @@ class ReleasedLedger(Part):
     )
 
 
+class Accepted(Part):
+    """Why a release was made although what is proven falls short of what is claimed. Public."""
+
+    reason: str = Field(description="in the words of whoever released")
+
+
 class Release(Part):
     """The releasable projection of an assay. Names are those of `Assay`."""
 
@@ -55,6 +75,11 @@ class Release(Part):
     headline: str = Field(description="what stands in place of the verdict; from claim, plan and `bounds` alone")
     sentence: str = Field(description="the same in one or two sentences")
     best_upper: BoundRow | None = Field(description="the best of `bounds` that counts for the claim")
+    shortfalls: list[str] = Field(
+        description="where what is proven falls short of what is claimed, by public facts; a release must accept them"
+    )
+    accepted: Accepted | None = None
+    digests: Digests | None
     bounds: list[BoundRow] = Field(description="upper bounds on what the plan may leak")
     audits: list[ReleasedAudit]
     secrets: Secrets | None
@@ -83,19 +108,19 @@ def releasable(assay: Assay) -> Release:
     claim = text.claimed(assay.claim)
     best = text.best(bounds, claim, "upper") if claim is not None else None
     secrets = assay.secrets if planned else None
+    audits = _audits(assay)
     return Release(
         name=assay.name,
         created=assay.created,
-        claim=_claim(assay.claim),
+        claim=released_claim(assay.claim),
         guarantee=assay.guarantee,
         headline=_headline(assay.claim, planned, best, secrets),
-        sentence=_sentence(assay.claim, planned, best, secrets, audited=bool(assay.audits)),
+        sentence=_sentence(assay.claim, planned, best, secrets, audited=bool(audits)),
         best_upper=best,
+        shortfalls=_shortfalls(assay, best, secrets),
+        digests=assay.digests,
         bounds=bounds,
-        audits=[
-            ReleasedAudit(name=audit.name, game=audit.game, attack=audit.attack, statistics=audit.statistics)
-            for audit in assay.audits
-        ],
+        audits=audits,
         secrets=secrets,
         differences=[difference for difference in assay.differences if planned and not difference.private],
         ledger=ReleasedLedger(
@@ -121,7 +146,29 @@ def _may_leave(row: BoundRow) -> bool:
     return row.direction == "upper" and not row.private and row.quantity != "ex_post_epsilon"
 
 
-def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
+def _audits(assay: Assay) -> list[ReleasedAudit]:
+    """The audits of every verdict on the run, each once."""
+    found: list[ReleasedAudit] = []
+    before = [audit for past in assay.history for audit in past.audits]
+    every: list[PastAudit | Audit] = [*before, *assay.audits]
+    for audit in every:
+        made = ReleasedAudit(name=audit.name, game=audit.game, attack=audit.attack, statistics=audit.statistics)
+        if made not in found:
+            found.append(made)
+    return found
+
+
+def claim_text(claim: Mapping[str, Any]) -> str:
+    """The releasable part of a claim as ``claim.json`` holds it: canonical JSON and a line break."""
+    return canonical(released_claim(claim)) + "\n"
+
+
+def claim_digest(claim: Mapping[str, Any]) -> str:
+    """The SHA-256 of ``claim.json``."""
+    return hashlib.sha256(claim_text(claim).encode("ascii")).hexdigest()
+
+
+def released_claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     """The claim without paths, columns, and how secrets are found: a pattern may spell one."""
     out = {key: claim[key] for key in _CLAIM_KEYS if key in claim}
     if isinstance(out.get("parameters"), Mapping):
@@ -156,6 +203,26 @@ def _missed(secrets: Secrets | None) -> list[SecretGroup]:
     """The groups of secrets whose own claim is not proven."""
     groups = secrets.groups if secrets is not None else []
     return [group for group in groups if group.certified is None or group.certified > group.claimed]
+
+
+def _shortfalls(assay: Assay, best: BoundRow | None, secrets: Secrets | None) -> list[str]:
+    """Where what is proven falls short of what is claimed. Nothing private is read, and an ex-post ε least of all."""
+    lines = []
+    if assay.claim.get("variant") == "as_published":
+        lines.append(
+            "The run follows the published steps to the letter, which are not proven to protect what they say."
+        )
+    elif not assay.protected:
+        lines.append("The mechanism protects nothing with these parameters.")
+    what = text.claimed(assay.claim)
+    if what is None or best is None or math.isinf(float(best.value)):
+        lines.append("No finite certified bound is known that holds before the data are read.")
+    elif not is_ex_post(assay.claim) and not _reaches(what, best):
+        lines.append(f"The best certified bound, {_proven(best)}, is above the claim.")
+    if missed := len(_missed(secrets)):
+        total = len(secrets.groups) if secrets is not None else 0
+        lines.append(f"For {missed} of {total} groups of secrets the certified bound is above what is claimed.")
+    return lines
 
 
 def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, secrets: Secrets | None) -> str:

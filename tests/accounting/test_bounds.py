@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cupel.accounting import Adjacency, Bound, Direction, Interval, Rigor, Unit
 from cupel.accounting.bounds import json_number
@@ -102,3 +106,68 @@ def test_units_are_read_and_written() -> None:
         Unit("record", 2)
     with pytest.raises(ValueError, match="unit must be one of"):
         Unit("row")
+
+
+numbers = st.floats(allow_nan=False)
+arguments = st.one_of(
+    st.tuples(st.sampled_from(["epsilon", "ex_post_epsilon", "rho", "mu"]), st.none()),
+    st.tuples(st.just("delta"), st.floats(allow_nan=False, allow_infinity=False)),
+    st.tuples(st.just("renyi_epsilon"), st.floats(1, exclude_min=True, allow_infinity=False)),
+    st.tuples(st.sampled_from(["beta", "r"]), st.floats(0, 1)),
+)
+
+
+@given(
+    direction=st.sampled_from(Direction),
+    rigor=st.sampled_from(Rigor),
+    adjacency=st.sampled_from(Adjacency),
+    unit=st.sampled_from([Unit(), Unit("user"), Unit("secret"), Unit.parse("group(3)")]),
+    ends=st.tuples(numbers, numbers).map(sorted),
+    enclosed=st.booleans(),
+    argument=arguments,
+    delta=st.none() | st.floats(0, 1),
+    ceiling=st.none() | numbers,
+    confidence=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    words=st.tuples(st.none() | st.text(max_size=9), st.lists(st.text(max_size=9), max_size=3)),
+    private=st.booleans(),
+)
+def test_a_bound_comes_back_from_json_as_it_was(
+    ends: list[float], enclosed: bool, argument: tuple[str, float | None], words: Any, **fields: Any
+) -> None:
+    interval = Interval(*ends) if enclosed else None
+    made = Bound(
+        value=ends[1],
+        method="some method",
+        interval=interval,
+        quantity=argument[0],
+        at=argument[1],
+        null_family=words[0],
+        assumptions=tuple(words[1]),
+        **fields,
+    )
+    text = json.dumps(made.to_json(), allow_nan=False)
+    again = Bound.from_json(json.loads(text))
+    assert again == made
+    assert [type(value) for value in dataclasses.astuple(again)] == [type(value) for value in dataclasses.astuple(made)]
+    assert json.dumps(again.to_json(), allow_nan=False) == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": "much"},
+        {"value": True},
+        {"direction": "sideways"},
+        {"unit": "planet"},
+        {"interval": [2.0, 1.0]},
+        {"interval": [1.0]},
+        {"surprise": 1},
+        {"assumptions": None},
+        {"confidence": 2.0},
+    ],
+)
+def test_what_is_no_bound_is_one_line(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"^not a bound: [^\n]+$"):
+        Bound.from_json(bound().to_json() | change)
+    with pytest.raises(ValueError, match=r"^not a bound: 'value'$"):
+        Bound.from_json({key: value for key, value in bound().to_json().items() if key != "value"})

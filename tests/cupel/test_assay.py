@@ -28,6 +28,8 @@ from cupel.exit_codes import ExitCode
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record
 from cupel.reports import schema
+from cupel.reports.assay import Assay
+from cupel.reports.html import render
 
 CLAIMS = Path(__file__).resolve().parents[2] / "examples" / "claims"
 
@@ -48,9 +50,9 @@ def claim_file(folder: Path, text: str = SMALL) -> Path:
     return path
 
 
-def released_page(output: Path) -> str:
-    """The releasable page without when it was made, which it gives to the minute."""
-    page = (output / "release" / "report.html").read_text()
+def released_page(done: Assay) -> str:
+    """The page that may leave, without what tells one assay of a run from the next."""
+    page = render(done, side="release").replace(done.ledger.head, "head")
     return re.sub(r"\d+ \w+ \d{4}, \d\d:\d\d UTC", "then", page)
 
 
@@ -71,9 +73,10 @@ def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(t
     assert reconstruction.controls_passed is True
     written = json.loads((tmp_path / "out/private/assay.json").read_text())
     jsonschema.validate(written, schema.json_schema())
-    release = (tmp_path / "out/release/report.html").read_text()
-    assert "verdict withheld" in release
-    assert "SUPPORTED:" not in release
+    assert not (tmp_path / "out/release").exists(), "only cupel release makes what may leave"
+    page = render(done, side="release")
+    assert "verdict withheld" in page
+    assert "SUPPORTED:" not in page
 
 
 def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
@@ -87,8 +90,8 @@ def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
     assert above == {"one_run_adaptive": "finite_sample", "leave_one_out": "certified"}
     assert done.best_lower is not None
     assert done.best_lower.method in above
-    assert not (tmp_path / "out/release/synthetic.jsonl").exists(), "unprotected text must not be in release/"
     assert (tmp_path / "out/private/synthetic.jsonl").exists()
+    assert not done.protected
 
 
 def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
@@ -124,14 +127,13 @@ def test_canaries_are_put_among_other_data(tmp_path: Path) -> None:
     assert done.ledger.planned, "the game has a ledger of its own and charges nothing to the claimed run"
 
 
-def test_recorded_noise_is_never_released(tmp_path: Path) -> None:
+def test_recorded_noise_is_told(tmp_path: Path) -> None:
     claim = read_claim(claim_file(tmp_path))
     runs = [testing.recorded_run(claim, tmp_path / str(i), seed=7) for i in range(2)]
     for run in runs:
         assert run.documents_path.parent.name == "private"
         with Ledger.open(run.ledger_path, read_only=True) as ledger:
             assert ledger.run(claim.name).about["noise"] == "recorded"
-        assert not list((run.documents_path.parents[1] / "release").iterdir())
 
 
 @pytest.mark.slow
@@ -208,7 +210,7 @@ def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypat
         done = assay.run(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
         assert done.verdict == {"whole": "SUPPORTED", "less": "UNPROVEN"}[name]
         assert done.audits[0].conclusion.startswith(words)
-        pages.append(released_page(tmp_path / "out"))
+        pages.append(released_page(done))
     assert pages[0] == pages[1]
 
 
@@ -222,13 +224,13 @@ def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
     claim = read_claim(claim_file(tmp_path, text))
     whole = assay.run(claim, tmp_path / "out")
     assert (whole.verdict, whole.contradictions) == ("SUPPORTED", [])
-    page = released_page(tmp_path / "out")
+    page = released_page(whole)
     realised = max(batch.epsilon for batch in whole.batches)
     for loss, verdict in ((0.999 * realised, "SUPPORTED"), (-realised - 1, "UNPROVEN")):
         monkeypatch.setattr(evidence, "rerun", lambda *_, value=loss: Loss(value, 1e-9))
         done = assay.run(claim, tmp_path / "out")
         assert done.verdict == verdict
-        assert released_page(tmp_path / "out") == page
+        assert released_page(done) == page
     assert done.best_upper is None
     (sentence,) = done.contradictions
     assert "taken out of the whole pipeline" in sentence
@@ -280,8 +282,8 @@ def test_evidence_against_the_events_counts_against_every_part() -> None:
     )
     quiet = AuditResult(name="leave_one_out", game="", attack="", statistics=(), conclusion="", trials=1)
     run: Any = AnyRun()
-    assert assay.least_favourable(run, parts, [quiet]).name == "SUPPORTED"
-    verdict = assay.least_favourable(run, parts, [quiet, seen])
+    assert assay.least_favourable(run, parts, assay.Evidence([quiet], 0.975, [])).name == "SUPPORTED"
+    verdict = assay.least_favourable(run, parts, assay.Evidence([quiet, seen], 0.975, []))
     assert (verdict.name, verdict.best_upper) == ("UNPROVEN", None)
     assert verdict.contradictions == ("a loss of 9 was seen",)
     assert parts[0].bounds == [proof], "the document keeps the bounds as they are"

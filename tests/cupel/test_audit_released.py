@@ -38,9 +38,9 @@ def files(tmp_path: Path) -> dict[str, Path]:
     seen, unseen, own = sentences(60, 1), sentences(60, 2), sentences(40, 3)
     seen[0] += f" card {SECRET}"
     seen[30] += f" write to {ANOTHER}"
-    (tmp_path / "run" / "release").mkdir(parents=True)
+    (tmp_path / "run" / "private").mkdir(mode=0o700, parents=True)
     return {
-        "run": lines(tmp_path / "run" / "release" / "synthetic.jsonl", ({"text": t} for t in seen[:10] + own)).parents[
+        "run": lines(tmp_path / "run" / "private" / "synthetic.jsonl", ({"text": t} for t in seen[:10] + own)).parents[
             1
         ],
         "seen": lines(tmp_path / "seen.jsonl", ({"note": t, "who": f"u{i // 2}"} for i, t in enumerate(seen))),
@@ -69,7 +69,6 @@ def test_records_and_personal_data_are_found_and_kept_private(files: dict[str, P
     key = path.with_name("personal-data-key.json")
     assert json.loads(path.read_text()) == result
     assert [file.stat().st_mode & 0o777 for file in (path, key, path.parent)] == [0o600, 0o600, 0o700]
-    assert [file.name for file in (files["run"] / "release").iterdir()] == ["synthetic.jsonl"]
     audits = by_name(result)
     assert list(audits) == ["verbatim_extraction", "near_verbatim_extraction", "longest_runs", "personal_data"]
     for name in ("verbatim_extraction", "near_verbatim_extraction"):
@@ -210,7 +209,7 @@ def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:
         (["--holdout", "gone.jsonl"], "there is no such file"),
         (["--user", "note", "--holdout", "SEEN"], "60 users of column 'note' are in both"),
         (["--holdout", "SEEN"], "one of them holds nothing that the other does not"),
-        (["-o", "release/x.json"], "is no file in a folder that exists"),
+        (["-o", "nowhere/x.json"], "is no file in a folder that exists"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(
@@ -221,7 +220,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
     assert message in result.stderr
     assert result.stderr.startswith("cupel: ")
     assert result.stderr.count("\n") == 1
-    assert not (files["run"] / "private").exists()
+    assert [file.name for file in (files["run"] / "private").iterdir()] == ["synthetic.jsonl"]
 
 
 def test_coins_need_units_that_differ(files: dict[str, Path]) -> None:
@@ -258,7 +257,6 @@ def test_no_record_and_no_key(files: dict[str, Path]) -> None:
         "holds no text"
         in audit("text", empty, "--source", files["seen"], "--holdout", files["unseen"], "--text", "note").stderr
     )
-    (files["run"] / "private").mkdir()
     (files["run"] / "private" / "personal-data-key.json").write_text("[]")
     result = text(files)
     assert result.returncode == 2

@@ -111,22 +111,25 @@ def test_a_mistake_exits_with_two_from_a_process_too() -> None:
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
 
 
-def test_assay_writes_both_sides_and_runs_again_from_the_ledger(claim: Path, tmp_path: Path) -> None:
+def test_assay_writes_the_private_side_and_runs_again_from_the_ledger(claim: Path, tmp_path: Path) -> None:
     first = in_a_process_of_its_own("assay", claim, "-o", tmp_path / "report", "--json")
     assert first.returncode == 0, first.stderr
     assay = json.loads(first.stdout)
     assert assay["verdict"] == "SUPPORTED"
     assert assay["ledger"]["planned"] is True
     written = sorted(str(path.relative_to(tmp_path / "report")) for path in (tmp_path / "report").rglob("*.*"))
-    assert {"private/assay.json", "private/report.html", "release/report.html", "release/synthetic.jsonl"} <= set(
-        written
-    )
+    names = ("assay.json", "report.html", "synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "ledger.sqlite")
+    assert {f"private/{name}" for name in names} <= set(written)
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["private"]
     assert json.loads((tmp_path / "report/private/assay.json").read_text()) == assay
     assert (tmp_path / "report" / "private").stat().st_mode & 0o077 == 0
-    documents = (tmp_path / "report/release/synthetic.jsonl").read_text()
+    documents = (tmp_path / "report/private/synthetic.jsonl").read_text()
     second = cupel("assay", claim, "-o", tmp_path / "report", "--json")
-    assert json.loads(second.stdout)["ledger"] == assay["ledger"], "a finished run is drawn again, not charged again"
-    assert (tmp_path / "report/release/synthetic.jsonl").read_text() == documents
+    again = json.loads(second.stdout)
+    assert again["ledger"]["events"] == assay["ledger"]["events"], "a finished run is drawn again, not charged again"
+    assert again["ledger"]["entries"] == assay["ledger"]["entries"] + 1, "the second verdict"
+    assert again["digests"] == assay["digests"]
+    assert (tmp_path / "report/private/synthetic.jsonl").read_text() == documents
 
 
 def test_another_claim_cannot_go_on_in_the_same_folder(claim: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import command
 import pytest
 
 from cupel import assay, generation
@@ -49,13 +50,15 @@ def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
     body = json.loads((tmp_path / "private" / "assay.json").read_text())
     assert body["spent"]["noisy counts of clusters"] == 0.1
     assert body["claim"]["parameters"]["centres"] == "centres.safetensors"
-    released = json.loads((tmp_path / "release" / "cluster-counts.json").read_text())
+    result = command.run("release", tmp_path, "-o", tmp_path / "out", "-q")
+    assert result.returncode == 0, result.stderr
+    released = json.loads((tmp_path / "out" / "cluster-counts.json").read_text())
     with Ledger.open(tmp_path / "private" / "ledger.sqlite", read_only=True) as ledger:
         run = ledger.run("clustered")
         assert run.outcome("clusters").value == released[0]
         assert str(folder) not in json.dumps(run.about)
     for file in tmp_path.rglob("*"):
-        if file.is_file() and file.parent.name == "release":
+        if file.is_file() and file.parent.name == "out":
             assert str(folder).encode() not in file.read_bytes()
 
 

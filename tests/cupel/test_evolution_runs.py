@@ -22,7 +22,9 @@ from cupel.accounting.registry import upper_bounds
 from cupel.accounting.secret_protection import of_group
 from cupel.claim import read_claim
 from cupel.reports.assay import Assay
+from cupel.reports.html import render
 from cupel.reports.release import releasable
+from cupel.run_files import prepare
 
 TREES = ("ash", "birch", "cedar", "elm", "fir", "hazel")
 CODES = ("10001", "10002", "10003", "20001", "20002")
@@ -104,7 +106,7 @@ def refused(path: Path, says: str, name: str = "generate", *options: object) -> 
 def works(path: Path) -> list[dict[str, Any]]:
     result = run("generate", path, "-o", path.parent / "run", "-q")
     assert (result.returncode, result.stderr) == (0, "")
-    lines = (path.parent / "run" / "release" / "synthetic.jsonl").read_text().splitlines()
+    lines = (path.parent / "run" / "private" / "synthetic.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -114,12 +116,18 @@ def test_a_claim_is_supported_and_its_pages_tell_no_secret(mechanism: str, serve
     done = assay.run(read_claim(path), tmp_path / "run")
     assert done.verdict == "SUPPORTED", done.sentence
     assert done.ledger.planned
-    assert {file.name for file in (tmp_path / "run" / "release").iterdir()} == {
+    assert run("release", tmp_path / "run", "-o", tmp_path / "out", "-q").returncode == 0
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
         "synthetic.jsonl",
         "synthetic.parquet",
+        "claim.json",
         "report.html",
     }
-    pages = [(tmp_path / "run" / side / "report.html").read_text() for side in ("private", "release")]
+    assert (tmp_path / "out" / "synthetic.jsonl").read_bytes() == (
+        tmp_path / "run" / "private" / "synthetic.jsonl"
+    ).read_bytes()
+    pages = [(tmp_path / folder / "report.html").read_text() for folder in ("run/private", "out")]
+    assert r"\d{5}" not in (tmp_path / "out" / "claim.json").read_text(), "a pattern may spell a secret"
     assert not [word for word in ("SECRET", *CODES, str(tmp_path), "127.0.0.1") if word in pages[1]]
     assert not [word for word in ("SECRET", *CODES, str(tmp_path)) if word in pages[0]]
     assert "SECRET" not in "".join(server.prompts), "no private record is sent"
@@ -156,7 +164,7 @@ def test_secrets_with_budgets_of_their_own_are_decided_by_themselves(server: Tex
         view = of_group(event, budgets.index([row.p, row.claimed]))
         (bound,) = upper_bounds(view, SecretProtection(row.p, 1.0), adjacency="secret", unit=read_unit())
         assert row.certified == bound.value <= row.claimed
-    page = (tmp_path / "run" / "release" / "report.html").read_text()
+    page = render(done, side="release")
     assert "Secrets by their budgets" in page
     assert "for each of the 2 groups of secrets" in page
 
@@ -214,7 +222,11 @@ def test_as_published_stays_private_and_is_not_supported_where_it_is_wrong(
         claim |= {"adjacency": "replace_one"}
     done = assay.run(read_claim(write(tmp_path, claim)), tmp_path / "run")
     assert (tmp_path / "run" / "private" / "synthetic.jsonl").exists()
-    assert not (tmp_path / "run" / "release" / "synthetic.jsonl").exists()
+    assert releasable(done).shortfalls
+    refused_release = run("release", tmp_path / "run", "-o", tmp_path / "out")
+    assert refused_release.returncode == 2
+    assert "follows the published steps to the letter" in refused_release.stderr
+    assert not (tmp_path / "out").exists()
     assert done.differences
     assert any("the endpoint has seen its candidates" in line for line in done.side_channels)
     last = done.differences[-1]
@@ -237,7 +249,7 @@ def test_an_endpoint_that_fails_half_way_is_one_line_and_nothing_is_lost(server:
         assert len(result.stderr.splitlines()) == 1
         assert "HTTP 500" in result.stderr
         assert "the same command goes on" in result.stderr
-    assert not (tmp_path / "run" / "release" / "synthetic.jsonl").exists()
+    assert not (tmp_path / "run" / "private" / "synthetic.jsonl").exists()
     server.fails_after = None
     texts = works(path)
     (whole := tmp_path / "whole").mkdir()
@@ -329,7 +341,7 @@ def test_a_run_does_not_go_on_without_what_it_was_charged(
     result = run("generate", path, "-o", tmp_path / "run", "-q")
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert "ledger.sqlite: " in result.stderr
+    assert ("candidates.jsonl: is there without its ledger" if damage == "gone" else "ledger.sqlite: ") in result.stderr
     assert len(server.prompts) == asked
     assert ledger.exists() == (damage != "gone")
     for extra in ("-wal", "-shm"):
@@ -338,16 +350,17 @@ def test_a_run_does_not_go_on_without_what_it_was_charged(
     assert len(works(path)) == 3
 
 
-@pytest.mark.parametrize("name", ["private/candidates.jsonl", "release/synthetic.jsonl", "release/synthetic.parquet"])
+@pytest.mark.parametrize("name", ["candidates.jsonl", "synthetic.jsonl", "synthetic.parquet"])
 def test_a_file_that_cannot_be_written_is_one_line_and_leaves_no_half(
     name: str, server: TextServer, tmp_path: Path
 ) -> None:
-    path, place = write(tmp_path, body(server, "aug_pe")), tmp_path / "run" / name
-    ledger = tmp_path / "run" / "private" / "ledger.sqlite"
-    if "private" in name:  # a journal without a ledger is refused for that
-        ledger.parent.mkdir(parents=True)
-        Ledger.open(ledger).close()
-    place.mkdir(parents=True)
+    path, place = write(tmp_path, body(server, "aug_pe")), tmp_path / "run" / "private" / name
+    if name == "candidates.jsonl":  # without a ledger it is refused for that
+        prepare(place.parent)
+    else:  # and documents without a finished run
+        works(path)
+        place.unlink()
+    place.mkdir()
     for job in ("generate", "assay"):
         result = run(job, path, "-o", tmp_path / "run", "-q")
         assert result.returncode == 2, result.stderr
@@ -356,6 +369,40 @@ def test_a_file_that_cannot_be_written_is_one_line_and_leaves_no_half(
         assert not list((tmp_path / "run").rglob("*.partial"))
     place.rmdir()
     assert len(works(path)) == 3
+
+
+@pytest.mark.parametrize("mechanism", ["secret_evolution", "aug_pe"])
+@pytest.mark.parametrize("kept", ["synthetic.jsonl", "candidates.jsonl", "assay.json"])
+def test_what_is_kept_of_a_run_without_its_ledger_is_refused(
+    kept: str, mechanism: str, server: TextServer, tmp_path: Path
+) -> None:
+    path, left = write(tmp_path, body(server, mechanism)), tmp_path / "run" / "private" / kept
+    left.parent.mkdir(parents=True)
+    left.write_text("{}\n")
+    for job in ("generate", "assay"):
+        result = run(job, path, "-o", tmp_path / "run")
+        assert result.returncode == 2
+        assert len(result.stderr.splitlines()) == 1
+        assert f"{left}: is there without its ledger" in result.stderr
+    assert server.prompts == []
+    assert [file.name for file in left.parent.iterdir()] == [kept]
+
+
+@pytest.mark.parametrize("mechanism", ["secret_evolution", "aug_pe"])
+def test_documents_are_committed_and_released_from_there(mechanism: str, server: TextServer, tmp_path: Path) -> None:
+    path = write(tmp_path, body(server, mechanism))
+    assert run("assay", path, "-o", tmp_path / "run", "-q").returncode == 0
+    written = tmp_path / "run" / "private" / "synthetic.jsonl"
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    with Ledger.open(written.with_name("ledger.sqlite"), read_only=True) as ledger:
+        value = ledger.run("trees").outcome("documents/0").value
+    assert [dict(zip(("label", "rank", "text"), row, strict=True)) for row in value["rows"]] == rows
+    whole = written.read_bytes()
+    written.write_text("edited\n")
+    assert run("release", tmp_path / "run", "-o", tmp_path / "out", "-q").returncode == 0
+    assert (tmp_path / "out" / "synthetic.jsonl").read_bytes() == whole
+    works(path)
+    assert written.read_bytes() == whole
 
 
 def test_a_secret_that_occurs_nowhere_is_reported(server: TextServer, tmp_path: Path) -> None:
@@ -375,7 +422,10 @@ def test_a_model_in_place_of_an_endpoint_is_refused(server: TextServer, tmp_path
 def test_recorded_noise_is_never_released(server: TextServer, tmp_path: Path) -> None:
     done = testing.recorded_run(read_claim(write(tmp_path, body(server))), tmp_path / "run", seed=1)
     assert done.documents_path.parent.name == "private"
-    assert not list((tmp_path / "run" / "release").iterdir())
+    result = run("release", tmp_path / "run", "-o", tmp_path / "out", "--accept", "It is a test.")
+    assert result.returncode == 2
+    assert "its noise was recorded" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_ledgers_and_plans_of_the_same_secrets_compose_and_others_do_not(server: TextServer, tmp_path: Path) -> None:

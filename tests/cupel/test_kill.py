@@ -132,7 +132,7 @@ def kill_and_resume(tmp_path: Path, points: list[tuple[int, float]], start: Call
             with Ledger.open(ledger, read_only=True) as opened:
                 opened.verify()
                 done = "tiny" in opened.runs() and opened.run("tiny").outcome(last) is not None
-            assert done or not (output / "release" / "synthetic.jsonl").exists()
+            assert done or not (output / "private" / "synthetic.jsonl").exists()
     assert start(claim, output).wait() == 0
     with Ledger.open(ledger, read_only=True) as opened:
         opened.verify()
@@ -141,7 +141,7 @@ def kill_and_resume(tmp_path: Path, points: list[tuple[int, float]], start: Call
         tokens = [run.outcome(f"{TOKENS}/{step}").value["tokens"] for step in range(mechanism.tokens)]
     final = commits(ledger)
     assert final[: len(kept)] == kept
-    rows = [json.loads(line) for line in (output / "release" / "synthetic.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (output / "private" / "synthetic.jsonl").read_text().splitlines()]
     assert rows
     assert rows == released(mechanism, tokens)
     return hits

@@ -26,7 +26,7 @@ def cupel(*arguments: object) -> command.Result:
 
 
 def write(path: Path, rows: Iterable[tuple[str, str | None]], text: str = "note", label: str = "health") -> Path:
-    path.parent.mkdir(exist_ok=True, parents=True)
+    path.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
     path.write_text("".join(json.dumps({text: one, label: two}) + "\n" for one, two in rows))
     return path
 
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     """A run folder, real texts, and others that the run did not see; the same five texts are in the first two."""
     rows = notes(700, 0)
     return {
-        "run": write(tmp_path / "run" / "release" / "synthetic.jsonl", rows[295:500], "text", "label").parents[1],
+        "run": write(tmp_path / "run" / "private" / "synthetic.jsonl", rows[295:500], "text", "label").parents[1],
         "real": write(tmp_path / "real.jsonl", rows[:300]),
         "held_out": write(tmp_path / "held-out.jsonl", rows[500:]),
     }
@@ -62,7 +62,7 @@ def test_everything_is_measured_and_private(files: dict[str, Path]) -> None:
     assert json.loads(path.read_text()) == found
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-    assert sorted(file.name for file in (files["run"] / "release").iterdir()) == ["synthetic.jsonl"]
+    assert sorted(file.name for file in (files["run"] / "private").iterdir()) == ["synthetic.jsonl", "utility.json"]
     assert "computed from private data" in found["private"]
     assert [found[of]["texts"] for of in ("synthetic", "real", "held_out")] == [205, 300, 200]
     frechet = found["frechet"]
@@ -97,11 +97,11 @@ def test_a_run_that_generate_wrote_is_measured(tmp_path: Path) -> None:
     Centres.fit([text for text, _ in rows[120:]], 6).save(tmp_path / "centres.safetensors")
     run = tmp_path / "run"
     assert command.run("generate", tmp_path / "claim.yaml", "-o", run, "--device", "cpu", "-q").returncode == 0
-    release = {path.name: path.read_bytes() for path in (run / "release").iterdir()}
-    made = [json.loads(line) for line in release["synthetic.jsonl"].splitlines()]
+    before = {path.name: path.read_bytes() for path in (run / "private").iterdir()}
+    made = [json.loads(line) for line in before["synthetic.jsonl"].splitlines()]
     found = measured(run, "--real", real, *COLUMNS)
     assert found["synthetic"] == {
-        "path": str(run / "release" / "synthetic.jsonl"),
+        "path": str(run / "private" / "synthetic.jsonl"),
         "texts": len(made),
         "used": len(made),
     }
@@ -111,8 +111,9 @@ def test_a_run_that_generate_wrote_is_measured(tmp_path: Path) -> None:
     )
     assert found["frechet"]["texts"] == {"synthetic": len(made), "real": 120}
     assert json.loads((run / "private" / "utility.json").read_text()) == found
-    assert {path.name: path.read_bytes() for path in (run / "release").iterdir()} == release
-    assert {"ledger.sqlite", "utility.json"} <= {path.name for path in (run / "private").iterdir()}
+    after = {path.name: path.read_bytes() for path in (run / "private").iterdir()}
+    assert after.pop("utility.json")
+    assert after == before
 
 
 def test_overlap_counts_the_copies(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_the_table_says_that_it_is_private(files: dict[str, Path], tmp_path: Pat
     for words in ("Fréchet distance", "distinct-4", "trained on real", "longest stretch"):
         assert words in result.stdout
     assert output.is_file()
-    assert not (files["run"] / "private").exists()
+    assert [file.name for file in (files["run"] / "private").iterdir()] == ["synthetic.jsonl"]
     assert cupel(files["run"], "--real", files["real"], "--text", "note", "-q").stdout == ""
 
 
@@ -194,7 +195,7 @@ def test_mauve_is_given_the_embeddings(files: dict[str, Path], monkeypatch: pyte
     [
         (["run", "--real", "missing.jsonl"], "missing.jsonl: there is no such file"),
         (["missing.jsonl", "--real", "real.jsonl"], "missing.jsonl"),
-        (["nothing", "--real", "real.jsonl"], "holds neither release/synthetic.jsonl nor"),
+        (["nothing", "--real", "real.jsonl"], "holds neither private/synthetic.jsonl nor"),
         (["run", "--real", "real.jsonl"], "real.jsonl, line 1: there is no column 'text'"),
         (["run", "--real", "real.jsonl", "--text", "note", "--label", "kind"], "there is no column 'kind'"),
         (["unlabelled.jsonl", "--real", "real.jsonl", *COLUMNS], "unlabelled.jsonl, line 1: column 'label'"),
@@ -206,7 +207,8 @@ def test_mauve_is_given_the_embeddings(files: dict[str, Path], monkeypatch: pyte
         (["run", "--real", "latin.jsonl", "--text", "note"], "latin.jsonl: is not UTF-8 text"),
         (["run", "--real", "real.txt"], "its name ends in '.txt'"),
         (["run", "--real", "identified.jsonl", *COLUMNS], "at most 100 are compared"),
-        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "run/release/utility.json"], "lies in a release folder"),
+        (["out", "--real", "real.jsonl", *COLUMNS], "lies in a released folder"),
+        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "out/utility.json"], "lies in a released folder"),
         (["run", "--real", "real.jsonl", *COLUMNS, "-o", "no/such/folder.json"], "is no file in a folder that exists"),
         (["run", "--real", "real.jsonl", *COLUMNS, "-o", "run"], "is no file in a folder that exists"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--limit", "1"], "limit must be at least 2"),
@@ -222,6 +224,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nothing").mkdir()
+    write(tmp_path / "out" / "synthetic.jsonl", notes(300, 0), "text", "label")
+    (tmp_path / "out" / "claim.json").write_text("{}\n")
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "real.txt").write_text("text")
     (tmp_path / "latin.jsonl").write_bytes(b'{"note": "caf\xe9"}\n' * 3)
@@ -249,7 +253,7 @@ def test_errors_hold_nothing_of_a_record(tmp_path: Path, files: dict[str, Path])
 
 
 def test_numbers_go_beside_the_folder_of_a_file(files: dict[str, Path]) -> None:
-    cupel(files["run"] / "release" / "synthetic.jsonl", "--real", files["real"], "--text", "note", "-q")
+    cupel(files["run"] / "private" / "synthetic.jsonl", "--real", files["real"], "--text", "note", "-q")
     assert (files["run"] / "private" / "utility.json").is_file()
     cupel(files["held_out"], "--synthetic-text", "note", "--real", files["real"], "--text", "note", "-q")
     assert (files["real"].parent / "private" / "utility.json").is_file()
@@ -268,7 +272,7 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert commands
     monkeypatch.chdir(tmp_path)
     rows = notes(300, 0)
-    write(tmp_path / "report" / "release" / "synthetic.jsonl", rows[:100], "text", "label")
+    write(tmp_path / "report" / "private" / "synthetic.jsonl", rows[:100], "text", "label")
     write(tmp_path / "notes.jsonl", rows[100:200], "text", "topic")
     write(tmp_path / "unseen.jsonl", rows[200:], "text", "topic")
     for line in commands:

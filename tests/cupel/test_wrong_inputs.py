@@ -111,8 +111,9 @@ class Case:
             steps = [ledger.run("tiny").outcome(f"tokens/{step}") for step in range(mechanism.tokens)]
         assert all(len(step.value["tokens"]) == mechanism.total_slots for step in steps if step is not None)
         assert None not in steps
-        names = {"synthetic.jsonl", "synthetic.parquet", "batching-key.txt"}
-        assert {path.name for path in (self.output / "release").iterdir()} == names
+        names = {"synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "ledger.sqlite"}
+        assert {path.name for path in (self.output / "private").iterdir()} == names
+        assert [path.name for path in self.output.iterdir()] == ["private"]
         return claim
 
 

@@ -139,11 +139,11 @@ def test_the_public_numbers_of_own_data_are_those_of_the_file() -> None:
 def test_small_examples_run_as_they_are(name: str, tmp_path: Path) -> None:
     done = run("generate", EXAMPLES / name, "-o", tmp_path, "--device", "cpu", "-q")
     assert (done.returncode, done.stderr) == (0, "")
-    rows = [json.loads(line) for line in (tmp_path / "release" / "synthetic.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "private" / "synthetic.jsonl").read_text().splitlines()]
     claim = read_claim(EXAMPLES / name)
     assert {row["label"] for row in rows} <= ({*claim.public.labels} or {None})
     assert rows
-    counts = tmp_path / "release" / "cluster-counts.json"
+    counts = tmp_path / "private" / "cluster-counts.json"
     assert counts.exists() == (claim.parameters.centres is not None)
     if counts.exists():
         assert [len(row) for row in json.loads(counts.read_text())] == [24]
@@ -182,7 +182,7 @@ def test_large_examples_run_with_small_models_of_their_shape(name: str, stand_in
     model = stand_ins / Path(name).name.partition("-")[0]
     done = run("generate", path, "--model", model, "-o", tmp_path, "--device", "cpu", "-q")
     assert (done.returncode, done.stderr) == (0, "")
-    counts = json.loads((tmp_path / "release" / "cluster-counts.json").read_text())
+    counts = json.loads((tmp_path / "private" / "cluster-counts.json").read_text())
     assert [len(row) for row in counts] == [10] * 4
     cost = run("account", tmp_path / "private" / "ledger.sqlite", "--delta", "1e-5", "--json")
     assert (cost.returncode, cost.stderr) == (0, "")

@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from cupel.reports.assay import Assay, Audit, BatchCost, BoundRow, Difference, LedgerSummary, Missing, Rate, TokenCost
+from cupel.reports.assay import (
+    Assay,
+    Audit,
+    BatchCost,
+    BoundRow,
+    Difference,
+    Digests,
+    LedgerSummary,
+    Missing,
+    PastAudit,
+    PastVerdict,
+    Rate,
+    TokenCost,
+)
 
 HEAD = "9f2c41d7e0b85a6c3d1f7a90b4e8c6525c7be1f04a2d9836e5f01b7c8a3d4e6f"
 SLOTS, TOKENS, CLIP, TEMPERATURE = 65, 512, 10.0, 1.2
@@ -150,7 +163,29 @@ COMMON: dict[str, Any] = {
         "input file": "sha256:1f0e33aa",
     },
     "versions": {"cupel": "0.1.0", "python": "3.11.9", "torch": "2.6.0", "dp-accounting": "0.6.0"},
+    "digests": Digests(documents="d0" * 32, claim="c1" * 32),
 }
+
+
+def verdict(created: str, name: str, audits: list[Audit], **more: Any) -> PastVerdict:
+    """A verdict as the ledger of a run holds it."""
+    made = [
+        PastAudit(name=one.name, game=one.game, attack=one.attack, statistics=one.statistics, bounds=one.bounds)
+        for one in audits
+    ]
+    body: dict[str, Any] = {
+        "claim": "c1" * 32,
+        "guarantee": {"type": "ex_post", "epsilon": 3.0},
+        "claimed": "ex-post differential privacy with ε = 3",
+        "asked": [one.name for one in audits],
+        "confidence": 0.975 if audits else None,
+        "contradictions": [],
+        "documents": "d0" * 32,
+        "versions": {"cupel": "0.1.0"},
+    }
+    return PastVerdict(created=created, verdict=name, audits=made, **(body | more))  # type: ignore[arg-type]
+
+
 ROWS_INDEPENDENT = "Rows of a batch do not influence each other in floating point (tested to 1e-4 of a logit)."
 SAMPLED_LAW = "The sampler draws from the stated integer weights with unbiased entropy."
 
@@ -162,6 +197,15 @@ def ex_post() -> Assay:
     what: dict[str, Any] = {"quantity": "ex_post_epsilon", "private": True}
     shown = row("lower", loss, "leave_one_out", "certified", ceiling=exact, **what)
     one_run = row("lower", 0.0, "one_run", "finite_sample", confidence=0.95, ceiling=2.8715, delta=0.0, private=True)
+    before = one_run.model_copy(update={"value": 0.0625, "confidence": 0.975})
+    audits = [
+        leave_one_out([shown], "No record changes the likelihood of the output by more than its batch’s exact cost."),
+        reconstruction(41, 43, [one_run]),
+    ]
+    history = [
+        verdict("2026-11-20T17:03:01+00:00", "SUPPORTED", [reconstruction(40, 43, [before])]),
+        verdict(COMMON["created"], "SUPPORTED", audits),
+    ]
     return Assay(
         name="keys-median",
         claim=claim("keys-median", {"type": "ex_post", "epsilon": 3.0}),
@@ -176,13 +220,10 @@ def ex_post() -> Assay:
             row("upper", 71162.4, "zcdp", "certified", delta=1.06e-4, assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
             shown,
             one_run,
+            before,
         ],
-        audits=[
-            leave_one_out(
-                [shown], "No record changes the likelihood of the output by more than its batch’s exact cost."
-            ),
-            reconstruction(41, 43, [one_run]),
-        ],
+        audits=audits,
+        history=history,
         batches=batches,
         tokens=tokens,
         spent={"tokens": exact, "slot counts": 0.1},

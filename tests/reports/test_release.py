@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import random
 from typing import Any
 
@@ -12,8 +14,8 @@ from hypothesis import strategies as st
 
 from cupel.reports import text
 from cupel.reports.assay import PUBLIC_FACTS, Assay, BoundRow
-from cupel.reports.html import render
-from cupel.reports.release import Release, ReleasedLedger, releasable
+from cupel.reports.html import render, render_release
+from cupel.reports.release import Accepted, Release, ReleasedLedger, claim_digest, claim_text, releasable
 
 # What may leave, said a second time and independently of the code: everything else is overwritten by the tests.
 PUBLIC = {
@@ -24,6 +26,8 @@ PUBLIC = {
     "guarantee",
     "ledger",
     "secrets",
+    "digests",
+    "protected",
     "not_protected",
     "limitations",
     "threat_model",
@@ -102,6 +106,26 @@ class Marker:
         }
         return {key: audit[key] for key in PUBLIC_OF_AUDIT} | private
 
+    def past(self, past: dict[str, Any]) -> dict[str, Any]:
+        """A verdict of the history: of its audits, what was played may leave."""
+        private = {
+            "created": self.words(),
+            "claim": self.words(),
+            "guarantee": {"type": self.words()},
+            "claimed": self.words(),
+            "verdict": self._random.choice(VERDICTS),
+            "asked": [self.words()],
+            "confidence": self._random.choice([None, 0.975]),
+            "audits": [
+                {key: audit[key] for key in PUBLIC_OF_AUDIT} | {"bounds": self.bounds([])} for audit in past["audits"]
+            ],
+            "contradictions": [self.words()],
+            "documents": self.words(),
+            "versions": {self.words(): self.words()},
+        }
+        assert set(private) == set(past)
+        return private
+
     def scramble(self, assay: Assay) -> Assay:
         """`assay` with every private field overwritten."""
         data = assay.model_dump(mode="json")
@@ -118,6 +142,7 @@ class Marker:
             "best_upper": self.bound(),
             "best_lower": self.bound(),
             "audits": [self.audit(audit) for audit in data["audits"]],
+            "history": [self.past(past) for past in data["history"]],
             "batches": [{**sizes, **costs, "label": self.words()}],
             "tokens": [
                 {"position": self.count(), "count": self.count()}
@@ -128,7 +153,7 @@ class Marker:
                 {"statement": self.words(), "published": self.number(), "recomputed": None, "why": self.words()}
             ],
             "ledger": {key: data["ledger"][key] for key in PUBLIC_OF_LEDGER}
-            | {"events": self.count(), "entries": self.count()},
+            | {"events": self.count(), "entries": self.count(), "anchored": self._random.choice([True, False])},
             "implementation": {key: value for key, value in data["implementation"].items() if key in PUBLIC_FACTS}
             | {self.words(): self.words(), "input file": self.words()},
         }
@@ -312,3 +337,76 @@ def test_the_head_of_the_ledger_is_printed(assay: Assay) -> None:
 def test_a_release_is_a_document(assay: Assay) -> None:
     released = releasable(assay)
     assert Release.model_validate_json(released.model_dump_json()) == released
+
+
+def test_both_pages_hold_the_digests(assay: Assay) -> None:
+    for side in ("private", "release"):
+        page = render(assay, side=side)  # type: ignore[arg-type]
+        assert "d0" * 32 in page
+        assert "c1" * 32 in page
+
+
+def test_the_history_of_verdicts_stays(assays: dict[str, Assay]) -> None:
+    """An earlier bound and when it was found are on the private page only; that the audit was made is public."""
+    assay = assays["ex_post"]
+    private, public = (render(assay, side=side) for side in ("private", "release"))
+    for words in ("Verdicts on this run", "20 November 2026, 17:03 UTC", "0.0625"):
+        assert words in private.replace("\u00a0", " ")
+        assert words not in public.replace("\u00a0", " ")
+    bare = assay.model_copy(update={"audits": [], "history": assay.history[:1]})
+    assert [audit.name for audit in releasable(bare).audits] == ["reconstruction"]
+    assert "No audit was made" not in render(bare, side="release")
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_whether_the_ledger_was_anchored_stays(anchored: bool, assay: Assay) -> None:
+    ledger = assay.ledger.model_copy(update={"anchored": anchored})
+    assay = assay.model_copy(update={"ledger": ledger})
+    words = "A copy of the head is kept outside" if anchored else "No copy of the head outside of this folder"
+    assert words in render(assay, side="private").replace("\u00a0", " ")
+    assert words not in render(assay, side="release").replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("ex_post", {}, []),
+        ("approx_dp", {}, []),
+        ("unproven", {}, ["The best certified bound, ε ≤ 9.605 at δ = 1.063 × 10⁻⁴ (Rényi DP, certified), is above"]),
+        ("refuted", {}, ["No finite certified bound is known"]),
+        ("refuted", {"protected": False}, ["protects nothing with these parameters", "No finite certified bound"]),
+        ("approx_dp", {"variant": "as_published", "protected": False}, ["follows the published steps to the letter"]),
+        ("approx_dp", {"rigor": "estimate"}, ["No finite certified bound is known"]),
+        ("ex_post", {"rigor": "estimate"}, ["No finite certified bound is known"]),
+    ],
+)
+def test_what_falls_short_is_read_off_public_facts(
+    assays: dict[str, Assay], name: str, changes: dict[str, Any], expected: list[str]
+) -> None:
+    assay = assays[name]
+    update: dict[str, Any] = {"protected": changes.get("protected", True)}
+    if "variant" in changes:
+        update["claim"] = {**assay.claim, "variant": changes["variant"]}
+    if "rigor" in changes:
+        update["bounds"] = [
+            row.model_copy(update={"rigor": changes["rigor"]}) if row.direction == "upper" else row
+            for row in assay.bounds
+        ]
+    found = releasable(assay.model_copy(update=update)).shortfalls
+    assert len(found) == len(expected)
+    assert all(words in line for words, line in zip(expected, found, strict=True))
+
+
+def test_a_reason_is_printed_as_text(assays: dict[str, Assay]) -> None:
+    release = releasable(assays["unproven"])
+    assert "Released although" not in render_release(release)
+    reason = 'because of "<b>this</b>" & that'
+    page = render_release(release.model_copy(update={"accepted": Accepted(reason=reason)}))
+    assert "because of &#34;&lt;b&gt;this&lt;/b&gt;&#34; &amp; that" in page.replace("\u00a0", " ")
+    assert "is above the claim" in page.replace("\u00a0", " ")
+
+
+def test_the_digest_of_the_claim_is_that_of_its_file(assay: Assay) -> None:
+    text = claim_text(assay.claim)
+    assert json.loads(text) == releasable(assay).claim
+    assert claim_digest(assay.claim) == hashlib.sha256(text.encode()).hexdigest()
