@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,8 @@ class LanguageModel:
         Args:
             wanted: with the most rows that are useful.
         """
+        if self.device.type == "cpu":
+            wanted = replace(wanted, rows=min(wanted.rows, row_shapes.MOST_ROWS_ON_CPU))
         if wanted not in self._shapes:
             self._shapes[wanted] = row_shapes.find(self.network, self.vocabulary_size, wanted)
         return self._shapes[wanted]
