@@ -347,8 +347,9 @@ class PrivateInference:
                 f"document of {self._longest_document(model)}; lower context_tokens or document_tokens"
             )
         prompt = Prompt(model, self._template(model), label, self.prefix, self.records_per_context, room)
-        if given is None:
-            given = min(room, prompt.overhead + RECORD_TOKENS * self.records_per_context)
+        if given is None:  # one shape for all labels
+            overhead = max(replace(prompt, label=other).overhead for other in self.labels or (None,))
+            given = min(room, overhead + RECORD_TOKENS * self.records_per_context)
         return replace(prompt, longest_context=given)
 
     def _template(self, model: LanguageModel) -> str | None:

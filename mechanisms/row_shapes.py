@@ -30,6 +30,7 @@ MOST_ROWS_ON_CPU = 64
 """The same on a CPU, which gains little from more; fewer rows leave less padding in the last pass of a slot."""
 
 _MOST_TOKENS = 2**14  # of a forward pass that writes contexts
+_MOST_SCORES = 2**24  # pairs of tokens that one head of attention compares in it
 _STEPS = 3  # tokens at the beginning of a document, and as many at the last positions
 
 Trace = NDArray[np.int32]
@@ -61,7 +62,7 @@ PACKED = RowPlan(None, exact=False)
 
 def preferred(rows: int, context: int, positions: int, pinned: int) -> RowShape:
     """The shape for about so many rows of contexts of at most so many tokens: a power of two of rows."""
-    most = max(1, min(rows, MOST_ROWS, _MOST_TOKENS // context))
+    most = max(1, min(rows, MOST_ROWS, _MOST_TOKENS // context, _MOST_SCORES // context**2))
     return RowShape(1 << (most.bit_length() - 1), context, positions, pinned)
 
 

@@ -74,6 +74,10 @@ def test_packed_rows_prove_nothing(tmp_path: Path, model: Path) -> None:
     assert {bound["rigor"] for bound in uppers} == {"estimate"}
     assert all("Rows are packed" in bound["assumptions"][-1] for bound in uppers)
     assert found["best_upper"] is None
+    refused = command.run("release", tmp_path / "out", "-o", tmp_path / "released")
+    assert refused.returncode == 2
+    assert "--accept" in refused.stderr
+    assert not (tmp_path / "released").exists()
 
 
 def test_an_account_of_packed_rows_is_an_estimate(tmp_path: Path, model: Path) -> None:

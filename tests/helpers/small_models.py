@@ -80,7 +80,7 @@ def config(architecture: str, vocabulary: int) -> Any:
             return transformers.Olmo2Config(**{key: value for key, value in own.items() if key != "head_dim"})
         case "phi3":
             return transformers.Phi3Config(**{key: value for key, value in own.items() if key != "head_dim"})
-        case "phi3-longrope" | "llama-dynamic":
+        case "phi3-longrope" | "llama-dynamic" | "gemma3-dynamic":
             return changing_rope(architecture, vocabulary)
     raise ValueError(architecture)
 
@@ -114,6 +114,12 @@ def changing_rope(architecture: str, vocabulary: int) -> Any:
     if architecture == "llama-dynamic":
         own["max_position_embeddings"] = 32
         return transformers.LlamaConfig(**own, rope_parameters=rope | {"rope_type": "dynamic", "factor": 4.0})
+    if architecture == "gemma3-dynamic":
+        kinds = {"sliding_attention": "default", "full_attention": "dynamic"}
+        parameters = {kind: {"rope_type": name, "rope_theta": 10_000.0, "factor": 4.0} for kind, name in kinds.items()}
+        own |= {"max_position_embeddings": 32, "layer_types": ["sliding_attention", "full_attention"] * 2}
+        own |= {"sliding_window": 100, "head_dim": 8, "num_hidden_layers": 4}
+        return transformers.Gemma3TextConfig(**own, query_pre_attn_scalar=8, rope_parameters=parameters)
     factors = {"short_factor": [1.0] * 4, "long_factor": [4.0, 6.0, 8.0, 12.0]}
     changing = rope | factors | {"rope_type": "longrope"}
     return transformers.Phi3Config(**own, original_max_position_embeddings=32, rope_parameters=changing)
@@ -135,7 +141,7 @@ def save_model(
 
     Args:
         folder: where.
-        architecture: one of `ARCHITECTURES`, or ``phi3-longrope`` or ``llama-dynamic``.
+        architecture: one of `ARCHITECTURES`, or one of `changing_rope`.
         scale: of the weights.
         chat: whose chat template the tokenizer gets, one of `CHATS`.
         positions: the largest number of tokens; not for GPT-2, whose positions have weights.

@@ -260,7 +260,7 @@ def unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cupel.mechanisms.decoding.row_modules.pin", lambda network, positions: None)
 
 
-@pytest.mark.parametrize("architecture", ["phi3-longrope", "llama-dynamic"])
+@pytest.mark.parametrize("architecture", ["phi3-longrope", "llama-dynamic", "gemma3-dynamic"])
 def test_frequencies_are_pinned_to_the_public_length(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unpinned, a row of 50 tokens moves the one beside it, and a check of shorter rows says nothing of it."""
     network = random_network(architecture)
@@ -277,7 +277,7 @@ def test_frequencies_are_pinned_to_the_public_length(architecture: str, monkeypa
     np.testing.assert_array_equal(trace(network, [[3] * 20], []), trace(network, LONG, []))
 
 
-@pytest.mark.parametrize("architecture", ["phi3-longrope", "llama-dynamic"])
+@pytest.mark.parametrize("architecture", ["phi3-longrope", "llama-dynamic", "gemma3-dynamic"])
 def test_pinned_frequencies_are_those_of_the_model_at_that_length(architecture: str) -> None:
     """Pinned to n positions, logits are those of one sequence of n tokens that the model computes by itself."""
     for length in (20, 60):
@@ -394,6 +394,8 @@ def test_the_shape_follows_from_public_numbers(tiny: LanguageModel) -> None:
     by_label = mechanism(template="{examples}", context_tokens=(("a", 20), ("b", 40)), document_tokens=50)
     shapes = by_label.row_plan(tiny).shapes
     assert shapes == {"a": RowShape(16, 20, 26, 46), "b": RowShape(16, 40, 46, 46)}  # six tokens a slot
+    named = mechanism(template="{label}: {examples}", labels=("a", "a long name of a label"))
+    assert len(set(named.row_plan(tiny).shapes.values())) == 1
     unstated = mechanism(template="{examples}!").prompt(tiny, "a")
     assert unstated.longest_context == 1 + 63  # half of the positions; 64 tokens a record would not fit
     assert not mechanism(rows="packed").row_plan(tiny).exact
