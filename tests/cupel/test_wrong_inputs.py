@@ -371,7 +371,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "an encoder": (lambda folder: edit(folder / "config.json", model_type="vit"), "cannot be loaded as a causal"),
     "eight positions": (
         lambda folder: with_positions(folder, 8),
-        "the model's context of 8 tokens leaves 0 for each record",
+        "a context of 4 tokens leaves 0 for each record",
     ),
 }  # fmt: skip
 

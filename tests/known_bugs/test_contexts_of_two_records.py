@@ -79,7 +79,7 @@ def mean() -> tuple[list[Finding], list[Finding], list[np.ndarray]]:
         for account in ("published", "charged")
     )
     laws = [
-        next(iter(StepLaws(mechanism, data, model, generation.transcript, key=KEY).of_slot(0)))
+        next(iter(StepLaws(mechanism, data, model, generation.transcript, key=KEY).of_groups([[0]])))[2]
         for data in (records, near)
     ]
     return found, charged, laws
