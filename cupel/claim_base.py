@@ -139,7 +139,7 @@ class Public(Strict):
     records: int = Field(ge=1, description="the number n of privacy units that may be known to everyone")
     labels: list[str] = Field([], description="the set of labels")
     context_tokens: Annotated[int, BeforeValidator(no_bool), Field(ge=1)] | dict[str, int] | None = Field(
-        None,
+        default=None,
         description="for private_inference: the number of tokens that a context may have, prompt included, for all "
         "labels or for each; longer records are cut, shorter ones padded",
     )

@@ -13,7 +13,7 @@ private inference needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -365,7 +365,7 @@ class FixedRows:
     def logits(self) -> torch.Tensor:
         """Logits of the next token of every row, shape (rows, V), float32, on the model's device."""
         out = torch.empty(len(self._padding), self._vocabulary_size, dtype=torch.float32, device=self._device)
-        for tile, part in zip(self._tiles, out.split(self._shape.rows), strict=True):
+        for tile, part in self._parts(out):
             part.copy_(tile.logits())
         return out[: self.rows]
 
@@ -373,7 +373,7 @@ class FixedRows:
         """Moves every row on by one token, shape (rows,)."""
         given = torch.zeros(len(self._padding), dtype=torch.long)
         given[: self.rows] = torch.as_tensor(tokens, dtype=torch.long)
-        for tile, part in zip(self._tiles, given.split(self._shape.rows), strict=True):
+        for tile, part in self._parts(given):
             tile.append(part)
         if len(self._padding) > self.rows:
             self._tiles[-1].reset(self._padding[-self._shape.rows :])
@@ -382,8 +382,13 @@ class FixedRows:
         """Takes the rows of a mask, shape (rows,), back to the end of their contexts."""
         given = self._padding.clone()
         given[: self.rows] |= rows
-        for tile, part in zip(self._tiles, given.split(self._shape.rows), strict=True):
+        for tile, part in self._parts(given):
             tile.reset(part)
+
+    def _parts(self, of_rows: torch.Tensor) -> Iterator[tuple[_Tile, torch.Tensor]]:
+        """Each tile with its part of a tensor that has an entry for each row, padding included."""
+        for number, tile in enumerate(self._tiles):
+            yield tile, of_rows[number * self._shape.rows : (number + 1) * self._shape.rows]
 
     def skip(self, count: int) -> None:
         """Moves every row on by positions that are not written, to test what is computed behind them."""
