@@ -104,7 +104,7 @@ def main() -> None:
         "Notes, the embedded model", embedded, builtin_records("notes", 1024, 0), packed | stated, rounds, tokens=64
     )
     small = random_model("GPT-2 small", device)
-    rows = 64 if device == "cpu" else 1024
+    rows = 16 if device == "cpu" else 1024
     halves = [
         (random_records(rows // 2, length, small.vocabulary_size), label) for length, label in ((24, "a"), (60, "b"))
     ]
