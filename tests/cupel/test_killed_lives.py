@@ -1,0 +1,171 @@
+"""Runs of all generators, killed at any point of their lives: what is visible was committed, and they resume.
+
+`killed_life` has the children that are killed, `visible` says what must hold after every kill.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from killed_life import Lives, Point
+from text_server import TextServer, text_server
+from visible import Visible
+
+from cupel.mechanisms.clustering import Centres
+
+PREFIX = "My 5-digit key is "
+EVERYWHERE = r"(before|after|half)$"
+
+FEW = r"(COMMIT (finish|verdict|release) |rename out |replace run/private/(synthetic.jsonl|report.html) )"
+
+
+def inference(**changes: Any) -> dict[str, Any]:
+    """A claim about private inference on made-up keys."""
+    parameters = {
+        "clip": 10.0,
+        "temperature": 0.8,
+        "batch_size": 6,
+        "tokens": 12,
+        "prefix": PREFIX,
+        "slot_threshold": 4.0,
+        "slot_count_epsilon": 2.0,
+    }
+    median = changes["aggregate"] == "median"
+    return {
+        "name": "keys",
+        "data": {"source": "builtin", "name": "keys"},
+        "mechanism": "private_inference",
+        "parameters": parameters | changes,
+        "public": {"records": 24},
+        "guarantee": {"type": "ex_post" if median else "pure_dp", "epsilon": 1e6},
+        "audits": ["leave_one_out", "record_replay"] if median else ["record_replay"],
+    }
+
+
+def evolution(mechanism: str, url: str) -> dict[str, Any]:
+    """A claim about an evolution, whose candidates an endpoint writes, one after the other."""
+    endpoint = {"url": url, "model": "words", "tries": 1, "at_once": 1}
+    parameters: dict[str, Any] = {"rounds": 2, "synthetic": 3, "variations": 2, "endpoint": endpoint}
+    guarantee: dict[str, Any] = {"type": "approx_dp", "epsilon": 2.0, "delta": 1e-5}
+    if mechanism == "secret_evolution":
+        guarantee = {"type": "secret_protection", "p": 0.001, "r": 0.05}
+        parameters |= {"secrets": [{"pattern": r"\b\d{5}\b"}], "p": 0.001, "r": 0.05, "clusters": 4}
+    else:
+        parameters["noise_multiplier"] = 4.0
+    return {
+        "name": "trees",
+        "data": {"source": "file", "path": "trees.jsonl", "text": "text", "id": "id"},
+        "mechanism": mechanism,
+        "parameters": parameters,
+        "public": {"records": 60},
+        "guarantee": guarantee,
+        "audits": ["secret_reconstruction"] if mechanism == "secret_evolution" else [],
+    }
+
+
+GENERATORS = ("median", "mean", "secret_evolution", "aug_pe")
+
+
+def written(folder: Path, generator: str, url: str) -> Visible:
+    """A new folder with the claim about a generator and its data."""
+    folder.mkdir(parents=True)
+    if generator == "median":
+        claim = inference(aggregate="median")
+    elif generator == "mean":
+        claim = inference(aggregate="mean", centres="centres.safetensors", kept_centres=2)
+        Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
+    else:
+        claim = evolution(generator, url)
+        trees = ("ash", "birch", "cedar", "elm", "fir", "hazel")
+        texts = [f"{trees[i % 6]} number {i}" + f" SECRET 1000{i // 3}" * (i < 9) for i in range(60)]
+        rows = [json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts)]
+        (folder / "trees.jsonl").write_text("".join(rows))
+    (folder / "claim.yaml").write_text(yaml.safe_dump(claim))
+    return Visible(folder)
+
+
+def killed_everywhere(lives: Lives, seen: Visible, deadly: str) -> list[Point]:
+    """Kills one life at every point that a pattern fits, one after the other, and resumes it each time.
+
+    Returns:
+        Where it was killed.
+    """
+    points: list[Point] = []
+    while (ended := lives.live(seen.folder, deadly=deadly, spared=points)).code:
+        assert ended.code == -9, f"refused after {points[-1:]}: {ended.errors}"
+        assert ended.last is not None
+        points.append(ended.last)
+        seen.check()
+    seen.check_end()
+    return points
+
+
+def killed_at_times(lives: Lives, seen: Visible, times: list[float]) -> int:
+    """Kills one life after so many seconds, resumes it and kills it again, and lets it come to its end.
+
+    Returns:
+        The number of kills that came before it was at its end.
+    """
+    kills = 0
+    for seconds in times:
+        ended = lives.live(seen.folder, seconds=seconds)
+        assert ended.code in (0, -9), f"refused after {kills} kills: {ended.errors}"
+        kills += ended.code == -9
+        seen.check()
+    ended = lives.live(seen.folder)
+    assert ended.code == 0, ended.errors
+    seen.check_end()
+    return kills
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TextServer]:
+    with text_server() as server:
+        yield server
+
+
+def test_killed_where_results_appear(server: TextServer, tmp_path: Path) -> None:
+    with Lives() as lives:
+        assert lives.live(written(tmp_path / "warm", "aug_pe", server.url).folder, warm=True).code == 0
+        points = killed_everywhere(lives, written(tmp_path / "life", "aug_pe", server.url), FEW)
+    assert {point.side for point in points} == {"before", "after"}
+    assert len(points) >= 12
+
+
+def generator_killed(generator: str, folder: Path, url: str) -> tuple[int, int]:
+    """The number of points at which a generator's life was killed, and of kills after random times."""
+    with Lives() as lives:
+        assert lives.live(written(folder / "warm", generator, url).folder, warm=True).code == 0
+        points = killed_everywhere(lives, written(folder / "points", generator, url), EVERYWHERE)
+        for verb in ("link", "rename", "replace", "COMMIT"):
+            sides = [point for point in points if re.search(f": {verb} ", point.call)]
+            assert {side for _, side in sides} == {"before", "after"}, verb
+            assert len(sides) % 2 == 0
+        whole = lives.live(written(folder / "whole", generator, url).folder)
+        assert whole.code == 0, whole.errors
+        generator_of_times = random.Random(generator)  # a public choice: when to kill
+        times = 0
+        for number in range(4):
+            after = [whole.seconds * generator_of_times.random() ** 2 for _ in range(5)]
+            times += killed_at_times(lives, written(folder / str(number), generator, url), after)
+    return len(points), times
+
+
+@pytest.mark.slow
+def test_every_generator_killed_everywhere(server: TextServer, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        counts = pool.map(lambda name: generator_killed(name, tmp_path / name, server.url), GENERATORS)
+        found = dict(zip(GENERATORS, counts, strict=True))
+    for name, (points, times) in found.items():
+        print(f"\n{name}: killed at {points} points, and {times} times after a random time", end="")
+    kills = sum(map(sum, found.values()))
+    print(f"\n{kills} kills of lives of a run by SIGKILL")
+    assert kills >= 200

@@ -1,0 +1,290 @@
+"""The life of a run, `cupel generate`, `assay` and `release`, in processes that are killed where a test says.
+
+`Lives` starts a process that loads the libraries once and forks a child for each life. A child may kill itself before
+or after any of its calls that make something durable or visible, or half-way through a write; or it is killed after
+some time. Every kill is a SIGKILL. A life that was killed is resumed by the next life in the same folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+COMMANDS: dict[str, list[str]] = {
+    "generate": ["generate", "claim.yaml", "-o", "run", "--json", "-q"],
+    "assay": ["assay", "claim.yaml", "-o", "run", "--json", "-q"],
+    "release": ["release", "run", "-o", "out", "--json", "-q"],
+}
+
+_CALLS = {"replace": 1, "rename": 1, "link": 1, "mkdir": 0, "rmdir": 0, "chmod": 0, "unlink": 0}
+"""The functions of `os` where a child may die → the place of the path that they make or change."""
+
+_PASSING = [
+    (r"\.\d+-[0-9a-f]{8}\.partial", ".partial"),
+    (r"\.out\.[0-9a-f]{8}\.partial", ".out.partial"),
+    (r"\.ledger\.sqlite\.\w{8}\.new", ".ledger.sqlite.new"),
+    (r"\.?[0-9a-f]{64}\.json(\.\w{8}\.new)?", "anchor"),
+]
+"""What differs between the names of two runs."""
+
+
+class Point(NamedTuple):
+    """Where a child kills itself.
+
+    Attributes:
+        call: the command and the call, such as ``generate: replace run/private/synthetic.jsonl``.
+        side: ``before`` or ``after`` it, or ``half`` of it, for what is written.
+    """
+
+    call: str
+    side: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a life ended.
+
+    Attributes:
+        code: of the first command that failed; 0 for none, −9 for a kill.
+        errors: what was printed to the standard error.
+        seconds: that it took.
+        last: the last point that it came to, where it died if it killed itself.
+    """
+
+    code: int
+    errors: str
+    seconds: float
+    last: Point | None
+
+
+class Lives:
+    """Lives of runs in children of one process, which is warm after the first life. A context manager."""
+
+    def __init__(self) -> None:
+        here = Path(__file__)
+        paths = os.pathsep.join(filter(None, [str(here.parent), os.environ.get("PYTHONPATH")]))
+        alone = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": paths}
+        self._server = subprocess.Popen(
+            [sys.executable, str(here)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | alone,
+            cwd=here.parent,
+        )
+
+    def live(
+        self,
+        folder: Path,
+        *,
+        deadly: str | None = None,
+        spared: Iterable[Point] = (),
+        seconds: float | None = None,
+        warm: bool = False,
+    ) -> Ended:
+        """Runs the commands in a folder that holds a claim, each after the other, or resumes them.
+
+        Args:
+            folder: also of what is printed, and of the anchor.
+            deadly: the child kills itself at the first point, call and side, in which this pattern is found,
+            spared: other than these.
+            seconds: after which it is killed.
+            warm: run in the process itself, which has loaded everything then.
+        """
+        number = len(list(folder.glob("printed-*")))
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        job = {"folder": str(folder), "number": number, "deadly": deadly, "spared": list(spared)}
+        self._server.stdin.write(json.dumps(job | {"seconds": seconds, "warm": warm}) + "\n")
+        self._server.stdin.flush()
+        answer = json.loads(self._server.stdout.readline())
+        points, errors = ((folder / name) for name in ("points", "errors"))
+        passed = points.read_text().splitlines() if points.exists() else []
+        last = Point(*json.loads(passed[-1])) if passed else None
+        return Ended(answer["code"], errors.read_text() if errors.exists() else "", answer["seconds"], last)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait()
+
+
+class _Watched:
+    """Notes every call where the process may die, and kills it at the first that is deadly and not spared."""
+
+    def __init__(self, folder: Path, deadly: str | None, spared: Iterable[Point]) -> None:
+        self.command = ""
+        self._folder, self._deadly, self._spared = folder, deadly, frozenset(spared)
+        self._notes = os.open(folder / "points", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
+
+    def at(self, call: str, side: str) -> bool:
+        """Whether to die here."""
+        point = Point(f"{self.command}: {call}", side)
+        os.write(self._notes, f"{json.dumps(point)}\n".encode())
+        return self._deadly is not None and point not in self._spared and bool(re.search(self._deadly, " ".join(point)))
+
+    def pass_by(self, call: str, side: str) -> None:
+        """Dies here, if that is deadly."""
+        if self.at(call, side):
+            _die()
+
+    @contextlib.contextmanager
+    def around(self, call: str) -> Iterator[None]:
+        """What may die before and after."""
+        self.pass_by(call, "before")
+        yield
+        self.pass_by(call, "after")
+
+    def name(self, path: Any) -> str | None:
+        """A path of the run as it is called in all runs; None for others."""
+        try:
+            text = str(Path(os.fspath(path)).absolute().relative_to(self._folder))
+        except (TypeError, ValueError):
+            return None
+        for passing, name in _PASSING:
+            text = re.sub(passing, name, text)
+        return text
+
+    def watch(self) -> None:
+        """Puts itself around the calls of this process."""
+        for name, place in _CALLS.items():
+            setattr(os, name, self._os_call(name, getattr(os, name), place))
+        self._watch_texts()
+        self._watch_ledger()
+        self._watch_journal()
+
+    def _os_call(self, verb: str, call: Callable[..., Any], place: int) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            name = self.name(arguments[place])
+            with contextlib.nullcontext() if name is None else self.around(f"{verb} {name}"):
+                return call(*arguments, **options)
+
+        return watched
+
+    def _watch_texts(self) -> None:
+        write_text = Path.write_text
+
+        def watched(path: Path, text: str, *arguments: Any, **options: Any) -> int:
+            name = self.name(path)
+            if name is not None and self.at(f"write {name}", "half"):
+                write_text(path, text[: len(text) // 2], *arguments, **options)
+                _die()
+            return write_text(path, text, *arguments, **options)
+
+        Path.write_text = watched  # type: ignore[assignment,method-assign]
+
+    def _watch_ledger(self) -> None:
+        from cupel.accounting.ledger_store import Store
+
+        append, transaction, added = Store.append, Store.transaction, list[str]()
+
+        def watched_append(store: Store, run: str, kind: str, body: dict[str, Any]) -> None:
+            append(store, run, kind, body)
+            added.append(f"{kind} {body['key']}" if "key" in body else kind)
+
+        @contextlib.contextmanager
+        def watched_transaction(store: Store) -> Iterator[None]:
+            added.clear()
+            with transaction(store):
+                yield
+                call = f"COMMIT {added[0]} in {self.name(store.path)}" if added else None
+                if call:
+                    self.pass_by(call, "before")
+            if call:
+                self.pass_by(call, "after")
+
+        Store.append, Store.transaction = watched_append, watched_transaction  # type: ignore[method-assign]
+
+    def _watch_journal(self) -> None:
+        from cupel.mechanisms.evolution_journal import Journal
+
+        write = Journal._write
+
+        def watched(journal: Journal, text: str) -> None:
+            line = json.loads(text)
+            call = f"journal {line.get('label')} {line.get('key', 'head')}"
+            with self.around(call):
+                if self.at(call, "half"):
+                    write(journal, text[: len(text) // 2])
+                    _die()
+                write(journal, text)
+
+        Journal._write = watched  # type: ignore[method-assign]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _live(job: dict[str, Any]) -> int:
+    """All commands of a life; the exit code of the first that fails."""
+    from cupel.cli import _run
+
+    folder = Path(job["folder"])
+    os.chdir(folder)
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]))
+    if not job["warm"]:
+        watched.watch()
+    with open(f"printed-{job['number']}", "w", buffering=1) as out, open("errors", "w", buffering=1) as errors:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            for name in COMMANDS:
+                watched.command = name
+                if name == "release" and Path("out").exists():  # it was made; another one needs another name
+                    continue
+                if code := int(_run(COMMANDS[name])):
+                    return code
+    return 0
+
+
+def _child(job: dict[str, Any]) -> int:
+    """The exit code of a life in a process of its own; −9 where it was killed."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            code = _live(job)
+        finally:
+            os._exit(code)
+    end = None if job["seconds"] is None else time.monotonic() + job["seconds"]
+    found, status = os.waitpid(child, 0 if end is None else os.WNOHANG)
+    while not found:
+        if end is not None and time.monotonic() >= end:
+            os.kill(child, signal.SIGKILL)
+            end = None
+        time.sleep(0.001)
+        found, status = os.waitpid(child, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _serve() -> None:
+    """A line with a job in, a line with how it ended out."""
+    from cupel.mechanisms.language_model import LanguageModel
+
+    LanguageModel.load = functools.cache(LanguageModel.load)  # type: ignore[method-assign]
+    for line in sys.stdin:
+        job = json.loads(line)
+        started = time.monotonic()
+        code = _live(job) if job["warm"] else _child(job)
+        print(json.dumps({"code": code, "seconds": time.monotonic() - started}), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
