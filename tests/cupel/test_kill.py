@@ -1,95 +1,186 @@
-"""A generator killed at any point goes on where it was, and what it released is what the ledger holds."""
+"""Runs of all generators, killed at any point of their lives: what is visible was committed, and they resume.
+
+`killed_life` has the children that are killed, `visible` says what must hold after every kill.
+"""
 
 from __future__ import annotations
 
-import functools
 import json
+import os
 import random
-import sqlite3
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import command
 import pytest
+import yaml
+from killed_life import COMMANDS, Lives, Point
+from ledger_reader import entries
+from text_server import TextServer, text_server
+from visible import Visible
 
-from cupel.accounting.ledger import Ledger
 from cupel.claim import read_claim
+from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.inference_loop import TOKENS
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 
-CLAIM = """
-name: tiny
-data: {source: builtin, name: keys}
-mechanism: private_inference
-parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 2, tokens: 160, prefix: "My 5-digit key is "}
-public: {records: 60}
-"""
+PREFIX = "My 5-digit key is "
+EVERYWHERE = r"(before|after|half)$"
+
+FEW = r"(COMMIT (finish|verdict|release) |rename out |replace run/private/(synthetic.jsonl|report.html) )"
 
 
-class Command:
-    """A run by the command as a person starts it."""
-
-    def __init__(self, claim: Path, output: Path) -> None:
-        arguments = [sys.executable, "-m", "cupel", "generate", str(claim), "-o", str(output), "-q"]
-        self._process = subprocess.Popen(arguments)
-
-    def over(self) -> bool:
-        return self._process.poll() is not None
-
-    def kill(self) -> int:
-        self._process.kill()
-        return self.wait()
-
-    def wait(self) -> int:
-        """The exit code; −9 where it was killed."""
-        return self._process.wait()
-
-
-class Forked(Command):
-    """The same without loading the libraries anew, which takes most of the time of a run."""
-
-    def __init__(self, claim: Path, output: Path) -> None:
-        self._forked = command.start("generate", claim, "-o", output, "-q")
-
-    def over(self) -> bool:
-        return not self._forked.is_alive()
-
-    def kill(self) -> int:
-        self._forked.kill()
-        return self.wait()
-
-    def wait(self) -> int:
-        self._forked.join()
-        code = self._forked.exitcode
-        assert code is not None
-        return code
+def inference(**changes: Any) -> dict[str, Any]:
+    """A claim about private inference on made-up keys."""
+    parameters = {
+        "clip": 10.0,
+        "temperature": 0.8,
+        "batch_size": 6,
+        "tokens": 12,
+        "prefix": PREFIX,
+        "slot_threshold": 4.0,
+        "slot_count_epsilon": 2.0,
+    }
+    return {
+        "name": "keys",
+        "data": {"source": "builtin", "name": "keys"},
+        "mechanism": "private_inference",
+        "parameters": parameters | changes,
+        "public": {"records": 24},
+        "guarantee": {"type": "ex_post" if changes["aggregate"] == "median" else "pure_dp", "epsilon": 1e6},
+    }
 
 
-def commits(ledger: Path, of: str = "body") -> list[Any]:
-    """The bodies of all committed entries, in order; empty before the ledger exists."""
-    if not ledger.exists():
-        return []
-    try:
-        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as connection:
-            query = f"SELECT {of} FROM entries WHERE kind = 'commit' ORDER BY seq"
-            return [row[0] for row in connection.execute(query)]
-    except sqlite3.OperationalError:
-        return []
+def evolution(mechanism: str, url: str) -> dict[str, Any]:
+    """A claim about an evolution, whose candidates an endpoint writes, one after the other."""
+    endpoint = {"url": url, "model": "words", "tries": 1, "at_once": 1}
+    parameters: dict[str, Any] = {"rounds": 2, "synthetic": 3, "variations": 2, "endpoint": endpoint}
+    guarantee: dict[str, Any] = {"type": "approx_dp", "epsilon": 2.0, "delta": 1e-5}
+    if mechanism == "secret_evolution":
+        guarantee = {"type": "secret_protection", "p": 0.001, "r": 0.05}
+        parameters |= {"secrets": [{"pattern": r"\b\d{5}\b"}], "p": 0.001, "r": 0.05, "clusters": 4}
+    else:
+        parameters["noise_multiplier"] = 4.0
+    return {
+        "name": "trees",
+        "data": {"source": "file", "path": "trees.jsonl", "text": "text", "id": "id"},
+        "mechanism": mechanism,
+        "parameters": parameters,
+        "public": {"records": 60},
+        "guarantee": guarantee,
+        "audits": ["secret_reconstruction"] if mechanism == "secret_evolution" else [],
+    }
 
 
-@functools.cache
-def embedded_model() -> LanguageModel:
-    return LanguageModel.load(device="cpu")
+GENERATORS = ("median", "mean", "secret_evolution", "aug_pe")
+
+
+def written(folder: Path, generator: str, url: str) -> Visible:
+    """A new folder with the claim about a generator and its data."""
+    folder.mkdir(parents=True)
+    if generator == "median":
+        claim = inference(aggregate="median")
+    elif generator == "mean":
+        claim = inference(aggregate="mean", centres="centres.safetensors", kept_centres=2)
+        Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
+    else:
+        claim = evolution(generator, url)
+        trees = ("ash", "birch", "cedar", "elm", "fir", "hazel")
+        texts = [f"{trees[i % 6]} number {i}" + f" SECRET 1000{i // 3}" * (i < 9) for i in range(60)]
+        rows = [json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts)]
+        (folder / "trees.jsonl").write_text("".join(rows))
+    (folder / "claim.yaml").write_text(yaml.safe_dump(claim))
+    return Visible(folder)
+
+
+def killed_everywhere(lives: Lives, seen: Visible, deadly: str) -> list[Point]:
+    """Kills one life at every point that a pattern fits, one after the other, and resumes it each time.
+
+    Returns:
+        Where it was killed.
+    """
+    points: list[Point] = []
+    while (ended := lives.live(seen.folder, deadly=deadly, spared=points)).code:
+        assert ended.code == -9, f"refused after {points[-1:]}: {ended.errors}"
+        assert ended.last is not None
+        points.append(ended.last)
+        seen.check()
+    seen.check_end()
+    return points
+
+
+def killed_at_times(lives: Lives, seen: Visible, times: list[float]) -> int:
+    """Kills one life after so many seconds, resumes it and kills it again, and lets it come to its end.
+
+    Returns:
+        The number of kills that came before it was at its end.
+    """
+    kills = 0
+    for seconds in times:
+        ended = lives.live(seen.folder, seconds=seconds)
+        assert ended.code in (0, -9), f"refused after {kills} kills: {ended.errors}"
+        kills += ended.code == -9
+        seen.check()
+    ended = lives.live(seen.folder)
+    assert ended.code == 0, ended.errors
+    seen.check_end()
+    return kills
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TextServer]:
+    with text_server() as server:
+        yield server
+
+
+def test_killed_where_results_appear(server: TextServer, tmp_path: Path) -> None:
+    with Lives() as lives:
+        assert lives.live(written(tmp_path / "warm", "aug_pe", server.url).folder, warm=True).code == 0
+        points = killed_everywhere(lives, written(tmp_path / "life", "aug_pe", server.url), FEW)
+    assert {point.side for point in points} == {"before", "after"}
+    assert len(points) >= 12
+
+
+def generator_killed(generator: str, folder: Path, url: str) -> tuple[int, int]:
+    """The number of points at which a generator's life was killed, and of kills after random times."""
+    with Lives() as lives:
+        assert lives.live(written(folder / "warm", generator, url).folder, warm=True).code == 0
+        points = killed_everywhere(lives, written(folder / "points", generator, url), EVERYWHERE)
+        for verb in ("link", "rename", "replace", "COMMIT"):
+            sides = [point for point in points if re.search(f": {verb} ", point.call)]
+            assert {side for _, side in sides} == {"before", "after"}, verb
+            assert len(sides) % 2 == 0
+        whole = lives.live(written(folder / "whole", generator, url).folder)
+        assert whole.code == 0, whole.errors
+        generator_of_times = random.Random(generator)  # a public choice: when to kill
+        times = 0
+        for number in range(4):
+            after = [whole.seconds * generator_of_times.random() ** 2 for _ in range(5)]
+            times += killed_at_times(lives, written(folder / str(number), generator, url), after)
+    return len(points), times
+
+
+@pytest.mark.slow
+def test_every_generator_killed_everywhere(server: TextServer, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        counts = pool.map(lambda name: generator_killed(name, tmp_path / name, server.url), GENERATORS)
+        found = dict(zip(GENERATORS, counts, strict=True))
+    for name, (points, times) in found.items():
+        print(f"\n{name}: killed at {points} points, and {times} times after a random time", end="")
+    kills = sum(map(sum, found.values()))
+    print(f"\n{kills} kills of lives of a run by SIGKILL")
+    assert kills >= 200
 
 
 def released(mechanism: PrivateInference, tokens: list[list[int]]) -> list[dict[str, Any]]:
-    """The rows of the release, from the tokens in the ledger, shape (steps, slots), alone."""
-    rule = mechanism.end_rule(embedded_model())
+    """The rows of the documents, from the tokens in the ledger, shape (steps, slots), alone."""
+    rule = mechanism.end_rule(LanguageModel.load(device="cpu"))
     return [
         {"slot": slot, "label": None, "text": mechanism.prefix + rule.text(document)}
         for slot, written in enumerate(zip(*tokens, strict=True))
@@ -98,67 +189,33 @@ def released(mechanism: PrivateInference, tokens: list[list[int]]) -> list[dict[
     ]
 
 
-def kill_and_resume(tmp_path: Path, points: list[tuple[int, float]], start: Callable[[Path, Path], Command]) -> int:
-    """Kills a run at each of some points, lets it finish, and checks it all.
-
-    Args:
-        tmp_path: for claim and output.
-        points: after how many new commits, and how many seconds later.
-        start: starts the command.
-
-    Returns:
-        The number of kills that hit a run in progress.
-    """
-    claim = tmp_path / "claim.yaml"
-    claim.write_text(CLAIM)
-    output = tmp_path / "run"
-    ledger = output / "private" / "ledger.sqlite"
-    mechanism = read_claim(claim).generator()
-    last = f"{TOKENS}/{mechanism.tokens - 1}"
-    kept: list[str] = []
-    hits = 0
-    for wanted, delay in points:
-        process = start(claim, output)
-        while not process.over() and len(commits(ledger, of="seq")) < len(kept) + wanted:
-            time.sleep(0.005)
-        time.sleep(delay)
-        code = process.kill()
-        assert code in (0, -9)
-        hits += code == -9
-        now = commits(ledger)
-        assert now[: len(kept)] == kept, "what was committed never changes"
-        kept = now
-        if ledger.exists():
-            with Ledger.open(ledger, read_only=True) as opened:
-                opened.verify()
-                done = "tiny" in opened.runs() and opened.run("tiny").outcome(last) is not None
-            assert done or not (output / "private" / "synthetic.jsonl").exists()
-    assert start(claim, output).wait() == 0
-    with Ledger.open(ledger, read_only=True) as opened:
-        opened.verify()
-        assert opened.event() == mechanism.plan()
-        run = opened.run("tiny")
-        tokens = [run.outcome(f"{TOKENS}/{step}").value["tokens"] for step in range(mechanism.tokens)]
-    final = commits(ledger)
-    assert final[: len(kept)] == kept
-    rows = [json.loads(line) for line in (output / "private" / "synthetic.jsonl").read_text().splitlines()]
-    assert rows
-    assert rows == released(mechanism, tokens)
-    return hits
-
-
-def test_killed_at_three_points(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, [(1, 0.0), (1, 0.05), (1, 0.15)], Command)
+def started(folder: Path) -> subprocess.Popen[bytes]:
+    """`cupel generate` as a person starts it."""
+    arguments = [sys.executable, "-m", "cupel", *COMMANDS["generate"]]
+    environment = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
+    with (folder / f"printed-{len(list(folder.glob('printed-*')))}").open("wb") as out:
+        return subprocess.Popen(arguments, cwd=folder, env=environment, stdout=out)
 
 
 @pytest.mark.slow
-def test_killed_at_fifty_points(tmp_path: Path) -> None:
-    """Eight a run, one to twenty steps apart and up to the length of a step later."""
-    generator = random.Random(20261121)
-    hits = 0
-    for part in range(7):
-        folder = tmp_path / str(part)
-        folder.mkdir()
-        points = [(generator.randint(1, 20), generator.uniform(0, 0.02)) for _ in range(8)]
-        hits += kill_and_resume(folder, points, Forked)
-    assert hits >= 50, f"only {hits} kills hit a run in progress: make the run longer"
+def test_the_command_itself_killed_at_three_points(tmp_path: Path) -> None:
+    claim = inference(aggregate="median", batch_size=2, tokens=160, slot_threshold=None)
+    (tmp_path / "claim.yaml").write_text(yaml.safe_dump(claim))
+    seen, kills = Visible(tmp_path), 0
+    for delay in (0.0, 0.05, 0.15):
+        process, before = started(tmp_path), len(seen.entries)
+        while process.poll() is None and len(entries(seen.ledger)) < before + 4:
+            time.sleep(0.005)
+        time.sleep(delay)
+        process.kill()
+        kills += process.wait() == -9
+        seen.check()
+    assert kills == 3
+    assert started(tmp_path).wait() == 0
+    seen.check()
+    assert seen.run is not None
+    assert seen.run.whole
+    mechanism = read_claim(tmp_path / "claim.yaml").generator()
+    assert isinstance(mechanism, PrivateInference)
+    tokens = [seen.run.committed[f"{TOKENS}/{step}"]["tokens"] for step in range(mechanism.tokens)]
+    assert seen.run.documents() == released(mechanism, tokens) != []

@@ -28,7 +28,7 @@ COMMANDS: dict[str, list[str]] = {
     "release": ["release", "run", "-o", "out", "--json", "-q"],
 }
 
-_CALLS = {"replace": 1, "rename": 1, "link": 1, "mkdir": 0, "rmdir": 0, "chmod": 0, "unlink": 0}
+_CALLS = {"replace": 1, "rename": 1, "link": 1, "mkdir": 0, "rmdir": 0, "chmod": 0}
 """The functions of `os` where a child may die → the place of the path that they make or change."""
 
 _PASSING = [
@@ -103,10 +103,10 @@ class Lives:
             seconds: after which it is killed.
             warm: run in the process itself, which has loaded everything then.
         """
-        number = len(list(folder.glob("printed-*")))
+        printed = f"printed-{len(list(folder.glob('printed-*')))}"
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        job = {"folder": str(folder), "number": number, "deadly": deadly, "spared": list(spared)}
+        job = {"folder": str(folder), "printed": printed, "deadly": deadly, "spared": list(spared)}
         self._server.stdin.write(json.dumps(job | {"seconds": seconds, "warm": warm}) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
@@ -242,14 +242,16 @@ def _live(job: dict[str, Any]) -> int:
     watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]))
     if not job["warm"]:
         watched.watch()
-    with open(f"printed-{job['number']}", "w", buffering=1) as out, open("errors", "w", buffering=1) as errors:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            for name in COMMANDS:
-                watched.command = name
-                if name == "release" and Path("out").exists():  # it was made; another one needs another name
-                    continue
-                if code := int(_run(COMMANDS[name])):
-                    return code
+    with contextlib.ExitStack() as files:
+        printed, errors = (files.enter_context(open(name, "w", buffering=1)) for name in (job["printed"], "errors"))
+        files.enter_context(contextlib.redirect_stdout(printed))
+        files.enter_context(contextlib.redirect_stderr(errors))
+        for name in COMMANDS:
+            watched.command = name
+            if name == "release" and Path("out").exists():  # it was made; another one needs another name
+                continue
+            if code := int(_run(COMMANDS[name])):
+                return code
     return 0
 
 

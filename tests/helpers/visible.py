@@ -1,4 +1,4 @@
-"""What is visible of a run that may have been killed, compared with what its ledger committed. Nothing of cupel is used.
+"""What is visible of a run that may have been killed, against what its ledger committed. Nothing of cupel is used.
 
 `Visible.check` holds after every kill, and from one kill to the next.
 """
@@ -34,12 +34,14 @@ class Visible:
     """A folder in which `cupel generate`, `assay` and `release` ran, once or often.
 
     Attributes:
+        ledger: its file.
         entries: of the ledger, when it was last checked.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._private, self._given = folder / "run" / "private", set(folder.iterdir())
+        self.ledger = self._private / "ledger.sqlite"
         self.entries: list[Entry] = []
         self._anchored = 0
 
@@ -56,7 +58,7 @@ class Visible:
         Raises:
             AssertionError: where it is not so.
         """
-        before, self.entries = self.entries, entries(self._private / "ledger.sqlite")
+        before, self.entries = self.entries, entries(self.ledger)
         assert self.entries[: len(before)] == before, "an entry changed or is gone"
         self._check_names()
         self._check_anchor()
