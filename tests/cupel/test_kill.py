@@ -33,7 +33,11 @@ from cupel.mechanisms.private_inference import PrivateInference
 PREFIX = "My 5-digit key is "
 EVERYWHERE = r"(before|after|half)$"
 
-FEW = r"(COMMIT (finish|verdict|release) |rename out |replace run/private/(synthetic.jsonl|report.html) )"
+FEW = (
+    r"COMMIT (finish|verdict|release) |rename out |replace run/private/(synthetic.jsonl|report.html) "
+    r"|write run/private/assay.json\S* half"
+)
+"""Where results are committed and become visible."""
 
 
 def inference(**changes: Any) -> dict[str, Any]:
@@ -143,8 +147,8 @@ def test_killed_where_results_appear(server: TextServer, tmp_path: Path) -> None
     with Lives() as lives:
         assert lives.live(written(tmp_path / "warm", "aug_pe", server.url).folder, warm=True).code == 0
         points = killed_everywhere(lives, written(tmp_path / "life", "aug_pe", server.url), FEW)
-    assert {point.side for point in points} == {"before", "after"}
-    assert len(points) >= 12
+    assert {point.side for point in points} == {"before", "after", "half"}
+    assert len(points) >= 13
 
 
 def generator_killed(generator: str, folder: Path, url: str) -> tuple[int, int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +30,20 @@ class TextServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of a client that was killed while it asked."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: TextServer
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        length = int(self.headers["Content-Length"])
+        if len(content := self.rfile.read(length)) < length:
+            raise ConnectionError("the client is gone")
+        asked = json.loads(content)
         with self.server.lock:
             failing = self.server.fails_after is not None and len(self.server.prompts) >= self.server.fails_after
             if not failing:
