@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -103,14 +103,16 @@ def written(folder: Path, generator: str, url: str) -> Visible:
     return Visible(folder)
 
 
-def killed_everywhere(lives: Lives, seen: Visible, deadly: str) -> list[Point]:
+def killed_everywhere(
+    lives: Lives, seen: Visible, deadly: str, commands: Sequence[str] = tuple(COMMANDS)
+) -> list[Point]:
     """Kills one life at every point that a pattern fits, one after the other, and resumes it each time.
 
     Returns:
         Where it was killed.
     """
     points: list[Point] = []
-    while (ended := lives.live(seen.folder, deadly=deadly, spared=points)).code:
+    while (ended := lives.live(seen.folder, deadly=deadly, spared=points, commands=commands)).code:
         assert ended.code == -9, f"refused after {points[-1:]}: {ended.errors}"
         assert ended.last is not None
         points.append(ended.last)
@@ -180,6 +182,21 @@ def test_every_generator_killed_everywhere(server: TextServer, tmp_path: Path) -
     kills = sum(map(sum, found.values()))
     print(f"\n{kills} kills of lives of a run by SIGKILL")
     assert kills >= 200
+
+
+@pytest.mark.slow
+def test_an_audit_that_keeps_canaries_and_a_ledger_killed_where_they_appear(tmp_path: Path) -> None:
+    claim = inference(aggregate="mean", tokens=3, slot_threshold=None)
+    claim |= {"public": {"records": 12}, "audits": ["reconstruction"]}
+    (folder := tmp_path / "life").mkdir()
+    (folder / "claim.yaml").write_text(yaml.safe_dump(claim))
+    deadly = r"canaries|(link|mkdir) run/private/audits|COMMIT (begin|finish|commit tokens/1) in run/private/audits"
+    with Lives() as lives:
+        assert lives.live(written(tmp_path / "warm", "mean", "").folder, warm=True).code == 0
+        points = killed_everywhere(lives, Visible(folder), deadly, ("assay", "release"))
+    print(f"\n{len(points)} kills of assays that keep canaries and a ledger of their own")
+    for verb in ("link", "mkdir", "COMMIT"):
+        assert any(f": {verb} " in point.call for point in points), verb
 
 
 def released(mechanism: PrivateInference, tokens: list[list[int]]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -91,6 +91,7 @@ class Lives:
         *,
         deadly: str | None = None,
         spared: Iterable[Point] = (),
+        commands: Sequence[str] = tuple(COMMANDS),
         seconds: float | None = None,
         warm: bool = False,
     ) -> Ended:
@@ -100,13 +101,15 @@ class Lives:
             folder: also of what is printed, and of the anchor.
             deadly: the child kills itself at the first point, call and side, in which this pattern is found,
             spared: other than these.
+            commands: their names.
             seconds: after which it is killed.
             warm: run in the process itself, which has loaded everything then.
         """
         printed = f"printed-{len(list(folder.glob('printed-*')))}"
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        job = {"folder": str(folder), "printed": printed, "deadly": deadly, "spared": list(spared)}
+        job: dict[str, Any] = {"folder": str(folder), "printed": printed, "deadly": deadly, "spared": list(spared)}
+        job["commands"] = list(commands)
         self._server.stdin.write(json.dumps(job | {"seconds": seconds, "warm": warm}) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
@@ -246,7 +249,7 @@ def _live(job: dict[str, Any]) -> int:
         printed, errors = (files.enter_context(open(name, "w", buffering=1)) for name in (job["printed"], "errors"))
         files.enter_context(contextlib.redirect_stdout(printed))
         files.enter_context(contextlib.redirect_stderr(errors))
-        for name in COMMANDS:
+        for name in job["commands"]:
             watched.command = name
             if name == "release" and Path("out").exists():  # it was made; another one needs another name
                 continue

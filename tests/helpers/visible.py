@@ -23,7 +23,7 @@ _LEFTOVERS = (
     r"run(/private)?|run/private/ledger\.sqlite(-wal|-shm)?|run/private/candidates\.jsonl",
     r"run/private/\.ledger\.sqlite\.\w{8}\.new(-wal|-shm|-journal)?",
     rf"run/private/({'|'.join(map(re.escape, (*_RESULTS, *_PAGES)))})(\.\d+-[0-9a-f]{{8}}\.partial)?",
-    r"run/private/audits(/[\w.-]+)*",
+    r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
     r"out(/[\w.-]+)?|\.out\.[0-9a-f]{8}\.partial(/[\w.-]+)?",
     r"state(/cupel(/anchors(/[0-9a-f]{64}\.json|/\.[0-9a-f]{64}\.json\.\w{8}\.new)?)?)?",
 )
@@ -43,7 +43,8 @@ class Visible:
         self._private, self._given = folder / "run" / "private", set(folder.iterdir())
         self.ledger = self._private / "ledger.sqlite"
         self.entries: list[Entry] = []
-        self._anchored = 0
+        self._anchored: dict[str, int] = {}
+        self._canaries: dict[Path, str] = {}
 
     @property
     def run(self) -> RunRead | None:
@@ -61,7 +62,8 @@ class Visible:
         before, self.entries = self.entries, entries(self.ledger)
         assert self.entries[: len(before)] == before, "an entry changed or is gone"
         self._check_names()
-        self._check_anchor()
+        self._check_canaries()
+        self._check_anchors()
         run = self.run
         if run is None:
             shown = [path for path in (*self._private.glob("*"), *self._outputs()) if path.name in (*_RESULTS, *_PAGES)]
@@ -87,7 +89,7 @@ class Visible:
         assert run.whole, "less was charged than planned"
         assert run.verdicts
         assert run.releases
-        assert self._anchored == len(self.entries)
+        assert self._anchored[self.entries[0].hash] == len(self.entries)
         there = {path.name for path in self._private.iterdir()}
         assert {"synthetic.jsonl", "synthetic.parquet", *_PAGES} <= there
         assert (self.folder / "out" / "report.html").exists()
@@ -104,15 +106,26 @@ class Visible:
             assert ours.fullmatch(name), f"{name} is left"
         assert not self._private.exists() or not self._private.stat().st_mode & 0o077
 
-    def _check_anchor(self) -> None:
-        for file in (self.folder / "state").rglob("*.json"):
-            if file.name.startswith("."):
-                continue
+    def _check_canaries(self) -> None:
+        """Those that a run has begun with stay."""
+        for file in self._private.rglob("*canaries.json"):
+            text = file.read_text()
+            assert json.loads(text)
+            assert self._canaries.setdefault(file, text) == text, "the canaries of a run changed"
+
+    def _check_anchors(self) -> None:
+        """Each is of a ledger that is here, the run's or that of an audit, and not ahead of it."""
+        ledgers = {found[0].hash: found for file in self._private.rglob("ledger.sqlite") if (found := entries(file))}
+        for found in ledgers.values():
+            runs(found)
+        for file in (self.folder / "state").rglob("[!.]*.json"):
             ((identity, anchor),) = json.loads(file.read_text()).items()
-            assert identity == self.entries[0].hash == file.stem
-            assert self._anchored <= anchor["entries"] <= len(self.entries), "the anchor is ahead, or went back"
-            assert self.entries[anchor["entries"] - 1].hash == anchor["head"]
-            self._anchored = anchor["entries"]
+            assert identity == file.stem
+            assert self._anchored.get(identity, 0) <= anchor["entries"] <= len(ledgers[identity]), (
+                "the anchor is ahead, or went back"
+            )
+            assert ledgers[identity][anchor["entries"] - 1].hash == anchor["head"]
+            self._anchored[identity] = anchor["entries"]
 
     def _check_documents(self, run: RunRead) -> None:
         for folder in (self._private, self.folder / "out"):
