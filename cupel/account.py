@@ -16,7 +16,15 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
-from cupel.accounting.ledger import Ledger, LedgerError, common_relation, compose_ledgers, open_ledgers, relation_of
+from cupel.accounting.ledger import (
+    Ledger,
+    LedgerError,
+    Run,
+    common_relation,
+    compose_ledgers,
+    open_ledgers,
+    relation_of,
+)
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
 from cupel.accounting.secret_protection import of_group
 from cupel.claim import Claim, read_claim
@@ -168,12 +176,18 @@ def _doubts(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ..
     ]
     for ledger in ledgers:
         for name in ledger.runs():
-            about = ledger.run(name).about
-            infers = (about.get("claim") or {}).get("mechanism") == "private_inference"
-            rows = about.get("rows", {"exact": not infers})
-            if not rows["exact"]:
+            if not _rows_are_exact(ledger.run(name)):
                 found.append(f"{ledger.path}: the rows of run {name!r} were not verified to be computed each by itself")
     return tuple(found)
+
+
+def _rows_are_exact(run: Run) -> bool:
+    """Whether a run notes that its rows were verified, or has none; one of private inference without a note has not."""
+    inputs = run.outcome("inputs")
+    noted = inputs.value.get("rows") if inputs is not None and isinstance(inputs.value, dict) else None
+    infers = (run.about.get("claim") or {}).get("mechanism") == "private_inference"
+    rows = noted or run.about.get("rows") or {"exact": not (infers or isinstance(inputs and inputs.value, dict))}
+    return bool(rows["exact"])
 
 
 def _doubted(bound: Bound, doubts: tuple[str, ...]) -> Bound:

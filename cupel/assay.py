@@ -90,6 +90,7 @@ def run(
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run.
     """
+    claim = claim.written_by(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
     options = Options(model=model, device=device, download=download, progress=shown, audited=True, anchor=anchor)

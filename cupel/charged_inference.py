@@ -12,6 +12,7 @@ from cupel.errors import InputError, input_errors
 from cupel.mechanisms.inference_loop import OtherRunError
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, Observer, PrivateInference
+from cupel.mechanisms.prompts import PromptError
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record
 from cupel.progress import Progress
@@ -63,7 +64,7 @@ def charge_and_generate(
                     progress=step,
                     source=source,
                 )
-            except OtherRunError as error:
+            except (OtherRunError, PromptError) as error:
                 raise InputError(f"{ledger}: {error}") from None
         with input_errors(f"{ledger}: "):
             if documents is not None:

@@ -34,6 +34,13 @@ def _delta(value: object) -> object:
     return no_bool(value)
 
 
+def _lengths(value: object) -> object:
+    values = list(value.values()) if isinstance(value, dict) else [value]
+    if value is not None and not all(type(number) is int and number >= 1 for number in values):
+        raise ValueError("must be a whole number of at least 1, or one for each label, such as {note: 64, letter: 200}")
+    return value
+
+
 Number = Annotated[float, BeforeValidator(no_bool)]
 Delta = Annotated[
     float | Annotated[str, Field(pattern=r"^n\^-\d+(\.\d+)?$")],
@@ -138,7 +145,7 @@ class Public(Strict):
 
     records: int = Field(ge=1, description="the number n of privacy units that may be known to everyone")
     labels: list[str] = Field([], description="the set of labels")
-    context_tokens: Annotated[int, BeforeValidator(no_bool), Field(ge=1)] | dict[str, int] | None = Field(
+    context_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_lengths)] = Field(
         default=None,
         description="for private_inference: the number of tokens that a context may have, prompt included, for all "
         "labels or for each; longer records are cut, shorter ones padded",
@@ -163,7 +170,7 @@ def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[st
     for field in dataclasses.fields(mechanism):
         if field.name not in stated_elsewhere:
             kind = hints[field.name]
-            if kind in (int, float):
+            if kind in (int, float, int | None, float | None):
                 kind = Annotated[kind, BeforeValidator(no_bool)]
             made[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
     return create_model(name, __base__=Strict, **{**made, **fields})
@@ -251,6 +258,10 @@ class Claim(Strict):
         if is_local(self.model):
             body["model"] = Path(self.model).resolve().name
         return body
+
+    def written_by(self, model: str | None) -> Self:
+        """The claim about a run of another model, where one is given in place of the claim's."""
+        return self if model is None else self.model_copy(update={"model": model})
 
     def located(self, folder: Path) -> Self:
         """The claim with relative paths taken from the folder of its file."""

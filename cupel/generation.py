@@ -207,4 +207,4 @@ def run(
     """
     shown = progress or Progress()
     options = Options(model=model, device=device, download=download, progress=shown, source=source, anchor=anchor)
-    return claim.generate(output, options)
+    return claim.written_by(model).generate(output, options)

@@ -102,15 +102,16 @@ class Loop:
 
     def _same_inputs(self, rows_at_once: int | None) -> int | None:
         """Notes what the run reads, so that an interrupted run goes on with the same; the rows held at once."""
-        value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once}
+        rows = self.inputs.row_plan.to_json()
+        value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
         known = ledger_steps.noted(self.run, INPUTS, value)
         if known["digest"] != value["digest"]:
             raise OtherRunError(
                 "the interrupted run had other records, another model, key or parameters; a run goes on with the same "
                 "ones only: start a new one in a new folder"
             )
-        rows: int | None = known["rows_at_once"]
-        return rows
+        at_once: int | None = known["rows_at_once"]
+        return at_once
 
     def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
         """The noisy number of units of each label and centre, which decides what slots the records go to."""

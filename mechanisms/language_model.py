@@ -85,7 +85,13 @@ class LanguageModel:
             dtype = "bfloat16" if device == "cuda" else "float32"
         network, tokenizer = _load(folder, str(source), device, _DTYPES[dtype])
         model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
-        model.check_rows()
+        try:
+            model.check_rows()
+        except (AttributeError, TypeError, RuntimeError, IndexError, KeyError) as error:
+            raise ValueError(
+                f"model {name}: this architecture or configuration is not supported ({type(error).__name__} in its "
+                "forward pass)"
+            ) from None
         return model
 
     @classmethod

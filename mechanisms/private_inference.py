@@ -167,13 +167,17 @@ class PrivateInference:
     def _check_lengths(self) -> None:
         if self.document_tokens is not None:
             validate.integer(minimum=1, document_tokens=self.document_tokens)
-        lengths = self.context_tokens if isinstance(self.context_tokens, tuple) else ()
-        for label, tokens in lengths:
-            if label not in self.labels:
-                raise ValueError(f"context_tokens names the label {label!r}, which is not among the labels")
-            validate.integer(minimum=1, context_tokens=tokens)
-        if isinstance(self.context_tokens, int):
-            validate.integer(minimum=1, context_tokens=self.context_tokens)
+        given = self.context_tokens
+        if isinstance(given, tuple):
+            for label, tokens in given:
+                if label not in self.labels:
+                    raise ValueError(f"context_tokens names the label {label!r}, which is not among the labels")
+                validate.integer(minimum=1, context_tokens=tokens)
+            missing = [label for label in self.labels if label not in dict(given)]
+            if missing or not given:
+                raise ValueError(f"context_tokens must name every label, and {', '.join(missing) or 'there is none'}")
+        elif given is not None:
+            validate.integer(minimum=1, context_tokens=given)
 
     def _check_clusters(self) -> None:
         validate.positive(cluster_count_epsilon=self.cluster_count_epsilon)
@@ -340,7 +344,7 @@ class PrivateInference:
         room = model.context_length - self._longest_document(model)
         given = self.context_tokens
         if isinstance(given, tuple):
-            given = dict(given).get(label or "")
+            given = dict(given)[label or ""]
         if room < 1 or (given or 0) > room:
             raise ValueError(
                 f"the model has {model.context_length} positions, which leaves {max(0, room)} for a context beside a "

@@ -53,6 +53,10 @@ class Tokens(Protocol):
     def decode(self, tokens: Sequence[int]) -> str: ...
 
 
+class PromptError(ValueError):
+    """A template that cannot be rendered. One line that shows nothing of a record."""
+
+
 def check_template(template: str) -> None:
     """That a template is one of those with a name, or renders and shows the examples.
 
@@ -68,7 +72,7 @@ def check_template(template: str) -> None:
         )
     try:
         shown = _render(template, ["probe"], "label")
-    except (jinja2.TemplateError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # a template may fail in any way; here it was shown no record
         raise ValueError(f"template does not render with examples and label: {error}") from None
     if "probe" not in shown:
         raise ValueError("template does not show its examples")
@@ -78,6 +82,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
     """Jinja, in its sandbox, where the template has Jinja's braces, else `str.format`."""
     if "{%" in template or "{{" in template:
         environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+        del environment.filters["random"], environment.globals["lipsum"]  # a prompt is a function of its records
         return environment.from_string(template).render(values)
     return template.format(**values)
 
@@ -159,7 +164,13 @@ class Prompt:
             end = list(self.model.end_of_text_ids[:1])
             shown = [token for text in texts for token in (*self.model.encode(text), *end)]
             return [*end, *shown, *prefix]
-        text = _render(TEMPLATES.get(self.template, self.template), texts, self.label)
+        try:
+            text = _render(TEMPLATES.get(self.template, self.template), texts, self.label)
+        except Exception as error:  # its message may quote a record
+            raise PromptError(
+                f"the template cannot be rendered with every record ({type(error).__name__}); use one that works for "
+                "any text"
+            ) from None
         if self.template == INSTRUCTION:  # a chat template brings its own special tokens
             return [*self.model.encode(self.model.chat(text)), *prefix]
         return [*self.model.beginning_ids, *self.model.encode(text), *prefix]

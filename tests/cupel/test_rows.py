@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from small_models import byte_tokenizer
 from cupel.accounting.ledger import Ledger
 from cupel.mechanisms import row_shapes
 from cupel.mechanisms.decoding import RowShape
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.records import Record
 
 CLAIM = """
 name: small
@@ -145,9 +149,11 @@ def test_a_mixture_of_experts_is_refused_before_anything_is_written(tmp_path: Pa
 @pytest.mark.parametrize(
     ("public", "message"),
     [
-        ("context_tokens: 0", "public.context_tokens"),
-        ("context_tokens: true", "public.context_tokens"),
+        ("context_tokens: 0", "public.context_tokens: must be a whole number of at least 1"),
+        ("context_tokens: true", "public.context_tokens: must be a whole number of at least 1"),
         ("context_tokens: {a: 20}", "'a', which is not among the labels"),
+        ("context_tokens: {a: true}", "or one for each label"),
+        ("context_tokens: {}", "must name every label"),
         ("context_tokens: 126", "the model has 128 positions, which leaves 124 for a context"),
         ("context_tokens: 2", "a context of 2 tokens leaves"),
     ],
@@ -168,3 +174,55 @@ def test_only_private_inference_has_contexts_of_a_length(tmp_path: Path) -> None
     result = command.run("account", tmp_path / "claim.yaml")
     assert result.returncode == 2
     assert "public.context_tokens: is for mechanism private_inference only" in result.stderr
+
+
+def test_a_ledger_of_the_library_says_how_its_rows_were_computed(tmp_path: Path, model: Path) -> None:
+    """Also where the run says nothing public of it."""
+    loaded = LanguageModel.load(model, device="cpu")
+    records = [Record(f"id-{index}", f"note {index}") for index in range(6)]
+    for rows, rigor in (("packed", "estimate"), ("fixed", "certified")):
+        chosen = PrivateInference(
+            aggregate="mean", clip=4.0, temperature=2.0, batch_size=3, tokens=2, records=6, rows=rows
+        )
+        path = tmp_path / f"{rows}.sqlite"
+        with Ledger.open(path, anchor=tmp_path / "anchor") as ledger:
+            plan = chosen.plan()
+            run = ledger.begin("run", plan=plan, adjacency=chosen.adjacency, unit=chosen.unit, about={})
+            chosen.generate(records, loaded, run, key=bytes(32))
+            run.finish()
+        result = command.run("account", path, "--method", "basic", "--json")
+        assert [bound["rigor"] for bound in json.loads(result.stdout)["bounds"]] == [rigor]
+
+
+def test_a_template_that_fails_on_a_record_shows_nothing_of_it(tmp_path: Path, model: Path) -> None:
+    """It renders with the example of the check, and not with a record."""
+    for broken in ("{{ {}[t] }}", "{{ 1 / (t|length - 5) }}" * 2, "{{ t|nothing }}"):
+        template = "{% for t in examples %}{{ t }}{% if t != 'probe' and t|length > 0 %}BROKEN{% endif %}{% endfor %}"
+        quoted = json.dumps(template.replace("BROKEN", broken))
+        claim = write(tmp_path, f"template: {quoted}, ")
+        (tmp_path / "notes.jsonl").write_text('{"text": "alice"}\n' * 3)
+        result = command.run("generate", claim, "-o", tmp_path / "out", "--model", model, "--device", "cpu")
+        assert result.returncode == 2
+        assert result.stderr.count("\n") == 1
+        assert "alice" not in result.stderr
+
+
+def test_a_template_cannot_draw_at_random(tmp_path: Path, model: Path) -> None:
+    claim = write(tmp_path, 'template: "{{ examples|random }}", ')
+    result = command.run("generate", claim, "-o", tmp_path / "out", "--model", model, "--device", "cpu")
+    assert result.returncode == 2
+    assert "template does not render" in result.stderr
+
+
+def test_a_page_names_the_model_that_wrote(tmp_path: Path, model: Path) -> None:
+    assert assayed(tmp_path, model)["claim"]["model"] == "small"
+
+
+def test_a_model_whose_forward_pass_fails_is_one_line(tmp_path: Path, model: Path) -> None:
+    folder = tmp_path / "odd"
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"return_dict": False}))
+    result = command.run("generate", write(tmp_path), "-o", tmp_path / "out", "--model", folder, "--device", "cpu")
+    assert result.returncode == 2
+    assert "this architecture or configuration is not supported (AttributeError" in result.stderr

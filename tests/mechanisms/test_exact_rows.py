@@ -403,12 +403,24 @@ def test_the_shape_follows_from_public_numbers(tiny: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ((("c", 20),), "'c', which is not among the labels"),
+        ((("a", 20),), "must name every label, and b"),
+        ((), "and a"),
+    ],
+)
+def test_lengths_by_label_are_of_every_label(lengths: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        mechanism(context_tokens=lengths)
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"context_tokens": 0}, "context_tokens must be at least 1"),
         ({"context_tokens": 126}, "the model has 128 positions, which leaves 64"),
         ({"context_tokens": (("a", 20), ("b", 100))}, "lower context_tokens or document_tokens"),
-        ({"context_tokens": (("c", 20),)}, "'c', which is not among the labels"),
         ({"context_tokens": 3}, "a context of 3 tokens leaves 1 for each record"),
         ({"document_tokens": 0}, "document_tokens must be at least 1"),
         ({"document_tokens": 128}, "which leaves 0 for a context"),
