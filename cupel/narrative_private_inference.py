@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee
 from cupel.accounting.registry import upper_bounds
@@ -60,12 +61,15 @@ def not_protected(claim: Claim) -> list[str]:
     return lines
 
 
+_CHANGED = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
+
+
 def threat_model(claim: Claim) -> list[str]:
     """Whom the guarantee is against."""
     return [
         "The adversary knows the mechanism, its parameters, the batching key, the language model, and every record "
         "but the one in question; it sees all released tokens.",
-        f"Neighbouring data sets differ as {claim.adjacency.replace('_', ' ')} says, for one {claim.unit}.",
+        f"Neighbouring data sets differ by one {claim.unit}, {_CHANGED[claim.adjacency]}.",
         "It does not see the private folder, the machine, or how long the run took.",
     ]
 
@@ -76,8 +80,8 @@ def side_channels(generation: Generation) -> list[str]:
     follows = (
         "Timing and memory use of the run depend on the data"
         if plan.shapes is None
-        else "Time and memory of one forward pass are the same for all contents, but how many forward passes a slot "
-        "takes follows the number of its records"
+        else "All forward passes have the same shape, whatever they hold, but how many of them a slot takes follows the "
+        "number of its records"
     )
     return [
         f"{follows}; do not let an adversary measure them.",
