@@ -80,8 +80,8 @@ def side_channels(generation: Generation) -> list[str]:
     follows = (
         "Timing and memory use of the run depend on the data"
         if plan.shapes is None
-        else "All forward passes have the same shape, whatever they hold, but how many of them a slot takes follows the "
-        "number of its records"
+        else "All forward passes have the same shape, whatever they hold, but how many of them a slot takes follows "
+        "the number of its records"
     )
     return [
         f"{follows}; do not let an adversary measure them.",
