@@ -220,7 +220,7 @@ def started(folder: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_the_command_itself_killed_at_three_points(tmp_path: Path) -> None:
-    claim = inference(aggregate="median", batch_size=2, tokens=160, slot_threshold=None)
+    claim = inference(aggregate="median", batch_size=2, tokens=60, slot_threshold=None)
     (tmp_path / "claim.yaml").write_text(yaml.safe_dump(claim))
     seen, kills = Visible(tmp_path), 0
     for delay in (0.0, 0.05, 0.15):
