@@ -16,7 +16,7 @@ setup: $(VENV)/stamp  ## editable install for contributors
 demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
 	$(BIN)/cupel assay examples/claims/keys-median.yaml -o demo
 
-test: $(VENV)/stamp  ## the test-suite, at most 12 minutes on 2 cores
+test: $(VENV)/stamp  ## the test-suite, about 15 minutes on 2 cores
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
 verify: $(VENV)/stamp  ## everything that is too slow for `make test`, and new random examples
