@@ -23,8 +23,8 @@ def row_assumption(plan: RowPlan, difference: float) -> str:
     if plan.exact:
         return (
             "The kernels compute each row of a batch alike, whatever the other rows hold. Every forward pass has a "
-            f"public shape ({_shapes(plan)}). The logits were verified bit for bit at this shape, with other rows "
-            "exchanged, moved and removed, before the run."
+            f"public shape ({_shapes(plan)}). The logits of random tokens were verified bit for bit at this shape, "
+            "with other rows exchanged, moved and removed, before the run."
         )
     seen = (
         f"In a spot check on random tokens, a row's logits among other rows and by itself differed by {difference:.2g}"

@@ -83,8 +83,8 @@ class PrivateInference:
         cluster_count_epsilon: ε of the noisy counts of clusters.
         embedder: that the centres were made with: ``builtin`` for the one in their file, else the folder or the hub id
             of a `sentence-transformers` model that is on this machine.
-        rows: ``fixed`` computes every row in forward passes of one public shape, so that a row's logits cannot depend
-            on other rows; ``packed`` lets shapes follow the data, which is faster and proves nothing.
+        rows: ``fixed`` computes every row in forward passes of one public shape, at which rows are verified not to
+            depend on each other; ``packed`` lets shapes follow the data, which is faster and proves nothing.
         context_tokens: the public number of tokens that contexts are padded to, for all labels or as pairs of a label
             and its number; None is the prompt without records and 64 for each record. Longer records are cut.
         document_tokens: the public largest number of tokens of a document; None is half of the model's positions.
