@@ -1,7 +1,7 @@
 """Leave-one-out loss: how much likelier the released tokens were with each record than without it.
 
 The strongest attacker for one data set and one output: it sees the logits of every row. `LeaveOneOut` watches a run and
-compares, token by token, with the same batch less one row; `rerun` takes the record out of the whole pipeline
+compares, token by token, with the same batch less one row; `reruns` takes the record out of the whole pipeline
 (assignment, batching, counts), which also shows what fixed-size batching or contexts of several records leak.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", appendix D.5.2.
@@ -9,7 +9,8 @@ Source: "Clustering and Median Aggregation Improve Differentially Private Infere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -21,10 +22,10 @@ from cupel.accounting import ex_post, validate
 from cupel.mechanisms import noise, selection
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.batching import Batches
     from cupel.mechanisms.language_model import LanguageModel
     from cupel.mechanisms.private_inference import Generation, PrivateInference
     from cupel.mechanisms.records import Record
+    from cupel.mechanisms.slot_inputs import SlotInputs
 
 Floats = NDArray[np.float64]
 
@@ -87,16 +88,16 @@ class LeaveOneOut:
         """The attack on a run of `mechanism` over this many records.
 
         Where batches are cut (as published), a batch less one row is not what the pipeline makes of the data less one
-        record: losses describe the batch then, and only `rerun` compares neighbours.
+        record: losses describe the batch then, and only `reruns` compares neighbours.
 
         Raises:
-            ValueError: where a row more or less is not a unit more or less, or not all that is summed is seen; `rerun`
+            ValueError: where a row more or less is not a unit more or less, or not all that is summed is seen; `reruns`
                 works there.
         """
         if mechanism.records_per_context > 1:
-            raise ValueError("rows hold several records each, so no row can be left out for a record; use rerun")
+            raise ValueError("rows hold several records each, so no row can be left out for a record; use reruns")
         if mechanism.anchor:
-            raise ValueError("the anchor of the mean is not seen with the rows; use rerun")
+            raise ValueError("the anchor of the mean is not seen with the rows; use reruns")
         return cls(
             records,
             aggregate=mechanism.aggregate,
@@ -221,7 +222,7 @@ def mixture_losses(log_laws: Floats, errors: Floats) -> tuple[Floats, Floats]:
 
     Returns:
         The losses and bounds on their errors, each of shape (B,). For a single row both are 0: what is written without
-        it (from the public fallback) is not seen here, so nothing is shown; `rerun` compares the two.
+        it (from the public fallback) is not seen here, so nothing is shown; `reruns` compares the two.
     """
     count = len(log_laws)
     if count <= 1:
@@ -253,83 +254,97 @@ class Loss:
     error: float
 
 
-def rerun(
+def reruns(
     mechanism: PrivateInference,
     records: Sequence[Record],
-    index: int,
+    chosen: Sequence[int],
     model: LanguageModel,
     generation: Generation,
     key: bytes,
-) -> Loss:
-    """The loss of everything a run released when unit i is taken out of the whole pipeline.
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Loss]:
+    """The losses of everything a run released when one unit at a time is taken out of the whole pipeline.
 
     Args:
         mechanism: that ran.
         records: of the run.
-        index: of a record; at unit user all records of its user go.
+        chosen: indices of records; at unit user all records of a user go.
         model: that wrote.
         generation: of the run.
         key: of the batching.
+        progress: called with the steps done and the steps in all.
     """
-    gone = records[index]
     by_user = mechanism.unit.kind == "user"
-    rest = [record for record in records if (record.user != gone.user if by_user else record.id != gone.id)]
-    return loss_between(mechanism, records, rest, model, generation, key)
+    others = []
+    for gone in (records[index] for index in chosen):
+        others.append([record for record in records if (record.user != gone.user if by_user else record.id != gone.id)])
+    return losses_between(mechanism, records, others, model, generation, key, progress)
 
 
-def loss_between(
+def losses_between(
     mechanism: PrivateInference,
     records: Sequence[Record],
-    rest: Sequence[Record],
+    others: Sequence[Sequence[Record]],
     model: LanguageModel,
     generation: Generation,
     key: bytes,
-) -> Loss:
-    """The loss of everything a run released between its records and others.
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Loss]:
+    """The losses of everything a run released between its records and others.
 
     Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
-    scored; the others have the same law.
+    scored, side by side; the others have the same law.
 
     Args:
         mechanism: that ran.
         records: of the run.
-        rest: what the records are compared with, such as a neighbour.
+        others: data sets that the records are compared with, such as neighbours.
         model: that wrote.
         generation: of the run.
         key: of the batching.
+        progress: called with the steps done and the steps in all.
     """
+    from cupel.mechanisms import inference_score
+    from cupel.mechanisms.slot_inputs import SlotInputs
+
     clusters = generation.transcript.cluster_counts
-    full, less = mechanism.batches(records, key, clusters), mechanism.batches(rest, key, clusters)
-    changed = [
-        slot
-        for slot, (old, new) in enumerate(zip(full.contexts, less.contexts, strict=True))
-        if _ids(old, records) != _ids(new, rest)
-    ]
-    scores = [mechanism.score(data, model, generation.transcript, key=key, slots=changed) for data in (records, rest)]
-    value = float((scores[0] - scores[1]).sum())
-    magnitude = float(sum(np.abs(score).sum() for score in scores)) + len(changed)
-    tokens = sum(len(generation.transcript.tokens[slot]) for slot in changed)
-    counted = (_count_laws(mechanism, generation, *data, key) for data in ((records, full), (rest, less)))
-    for before, without in zip(*counted, strict=True):
-        value += before - without
-        magnitude += abs(before) + abs(without)
-    return Loss(value, tokens * scoring_error(mechanism, model, generation) + 2.0**-40 * magnitude)
+    full, *less = (SlotInputs(mechanism, data, model, key, clusters) for data in (records, *others))
+    changed = [_changed_slots(full, other) for other in less]
+    asked = [(full, slot) for slot in sorted(set().union(*changed))]
+    asked += [(other, slot) for other, slots in zip(less, changed, strict=True) for slot in slots]
+    scores = inference_score.score(asked, generation.transcript, progress)
+    found = dict(zip(asked, scores.tolist(), strict=True))
+    own, error = _count_laws(full, generation), scoring_error(mechanism, model, generation)
+    losses = []
+    for other, slots in zip(less, changed, strict=True):
+        pairs = [(found[full, slot], found[other, slot]) for slot in slots]
+        counted = list(zip(own, _count_laws(other, generation), strict=True))
+        value = math.fsum(before - without for before, without in [*pairs, *counted])
+        magnitude = math.fsum(abs(before) + abs(without) for before, without in [*pairs, *counted]) + len(slots)
+        tokens = sum(len(generation.transcript.tokens[slot]) for slot in slots)
+        losses.append(Loss(value, tokens * error + 2.0**-40 * magnitude))
+    return losses
 
 
-def _count_laws(
-    mechanism: PrivateInference, generation: Generation, records: Sequence[Record], batches: Batches, key: bytes
-) -> list[float]:
+def _changed_slots(full: SlotInputs, other: SlotInputs) -> list[int]:
+    """The slots whose contexts differ between two data sets."""
+    pairs = zip(full.batches.contexts, other.batches.contexts, strict=True)
+    return [slot for slot, (old, new) in enumerate(pairs) if _ids(old, full.records) != _ids(new, other.records)]
+
+
+def _count_laws(inputs: SlotInputs, generation: Generation) -> list[float]:
     """Log-probability of the released counts of clusters and of slots, had these been the records, where any were.
 
     They count units, not contexts.
     """
-    laws, clusters, relation = [], generation.transcript.cluster_counts, mechanism.adjacency
+    laws, mechanism = [], inputs.mechanism
+    clusters, relation = generation.transcript.cluster_counts, mechanism.adjacency
     if clusters is not None:
-        exact, epsilon = mechanism.cluster_units(records, key), mechanism.cluster_count_epsilon
+        exact, epsilon = inputs.cluster_units(), mechanism.cluster_count_epsilon
         laws.append(noise.log_probability(np.ravel(clusters), exact.ravel(), epsilon=epsilon, adjacency=relation))
     if generation.released_counts is not None:
         released, epsilon = generation.released_counts, mechanism.slot_count_epsilon
-        laws.append(noise.log_probability(released, batches.units, epsilon=epsilon, adjacency=relation))
+        laws.append(noise.log_probability(released, inputs.batches.units, epsilon=epsilon, adjacency=relation))
     return laws
 
 

@@ -73,7 +73,8 @@ class StepLaws:
         """
         from cupel.mechanisms.slot_inputs import forced
 
-        for step in forced(self._inputs, self._transcript, groups):
+        slots = [[(self._inputs, slot) for slot in group] for group in groups]
+        for step in forced(slots, self._transcript):
             law = self._inputs.aggregate(step.item, step.logits)
             scores = selection.floored(law.scores, law.clip) / law.temperature
             yield step.item.slot, step.step, np.asarray(scores - special.logsumexp(scores))

@@ -17,7 +17,7 @@ from paired_times import Goal, Section
 from random_models import random_model, random_records
 
 from cupel.accounting.ledger import Ledger, Run
-from cupel.attacks.leave_one_out import LeaveOneOut, rerun
+from cupel.attacks.leave_one_out import LeaveOneOut, reruns
 from cupel.mechanisms import decoding
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
@@ -52,7 +52,7 @@ def audit(rounds: int) -> Section:
                 times.append(time.perf_counter() - start)
         start = time.perf_counter()
         for index in range(turn, turn + 4):
-            rerun(mechanism, records, index, model, generation, KEY)
+            reruns(mechanism, records, [index], model, generation, KEY)
         each.append((time.perf_counter() - start) / 4)
     run_s, audited, again = statistics.median(alone), statistics.median(watched), statistics.median(each) * count
     section = Section(

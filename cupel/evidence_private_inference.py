@@ -12,7 +12,7 @@ import numpy as np
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.guarantees import Guarantee
-from cupel.attacks.leave_one_out import LeaveOneOut, rerun
+from cupel.attacks.leave_one_out import LeaveOneOut, reruns
 from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, reconstruct
 from cupel.audits.games import AuditResult, leave_one_out_audit, reconstruction_audit
 from cupel.audits.one_outcome import Profile
@@ -97,20 +97,17 @@ def leave_one_out(
     observer = run.observer
     losses = observer.losses if observer else np.zeros(len(run.records))
     chosen = _most_and_others(losses, RERUNS)
-    reruns = []
     with progress.stage("Leaving records out") as step:
-        for done, index in enumerate(chosen, 1):
-            reruns.append(rerun(run.mechanism, run.records, index, run.model, run.generation, run.key))
-            step(done, len(chosen))
+        taken_out = reruns(run.mechanism, run.records, chosen, run.model, run.generation, run.key, step)
     return leave_one_out_audit(
         observer.by_slot() if observer else {},
-        [loss.value for loss in reruns],
+        [loss.value for loss in taken_out],
         records=len(run.records),
         guarantee=guarantee,
         adjacency=run.mechanism.adjacency,
         unit=run.mechanism.unit,
         errors=observer.errors_by_slot() if observer else None,
-        rerun_error=max(loss.error for loss in reruns),
+        rerun_error=max(loss.error for loss in taken_out),
         ex_post_by_slot=costs,
         a_priori=a_priori,
         realised=realised,
@@ -225,6 +222,8 @@ def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Re
     """The same attack where there is no protection: each document is written from one record, at temperature 1."""
     canaries = kept_canaries(folder / "control-canaries.json", CONTROL_CANDIDATES)
     mechanism = run.mechanism
+    # Canaries are of one length, which is public: the claim's own lengths are enough where its data are canaries.
+    lengths = {"context_tokens": mechanism.context_tokens, "document_tokens": mechanism.document_tokens}
     control = PrivateInference(
         aggregate="none",
         clip=mechanism.clip,
@@ -237,6 +236,7 @@ def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Re
         template=mechanism.template,
         stop=mechanism.stop,
         unit=mechanism.unit,
+        **(lengths if run.canaries is not None else {}),
     )
     records = canary_records(canaries, control.labels, control.unit.kind)
     return _play(run, control, records, canaries, folder, "positive control", progress)

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from cupel.mechanisms.slot_inputs import ForcedStep, SlotInputs, forced
+from cupel.mechanisms.slot_inputs import ForcedStep, Slot, SlotInputs, forced, side_by_side
 from cupel.mechanisms.transcripts import Transcript
 
 
-def score(inputs: SlotInputs, transcript: Transcript, slots: Sequence[int]) -> NDArray[np.float64]:
-    """Σ log p(token) of the slots' tokens under the records of `inputs`, shape (len(slots),).
+def score(
+    slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int, int], None] | None = None
+) -> NDArray[np.float64]:
+    """Σ log p(token) of the tokens of slots, shape (len(slots),), each under the records of its data set.
 
     Logits are computed token by token in the shapes of the run: where its rows are exact, they are those of generation
-    to the bit.
+    to the bit. Slots of all data sets are computed side by side.
+
+    Args:
+        slots: of data sets that share mechanism, model and key with the run.
+        transcript: of the run.
+        progress: called with the steps done and the steps in all.
     """
-    total = inputs.mechanism.total_slots
-    if len(transcript.tokens) != total or not all(0 <= slot < total for slot in slots):
-        raise ValueError(f"the transcript and the slots must be those of {total} slots")
-    scores = {slot: _Score() for slot in slots}
-    for step in forced(inputs, transcript, inputs.groups(list(scores))):
-        _add(inputs, scores[step.item.slot], step)
-    return np.array([math.fsum(scores[slot].laws) + scores[slot].closed() for slot in slots], dtype=np.float64)
+    for inputs, slot in slots:
+        total = inputs.mechanism.total_slots
+        if len(transcript.tokens) != total or not 0 <= slot < total:
+            raise ValueError(f"the transcript and the slots must be those of {total} slots")
+    order = sorted(range(len(slots)), key=lambda place: slots[place][1])  # slots of a label share their shape
+    scores = [_Score() for _ in slots]
+    groups, before = side_by_side([slots[place] for place in order]), 0
+    for number, group in enumerate(groups):
+        tokens = group[0][0].mechanism.tokens
+        for step in forced([group], transcript):
+            _add(group[0][0], scores[order[before + step.place]], step)
+            if progress is not None:
+                progress(number * tokens + step.step, len(groups) * tokens)
+        before += len(group)
+        if progress is not None:
+            progress((number + 1) * tokens, len(groups) * tokens)
+    return np.array([math.fsum(score.laws) + score.closed() for score in scores], dtype=np.float64)
 
 
 @dataclass(slots=True)

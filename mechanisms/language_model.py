@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from cupel.accounting import validate
 from cupel.mechanisms import chat_templates, row_modules, row_shapes
 from cupel.mechanisms.decoding import FixedRows, PackedRows, RowShape, layer_kinds
+from cupel.mechanisms.quiet_loading import quiet_loading
 
 BUILTIN = "builtin"
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -184,8 +185,6 @@ class LanguageModel:
         Args:
             wanted: with the most rows that are useful.
         """
-        if self.device.type == "cpu":
-            wanted = replace(wanted, rows=min(wanted.rows, row_shapes.MOST_ROWS_ON_CPU))
         if wanted not in self._shapes:
             self._shapes[wanted] = row_shapes.find(self.network, self.vocabulary_size, wanted)
         return self._shapes[wanted]
@@ -299,34 +298,34 @@ def _folder(source: str, allow_network: bool) -> Path:
 
 def _load(folder: Path, source: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
     """Network and tokenizer of a folder."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
     if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
         raise ValueError(f"model {source!r} is not a model folder: it needs config.json, *.safetensors and a tokenizer")
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        layer_kinds(config)
-        # Eager attention is the fastest for one query a row on a CPU, and the only one that knows soft-capping.
-        eager = device == "cpu" or getattr(config, "attn_logit_softcapping", None) is not None
-        network, report = AutoModelForCausalLM.from_pretrained(
-            folder,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=dtype,
-            attn_implementation="eager" if eager else "sdpa",
-            output_loading_info=True,
-        )
-        if report["missing_keys"]:  # they would be random numbers
-            raise ValueError(f"{len(report['missing_keys'])} of its weights are missing from the files")
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with quiet_loading():
+            network, tokenizer = _read(folder, device, dtype)
     except Exception as error:  # transformers raises many kinds; a user needs one line
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(f"model {source!r} cannot be loaded as a causal language model: {reason[:200]}") from None
-    finally:
-        logging.set_verbosity(level)
     return network.to(device).eval(), tokenizer
+
+
+def _read(folder: Path, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    layer_kinds(config)
+    # Eager attention is the fastest for one query a row on a CPU, and the only one that knows soft-capping.
+    eager = device == "cpu" or getattr(config, "attn_logit_softcapping", None) is not None
+    network, report = AutoModelForCausalLM.from_pretrained(
+        folder,
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+        dtype=dtype,
+        attn_implementation="eager" if eager else "sdpa",
+        output_loading_info=True,
+    )
+    if report["missing_keys"]:  # they would be random numbers
+        raise ValueError(f"{len(report['missing_keys'])} of its weights are missing from the files")
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return network, tokenizer

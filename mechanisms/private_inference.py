@@ -463,4 +463,4 @@ class PrivateInference:
 
         chosen = list(range(self.total_slots)) if slots is None else list(slots)
         inputs = SlotInputs(self, records, model, key, transcript.cluster_counts)
-        return inference_score.score(inputs, transcript, chosen)
+        return inference_score.score([(inputs, slot) for slot in chosen], transcript)

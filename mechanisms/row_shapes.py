@@ -26,9 +26,6 @@ from cupel.mechanisms.decoding import FixedRows, RowShape
 MOST_ROWS = 256
 """Rows of one forward pass, at most."""
 
-MOST_ROWS_ON_CPU = 64
-"""The same on a CPU, which gains little from more; fewer rows leave less padding in the last pass of a slot."""
-
 _MOST_TOKENS = 2**14  # of a forward pass that writes contexts
 _MOST_SCORES = 2**24  # pairs of tokens that one head of attention compares in it
 _STEPS = 3  # tokens at the beginning of a document, and as many at the last positions

@@ -13,6 +13,7 @@ import numpy as np
 
 from cupel.accounting import validate
 from cupel.mechanisms.embedders import Vectors, unit_rows
+from cupel.mechanisms.quiet_loading import quiet_loading
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
@@ -64,13 +65,14 @@ class SentenceEmbedder:
             ) from None
         folder = model_folder(str(source), allow_network)
         try:
-            network = SentenceTransformer(
-                str(folder),
-                device=None if device == "auto" else device,
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True},
-            ).eval()
+            with quiet_loading():
+                network = SentenceTransformer(
+                    str(folder),
+                    device=None if device == "auto" else device,
+                    trust_remote_code=False,
+                    local_files_only=True,
+                    model_kwargs={"use_safetensors": True},
+                ).eval()
             dimension = int(network.get_embedding_dimension() or 0)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
             first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

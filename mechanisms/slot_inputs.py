@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -127,17 +127,8 @@ class SlotInputs:
             rows_at_once: None is as many as fit into memory with their keys, values and logits.
             copies: how many data sets are held at once, which share the memory.
         """
-        groups: list[list[int]] = []
-        held, shape, limit = 0, None, 0
-        for slot in slots:
-            count, own = self._rows(slot), self.shape(slot)
-            if not groups or own != shape or held + count > limit:
-                groups.append([])
-                held, shape = 0, own
-                limit = rows_at_once or self._rows_that_fit(slot, copies)
-            groups[-1].append(slot)
-            held += count
-        return groups
+        groups = side_by_side([(self, slot) for slot in slots], rows_at_once, copies=copies)
+        return [[slot for _, slot in group] for group in groups]
 
     def shape(self, slot: int) -> RowShape | None:
         """The public shape of a slot's forward passes; None where rows are packed."""
@@ -152,12 +143,18 @@ class SlotInputs:
         shape = self.shape(items[0].slot)
         return self.model.packed_rows(rows) if shape is None else self.model.fixed_rows(rows, shape)
 
-    def _rows(self, slot: int) -> int:
+    def count(self, slot: int) -> int:
+        """The number of rows of a slot."""
         size = len(self.batches.contexts[slot])
         return size + self._needs_fallback(size)
 
-    def _rows_that_fit(self, slot: int, copies: int) -> int:
-        """How many rows fit into memory at the public length of the slot's contexts and documents."""
+    def rows_that_fit(self, slot: int, copies: int) -> int:
+        """How many rows fit into memory at the public length of the slot's contexts and documents.
+
+        Args:
+            slot: its number.
+            copies: how many data sets share the memory.
+        """
         mechanism, model = self.mechanism, self.model
         longest = self._prompts[mechanism.label_of(slot)].longest_context
         positions = longest + min(mechanism.end_rule(model).longest, mechanism.tokens)
@@ -212,11 +209,37 @@ class SlotRows:
             self._session.reset(torch.tensor(ended).repeat_interleave(self._counts))
 
 
+Slot: TypeAlias = "tuple[SlotInputs, int]"
+"""A slot of a data set, by its number."""
+
+
+def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[Slot]]:
+    """Consecutive slots of one shape with at most so many rows together, or a single slot with more.
+
+    Args:
+        slots: of data sets that share mechanism and model.
+        rows_at_once: None is as many as fit into memory with their keys, values and logits.
+        copies: how many such groups are held at once, which share the memory.
+    """
+    groups: list[list[Slot]] = []
+    held, shape, limit = 0, None, 0
+    for inputs, slot in slots:
+        count, own = inputs.count(slot), inputs.shape(slot)
+        if not groups or own != shape or held + count > limit:
+            groups.append([])
+            held, shape = 0, own
+            limit = rows_at_once or inputs.rows_that_fit(slot, copies)
+        groups[-1].append((inputs, slot))
+        held += count
+    return groups
+
+
 @dataclass(frozen=True, slots=True)
 class ForcedStep:
     """A token of a transcript, with what the model predicts before it from other records.
 
     Attributes:
+        place: of the slot among all slots that were asked for.
         item: the slot.
         step: the place of the token in the slot.
         token: of the transcript.
@@ -224,6 +247,7 @@ class ForcedStep:
         ends: whether it is the last token of a document.
     """
 
+    place: int
     item: SlotInput
     step: int
     token: int
@@ -231,28 +255,32 @@ class ForcedStep:
     ends: bool
 
 
-def forced(inputs: SlotInputs, transcript: Transcript, groups: Sequence[Sequence[int]]) -> Iterator[ForcedStep]:
-    """A transcript forced on the records of `inputs`, one forward pass a token, in the shapes of a run.
+def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator[ForcedStep]:
+    """A transcript forced on slots of data sets, one forward pass a token, in the shapes of a run.
 
     Args:
-        inputs: of the same parameters and key as the run.
+        groups: slots that are computed side by side (`side_by_side`); of the mechanism, model and key of the run.
         transcript: of the run.
-        groups: slots that are computed side by side (`SlotInputs.groups`).
 
     Yields:
         Group by group and token by token, each slot of the group in order; slots that did not run have no token.
     """
-    rule = inputs.mechanism.end_rule(inputs.model)
+    first = 0
     for group in groups:
-        items = [inputs.slot(slot) for slot in group if transcript.tokens[slot]]
+        places = [first + place for place, (_, slot) in enumerate(group) if transcript.tokens[slot]]
+        items = [inputs.slot(slot) for inputs, slot in group if transcript.tokens[slot]]
+        first += len(group)
+        if not items:
+            continue
+        inputs = group[0][0]
+        rule = inputs.mechanism.end_rule(inputs.model)
         tokens = np.array([transcript.tokens[item.slot] for item in items], dtype=np.int64)
         ended = np.zeros(tokens.shape, dtype=bool)
         for row, item in enumerate(items):
             ends = np.cumsum([len(document) for document in rule.split(transcript.tokens[item.slot])])
             ended[row, ends - 1] = True
-        rows = SlotRows(inputs, items) if items else None
-        for step in range(tokens.shape[1] if rows is not None else 0):
-            assert rows is not None
+        rows = SlotRows(inputs, items)
+        for step in range(tokens.shape[1]):
             for row, (item, logits) in enumerate(zip(items, rows.logits(), strict=True)):
-                yield ForcedStep(item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
+                yield ForcedStep(places[row], item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
             rows.advance(tokens[:, step].tolist(), ended[:, step].tolist())

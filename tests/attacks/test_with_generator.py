@@ -14,7 +14,7 @@ import torch
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ExPostDP, PureDP
 from cupel.accounting.ledger import Ledger
-from cupel.attacks.leave_one_out import LeaveOneOut, Loss, rerun
+from cupel.attacks.leave_one_out import LeaveOneOut, Loss, reruns
 from cupel.attacks.reconstruction import PREFIX, Canaries, reconstruct
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.verdict import decide
@@ -37,7 +37,8 @@ class Played:
     costs: dict[int, tuple[float, float]] | None
 
     def rerun(self, index: int, model: LanguageModel, records: list[Record] = RECORDS) -> Loss:
-        return rerun(self.mechanism, records, index, model, self.generation, KEY)
+        (loss,) = reruns(self.mechanism, records, [index], model, self.generation, KEY)
+        return loss
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +172,7 @@ def test_counts_are_those_of_units_where_contexts_hold_several(
         away = abs(int(generation.released_counts[slot]) - (exact[slot] - np.arange(2)))
         expected = epsilon * float(away[1] - away[0])
         signs.add(np.sign(expected))
-        loss = rerun(mechanism, RECORDS, index, model, generation, KEY)
+        (loss,) = reruns(mechanism, RECORDS, [index], model, generation, KEY)
         # Scores of slots that do not change cancel; the rest is a handful of additions of numbers below 100.
         assert loss.value - (with_it - without) == pytest.approx(expected, abs=1e-9)
     assert signs <= {-1.0, 1.0}
@@ -227,7 +228,7 @@ def test_without_protection_the_keys_come_out(play: Any, model: LanguageModel) -
 
 def test_what_leave_one_out_cannot_see_is_refused() -> None:
     settings: dict[str, Any] = {"clip": 9.0, "temperature": 1.5, "batch_size": 8, "tokens": 4, "records": 64}
-    with pytest.raises(ValueError, match="use rerun"):
+    with pytest.raises(ValueError, match="use reruns"):
         LeaveOneOut.of(PrivateInference(aggregate="mean", anchor=True, **settings), 64)
-    with pytest.raises(ValueError, match="use rerun"):
+    with pytest.raises(ValueError, match="use reruns"):
         LeaveOneOut.of(PrivateInference(aggregate="median", records_per_context=2, **settings), 64)

@@ -227,7 +227,7 @@ def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
     page = released_page(whole)
     realised = max(batch.epsilon for batch in whole.batches)
     for loss, verdict in ((0.999 * realised, "SUPPORTED"), (-realised - 1, "UNPROVEN")):
-        monkeypatch.setattr(evidence, "rerun", lambda *_, value=loss: Loss(value, 1e-9))
+        monkeypatch.setattr(evidence, "reruns", lambda *_, value=loss: [Loss(value, 1e-9)])
         done = assay.run(claim, tmp_path / "out")
         assert done.verdict == verdict
         assert released_page(done) == page

@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from table_model import FirstToken, Runs, showing
 
 from cupel.accounting import DominatingPair, accountant, events
-from cupel.attacks.leave_one_out import rerun
+from cupel.attacks.leave_one_out import reruns
 from cupel.attacks.step_laws import StepLaws
 from cupel.audits.record_replay import Finding
 from cupel.audits.replayed_inference import inference_findings
@@ -60,7 +60,7 @@ def median() -> tuple[float, float, list[Finding], list[Finding], float]:
         for account in ("published", "charged")
     )
     assert generation.spent is not None
-    loss = rerun(mechanism, records, leaves, model, generation, KEY).value
+    loss = reruns(mechanism, records, [leaves], model, generation, KEY)[0].value
     return float(generation.spent[0, 2]), loss, found, charged, realised.u_minus
 
 

@@ -15,7 +15,7 @@ from exhibits import Exhibit, on_the_page
 from neighbouring import KEY
 from table_model import Runs, showing
 
-from cupel.attacks.leave_one_out import loss_between
+from cupel.attacks.leave_one_out import losses_between
 from cupel.audits.record_replay import Finding
 from cupel.audits.replayed_inference import inference_findings
 from cupel.audits.rounding import below
@@ -65,7 +65,7 @@ def found(*, bug: bool) -> Found:
         tokens=list(generation.transcript.tokens),
         published=float(generation.spent[:, 2].max()),
         realised=realised,
-        loss=loss_between(chosen, records, more, MODEL, generation, KEY).value,
+        loss=losses_between(chosen, records, [more], MODEL, generation, KEY)[0].value,
         by_published={finding.kind: finding for finding in by_published},
         by_charged=inference_findings(chosen, records, [more], MODEL, generation, key=KEY),
     )

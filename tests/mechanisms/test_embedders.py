@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentence_models import save_growing_model, save_sentence_model
+from transformers.utils import logging
 
 from cupel.mechanisms.embedders import HashedNgrams, all_embedded, embedded, unit_rows
 from cupel.mechanisms.nearest import nearest
@@ -149,6 +150,12 @@ def test_a_neighbour_moves_no_bit_of_any_other_record(kind: str, model_folder: P
         vectors = all_embedded(embedder, other)
         assert vectors[there].tobytes() == own[kept].tobytes(), name
         assert nearest(vectors, centres)[there].tolist() == nearest_of[kept].tolist(), name
+
+
+def test_a_model_is_loaded_without_a_word(model_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    logging.enable_progress_bar()
+    SentenceEmbedder.load(model_folder)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_model_that_remembers_the_longest_text_is_refused(tmp_path: Path) -> None:

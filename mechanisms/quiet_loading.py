@@ -1,0 +1,20 @@
+"""Loads models of `transformers` without its progress bars and warnings, which would stand among our own lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Within it, `transformers` reports errors only; its progress bars stay off."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
