@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from cupel.accounting import validate
 from cupel.attacks.repetitions import repeat
 from cupel.mechanisms.fine_tuning import Training, fine_tune, log_probabilities
-from cupel.mechanisms.language_model import BUILTIN, LanguageModel
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.model_folder import BUILTIN
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -223,12 +227,25 @@ def _parser() -> Any:
     return typer.main.get_command(app)
 
 
+@contextmanager
+def _libraries_silent() -> Iterator[None]:
+    """Logs and warnings of libraries may tell of records: how long one is, how many there are."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
 def _run(arguments: list[str]) -> int:
     """Runs a command and says how it ended: a user's mistake is one line on standard error, never a traceback."""
     from cupel.errors import InputError
 
     try:
-        with _parser().make_context("cupel", arguments or ["--help"]) as context:
+        with _libraries_silent(), _parser().make_context("cupel", arguments or ["--help"]) as context:
             _parser().invoke(context)
         return ExitCode.DONE
     except typer.Exit as ended:

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from typing import Literal
 
 Step = Callable[[int, int], None]
-"""Called with the work done and the work in all."""
+"""Called with the work done and the work in all.
+
+Both may follow the private data, such as the number of records, so a person or a program is shown percent only.
+"""
 
 Mode = Literal["bar", "json", "quiet"]
 
@@ -40,19 +43,24 @@ class Progress:
             yield lambda done, total: None
 
     def _json_step(self, title: str) -> Step:
-        last = 0.0
+        last, shown = 0.0, -1
 
         def step(done: int, total: int) -> None:
-            nonlocal last
-            if done >= total or time.monotonic() - last >= 1:
-                last = time.monotonic()
-                self._emit({"stage": title, "done": done, "total": total})
+            nonlocal last, shown
+            percent = _percent(done, total)
+            if percent != shown and (percent == 100 or time.monotonic() - last >= 1):
+                last, shown = time.monotonic(), percent
+                self._emit({"stage": title, "percent": percent})
 
         return step
 
     @staticmethod
     def _emit(row: dict[str, object]) -> None:
         print(json.dumps(row), file=sys.stderr, flush=True)
+
+
+def _percent(done: int, total: int) -> int:
+    return 100 if done >= total else max(0, 100 * done // total)
 
 
 @contextmanager
@@ -63,18 +71,16 @@ def _bar(title: str) -> Iterator[Step]:
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[rate]}"),
+        progress.TaskProgressColumn(),
         progress.TimeRemainingColumn(),
         progress.TimeElapsedColumn(),
     )
     bar = progress.Progress(*columns, console=Console(stderr=True))
-    task = bar.add_task(title, total=None, rate="")
+    task = bar.add_task(title, total=100)
 
     def step(done: int, total: int) -> None:
         bar.start()  # at the first step, so that an error before any work is all that a person sees
-        speed = bar.tasks[task].speed
-        bar.update(task, completed=done, total=total, rate=f"{speed:.1f}/s" if speed else "")
+        bar.update(task, completed=_percent(done, total))
 
     try:
         yield step

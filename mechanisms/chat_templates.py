@@ -1,15 +1,15 @@
 """A tokenizer's own chat template: how an instruction-tuned model is asked, and the token that ends its answer.
 
-A chat template is a Jinja text from the model's folder. It is rendered by `transformers` in its sandbox and reaches
-nothing but the messages; it is no code of the folder that would be run as Python. Templates may print today's date,
-which would make an interrupted run go on with other prompts; they are given a fixed one.
+A chat template is a Jinja text from the model's folder. It is rendered only where a claim asks for it, in a process
+with limits (`template_rendering`), and reaches nothing but the messages. Templates may print today's date, which would
+make an interrupted run resume with other prompts; they are given a fixed one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jinja2
+from cupel.mechanisms.template_rendering import RenderingError, rendered
 
 _FIXED_DATE = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
 _MARK = "an answer"
@@ -41,15 +41,15 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], *, add_generation_promp
             "template instruction needs a tokenizer with a chat template, and this model's has none; take an "
             "instruction-tuned model or template pretrained"
         )
+    special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    values = {
+        **special,
+        "messages": turns,
+        "add_generation_prompt": add_generation_prompt,
+        "enable_thinking": False,  # where a template knows it, the answer is the document and nothing else
+    }
     try:
-        text: str = tokenizer.apply_chat_template(
-            turns,
-            chat_template=_FIXED_DATE + tokenizer.get_chat_template(),
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            enable_thinking=False,  # where a template knows it, the answer is the document and nothing else
-        )
-    except (jinja2.TemplateError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
-        kind = type(error).__name__
+        return rendered("chat", _FIXED_DATE + tokenizer.get_chat_template(), values)
+    except (RenderingError, ValueError) as error:
+        kind = error if isinstance(error, RenderingError) else type(error).__name__
         raise ValueError(f"the tokenizer's chat template cannot be rendered for a user's turn ({kind})") from None
-    return text

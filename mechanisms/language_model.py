@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import numpy as np
 import torch
 
 from cupel.accounting import validate
-from cupel.mechanisms import chat_templates, row_modules, row_shapes
+from cupel.mechanisms import chat_templates, model_folder, row_modules, row_shapes
 from cupel.mechanisms.decoding import FixedRows, PackedRows, RowShape, layer_kinds
+from cupel.mechanisms.model_folder import BUILTIN
 from cupel.mechanisms.quiet_loading import quiet_loading
 
-BUILTIN = "builtin"
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_FILES = ["*.json", "*.safetensors", "tokenizer*", "*.model", "*.txt", "*.jinja"]
 _ROWS, _LONGEST, _STEPS = 16, 64, 4  # of the spot check: rows, tokens of the longest one, tokens of a continuation
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
@@ -33,8 +30,8 @@ class LanguageModel:
         name: ``builtin``, the hub id or the folder's name.
         fingerprint: SHA-256 over the files of weights, configuration and tokenizer.
         vocabulary_size: V, the number of tokens that can be drawn: those that the tokenizer knows.
-        end_of_text_ids: tokens that end a document: the tokenizer's end of text, those that the model's configuration
-            names for generation, and the end of turn of the chat template.
+        end_of_text_ids: tokens that end a document: the tokenizer's end of text, and those that the model's
+            configuration names for generation.
         context_length: the largest number of positions.
         row_difference: the largest difference of a logit in a public spot check when the model was loaded
             (`check_rows`), between a row among others, in a smaller batch, and alone. What was seen, not a bound.
@@ -80,15 +77,22 @@ class LanguageModel:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device cuda was asked for, but no GPU is visible; choose cpu or auto")
-        folder = _folder(str(source), allow_network)
+        folder = model_folder.locate(str(source), allow_network)
         name = str(source) if not Path(source).exists() else Path(source).resolve().name
         if dtype == "auto":
             dtype = "bfloat16" if device == "cuda" else "float32"
-        network, tokenizer = _load(folder, str(source), device, _DTYPES[dtype])
-        model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
         try:
+            with quiet_loading():
+                network, tokenizer = _load(folder, device, _DTYPES[dtype])
+        except Exception as error:  # a folder may be wrong in any way; a user needs one line
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(f"model {str(source)!r} cannot be loaded: {reason[:200]}") from None
+        try:
+            model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
             model.check_rows()
-        except (AttributeError, TypeError, RuntimeError, IndexError, KeyError) as error:
+        except ValueError:
+            raise
+        except Exception as error:
             raise ValueError(
                 f"model {name}: this architecture or configuration is not supported ({type(error).__name__} in its "
                 "forward pass)"
@@ -101,7 +105,8 @@ class LanguageModel:
         ends = [] if ends is None else list(ends) if isinstance(ends, list | tuple) else [ends]
         if tokenizer.eos_token_id is not None:
             ends.insert(0, tokenizer.eos_token_id)
-        ends += chat_templates.end_of_turn_ids(tokenizer)
+        if not all(type(end) is int for end in ends):
+            raise ValueError(f"model {name}: eos_token_id must be whole numbers")
         rows = network.get_input_embeddings().weight.shape[0]
         if not 1 < tokenizer.vocab_size <= rows:
             raise ValueError(
@@ -113,7 +118,7 @@ class LanguageModel:
         length = getattr(network.config, "max_position_embeddings", None) or tokenizer.model_max_length
         return cls(
             name=name,
-            fingerprint=fingerprint(folder),
+            fingerprint=model_folder.fingerprint(folder),
             vocabulary_size=vocabulary,
             end_of_text_ids=tuple(dict.fromkeys(i for i in ends if i < vocabulary)),
             beginning_ids=(start,) if start is not None and start < rows and not is_builtin else (),
@@ -145,6 +150,12 @@ class LanguageModel:
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return int(2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize)
 
+    @cached_property
+    def end_of_turn_ids(self) -> tuple[int, ...]:
+        """The token that ends an answer in the tokenizer's chat template, which is rendered for it; none without."""
+        found = chat_templates.end_of_turn_ids(self.tokenizer)
+        return tuple(i for i in found if i < self.vocabulary_size)
+
     def chat(self, text: str) -> str:
         """A user's turn with this text and the beginning of an answer, by the tokenizer's chat template."""
         return chat_templates.chat(self.tokenizer, text)
@@ -152,7 +163,9 @@ class LanguageModel:
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, without special tokens; those that were added to the tokenizer only are left out."""
         rows = self.network.get_input_embeddings().weight.shape[0]
-        return [token for token in self.tokenizer.encode(text, add_special_tokens=False) if token < rows]
+        # Without `verbose=False`, a text that is longer than the model's window is told of in a log, with its length.
+        ids = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
+        return [token for token in ids if token < rows]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special tokens and with its spaces as they are."""
@@ -264,60 +277,21 @@ class LanguageModel:
         return torch.stack(seen, dim=1)
 
 
-def fingerprint(folder: Path) -> str:
-    """SHA-256 over name and content of every file of weights, configuration and tokenizer in a folder."""
-    digest = hashlib.sha256()
-    for file in sorted({file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()}):
-        content = hashlib.sha256()
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                content.update(block)
-        digest.update(f"{file.name}\0{content.hexdigest()}\n".encode())
-    return digest.hexdigest()
-
-
-def _folder(source: str, allow_network: bool) -> Path:
-    """The local folder of a model."""
-    if source == BUILTIN:
-        from cupel.mechanisms import embedded_model
-
-        return embedded_model.path()
-    if Path(source).is_dir():
-        return Path(source)
-    if Path(source).exists() or not _HUB_ID.fullmatch(source) or source.startswith((".", "/")):
-        raise ValueError(f"model {source!r} is neither builtin, nor a folder, nor a hub id such as google/gemma-2-2b")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(source, allow_patterns=_FILES, local_files_only=not allow_network))
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError):
-        hint = "could not be downloaded" if allow_network else "is not in the local cache, and the network is not used"
-        raise ValueError(f"model {source!r} is no local folder, and as a hub id it {hint}") from None
-
-
-def _load(folder: Path, source: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def _load(folder: Path, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
     """Network and tokenizer of a folder."""
-    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
-        raise ValueError(f"model {source!r} is not a model folder: it needs config.json, *.safetensors and a tokenizer")
-    try:
-        with quiet_loading():
-            network, tokenizer = _read(folder, device, dtype)
-    except Exception as error:  # transformers raises many kinds; a user needs one line
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"model {source!r} cannot be loaded as a causal language model: {reason[:200]}") from None
-    return network.to(device).eval(), tokenizer
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer
 
-
-def _read(folder: Path, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    described = model_folder.checked_config(folder)
+    kind = described.get("model_type")
+    if kind not in CONFIG_MAPPING:
+        raise ValueError(f"model_type {str(kind)[:40]!r} is not known to transformers")
+    config = CONFIG_MAPPING[kind].from_dict(described)
     layer_kinds(config)
     # Eager attention is the fastest for one query a row on a CPU, and the only one that knows soft-capping.
     eager = device == "cpu" or getattr(config, "attn_logit_softcapping", None) is not None
     network, report = AutoModelForCausalLM.from_pretrained(
         folder,
+        config=config,
         local_files_only=True,
         trust_remote_code=False,
         use_safetensors=True,
@@ -328,4 +302,4 @@ def _read(folder: Path, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
     if report["missing_keys"]:  # they would be random numbers
         raise ValueError(f"{len(report['missing_keys'])} of its weights are missing from the files")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return network, tokenizer
+    return network.to(device).eval(), tokenizer

@@ -33,7 +33,7 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.mechanisms import noise, selection
-from cupel.mechanisms.prompts import FENCE, PRETRAINED, Prompt, check_template
+from cupel.mechanisms.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record
 from cupel.mechanisms.transcripts import Document, EndRule, Generation, Observer, Transcript
@@ -365,7 +365,7 @@ class PrivateInference:
     def end_rule(self, model: LanguageModel) -> EndRule:
         """When a document ends: at the latest after the public largest number of tokens."""
         stop = FENCE if self.stop is None and self._template(model) == PRETRAINED else self.stop
-        return EndRule(model, stop, self._longest_document(model))
+        return EndRule(model, stop, self._longest_document(model), chat=self._template(model) == INSTRUCTION)
 
     def row_plan(self, model: LanguageModel) -> RowPlan:
         """The public shapes of the forward passes, and whether rows are verified to be exact at them.

@@ -22,8 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import jinja2
-import jinja2.sandbox
+from cupel.mechanisms.template_rendering import RenderingError, filled, rendered
 
 FENCE = "```"
 PRETRAINED, INSTRUCTION = "pretrained", "instruction"
@@ -72,19 +71,28 @@ def check_template(template: str) -> None:
         )
     try:
         shown = _render(template, ["probe"], "label")
-    except Exception as error:  # a template may fail in any way; here it was shown no record
-        raise ValueError(f"template does not render with examples and label: {error}") from None
+    except RenderingError as error:  # it was shown no record
+        raise ValueError(f"template does not render with examples and label: {error.detail or error}") from None
     if "probe" not in shown:
         raise ValueError("template does not show its examples")
 
 
+_OURS = set(TEMPLATES.values())
+
+
+def ours(template: str) -> str:
+    """A template of this package, which `render` need not send to another process."""
+    _OURS.add(template)
+    return template
+
+
 def render(template: str, values: Mapping[str, object]) -> str:
-    """Jinja, in its sandbox, where the template has Jinja's braces, else `str.format`."""
-    if "{%" in template or "{{" in template:
-        environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-        del environment.filters["random"], environment.globals["lipsum"]  # a prompt is a function of its records
-        return environment.from_string(template).render(values)
-    return template.format(**values)
+    """Jinja, in its sandbox, where the template has Jinja's braces, else `str.format`.
+
+    Raises:
+        RenderingError: one line, for a template that fails, takes too long or makes too much.
+    """
+    return filled(template, values) if template in _OURS else rendered("prompt", template, values)
 
 
 def _render(template: str, examples: Sequence[str], label: str | None) -> str:
@@ -166,10 +174,9 @@ class Prompt:
             return [*end, *shown, *prefix]
         try:
             text = _render(TEMPLATES.get(self.template, self.template), texts, self.label)
-        except Exception as error:  # its message may quote a record
+        except RenderingError as error:
             raise PromptError(
-                f"the template cannot be rendered with every record ({type(error).__name__}); use one that works for "
-                "any text"
+                f"the template cannot be rendered with every record ({error}); use one that works for any text"
             ) from None
         if self.template == INSTRUCTION:  # a chat template brings its own special tokens
             return [*self.model.encode(self.model.chat(text)), *prefix]

@@ -13,6 +13,7 @@ import numpy as np
 
 from cupel.accounting import validate
 from cupel.mechanisms.embedders import Vectors, unit_rows
+from cupel.mechanisms.model_folder import check_embedder
 from cupel.mechanisms.quiet_loading import quiet_loading
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -127,6 +128,10 @@ def model_folder(source: str, allow_network: bool) -> Path:
             raise ValueError(f"embedder {source!r} is no local folder, and as a hub id it {hint}") from None
     if not (folder / "modules.json").is_file():
         raise ValueError(f"embedder {source!r} is no sentence-transformers model: it has no modules.json")
+    try:
+        check_embedder(folder)
+    except ValueError as error:
+        raise ValueError(f"embedder {source!r} cannot be loaded: {error}") from None
     for file in sorted(folder.rglob("*")):
         if file.suffix in _PICKLES and not list(file.parent.glob("*.safetensors")):
             raise ValueError(f"embedder {source!r} has pickled weights ({file.name}); only safetensors are loaded")

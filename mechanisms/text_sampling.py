@@ -31,6 +31,7 @@ def sampled(
     top_p: float,
     longest: int,
     stop: str | None,
+    chat: bool = False,
     rows: int,
 ) -> Iterator[tuple[str, bool]]:
     """One text after each context, in order, and whether it ended by itself.
@@ -43,9 +44,10 @@ def sampled(
         top_p: the share of probability that is drawn from, the likeliest tokens first.
         longest: the largest number of tokens of a text.
         stop: a string that ends a text, as an end-of-text token does.
+        chat: whether texts are answers in the chat template, whose end of turn ends them, too.
         rows: how many texts are written side by side, at most; fewer if their keys and values would take over 1 GiB.
     """
-    rule = EndRule(model, stop, longest)
+    rule = EndRule(model, stop, longest, chat)
     width = model.bytes_per_position * (max(map(len, contexts), default=1) + longest)
     rows = max(1, min(rows, _CACHE_BYTES // width))
     for start in range(0, len(contexts), rows):

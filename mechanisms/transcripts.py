@@ -120,6 +120,7 @@ class Decoder(Protocol):
     """What a rule for the end of a document needs of a language model."""
 
     end_of_text_ids: tuple[int, ...]
+    end_of_turn_ids: tuple[int, ...]
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
@@ -132,15 +133,22 @@ class EndRule:
         model: decodes, and names the tokens that end a text.
         stop: a string that ends a document, or None.
         longest: the largest number of sampled tokens of a document.
+        chat: whether documents are answers in the model's chat template, whose end of turn ends them, too.
     """
 
     model: Decoder
     stop: str | None
     longest: int
+    chat: bool = False
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a document."""
+        return self.model.end_of_text_ids + (self.model.end_of_turn_ids if self.chat else ())
 
     def stopped(self, tokens: Sequence[int]) -> bool:
         """Whether the document ended by itself with its last token."""
-        if tokens[-1] in self.model.end_of_text_ids:
+        if tokens[-1] in self.ends:
             return True
         if self.stop is None:
             return False
@@ -164,6 +172,7 @@ class EndRule:
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of a document, without what ended it."""
-        kept = [token for token in tokens if token not in self.model.end_of_text_ids]
+        ends = self.ends
+        kept = [token for token in tokens if token not in ends]
         text = self.model.decode(kept)
         return text if self.stop is None else text.partition(self.stop)[0]

@@ -16,18 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import jinja2
 import numpy as np
 
 from cupel.accounting import validate
-from cupel.mechanisms.prompts import FENCE, render
+from cupel.mechanisms.prompts import FENCE, ours, render
+from cupel.mechanisms.template_rendering import RenderingError
 
 if TYPE_CHECKING:
     from cupel.mechanisms.language_model import LanguageModel
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CHARACTERS_A_TOKEN = 64  # of what a prompt shows, so that no text takes long to become tokens
-_TEMPLATE_ERRORS = (jinja2.TemplateError, LookupError, ValueError, TypeError, AttributeError)
 _UNWRITABLE = ("Cc", "Cs")  # control characters, halves of surrogate pairs
 
 
@@ -81,26 +80,32 @@ class Prompts:
     def __post_init__(self) -> None:
         try:
             render(self.random, {"label": "label", "example": ""})
-        except _TEMPLATE_ERRORS as error:
-            raise ValueError(f"the prompt for random texts does not render with label and example: {error}") from None
+        except RenderingError as error:
+            why = error.detail or error
+            raise ValueError(f"the prompt for random texts does not render with label and example: {why}") from None
         try:
             shown = render(self.variation, {"label": "label", "text": "probe"})
-        except _TEMPLATE_ERRORS as error:
-            raise ValueError(f"the prompt for variations does not render with label and text: {error}") from None
+        except RenderingError as error:
+            why = error.detail or error
+            raise ValueError(f"the prompt for variations does not render with label and text: {why}") from None
         if "probe" not in shown:
             raise ValueError("the prompt for variations does not show the candidate; use {text} in it")
 
 
 _ASKED = Prompts(
-    "Write one text{% if label %} of the kind {{ label }}{% endif %}."
-    "{% if example %} It should look like this one, but say something else:\n\n{{ example }}\n\n{% else %} {% endif %}"
-    "Answer with the text alone.",
-    "Rewrite the following text{% if label %} of the kind {{ label }}{% endif %}. Keep its form and about its length, "
-    "change some of its wording and details, and answer with the new text alone.\n\n{{ text }}",
+    ours(
+        "Write one text{% if label %} of the kind {{ label }}{% endif %}."
+        "{% if example %} It should look like this one, but say something else:\n\n{{ example }}\n\n"
+        "{% else %} {% endif %}Answer with the text alone."
+    ),
+    ours(
+        "Rewrite the following text{% if label %} of the kind {{ label }}{% endif %}. Keep its form and about its "
+        "length, change some of its wording and details, and answer with the new text alone.\n\n{{ text }}"
+    ),
 )
 _SERIES = "{%% if %(text)s %%}```\n{%% if label %%}{{ label }}\n{%% endif %%}{{ %(text)s }}\n```\n\n{%% endif %%}"
 _NEXT = "```\n{% if label %}{{ label }}\n{% endif %}"
-_CONTINUED = Prompts(_SERIES % {"text": "example"} + _NEXT, _SERIES % {"text": "text"} + _NEXT, FENCE)
+_CONTINUED = Prompts(ours(_SERIES % {"text": "example"} + _NEXT), ours(_SERIES % {"text": "text"} + _NEXT), FENCE)
 
 
 def prompts_of(random: str | None, variation: str | None, stop: str | None, *, chat: bool) -> Prompts:
@@ -214,6 +219,7 @@ class ModelWriter:
             top_p=self.top_p,
             longest=self.max_tokens,
             stop=None if self.model.is_builtin else self._asked.stop,
+            chat=self._chat,
             rows=self.rows,
         )
         return (text if ended or not self._whole else "" for text, ended in texts)

@@ -148,8 +148,8 @@ def test_reference_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.M
     assert first.returncode == 0, first.stderr
     assert json.loads(again.stdout) == json.loads(first.stdout)
     assert (tmp_path / "private" / "reference-models" / "repetitions.jsonl").is_file()
-    assert '"done": 2' in again.stderr
-    assert '"done": 1,' not in again.stderr
+    assert '"percent": 100' in again.stderr
+    assert '"percent": 50' not in again.stderr
     other = audit(*options, "--epochs", 2)
     assert (other.returncode, other.stderr.strip().count("\n")) == (2, other.stderr.count("{"))
     assert "other settings" in other.stderr

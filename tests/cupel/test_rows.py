@@ -222,7 +222,7 @@ def test_a_model_whose_forward_pass_fails_is_one_line(tmp_path: Path, model: Pat
     folder = tmp_path / "odd"
     shutil.copytree(model, folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"return_dict": False}))
+    (folder / "config.json").write_text(json.dumps(config | {"layer_types": ["full_attention"] * 3}))
     result = command.run("generate", write(tmp_path), "-o", tmp_path / "out", "--model", folder, "--device", "cpu")
     assert result.returncode == 2
     assert "this architecture or configuration is not supported (AttributeError" in result.stderr

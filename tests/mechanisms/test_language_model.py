@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from cupel.mechanisms.decoding import RowShape
-from cupel.mechanisms.language_model import LanguageModel, fingerprint
+from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.model_folder import fingerprint
 
 CONTEXTS = [[5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [20, 21], [30, 31, 32, 33, 34, 35, 36], [40]]
 

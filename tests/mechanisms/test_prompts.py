@@ -63,7 +63,8 @@ def test_an_instruction_goes_through_the_chat_template(
 
 def test_the_end_of_a_turn_ends_a_document(chatting: tuple[LanguageModel, str, int]) -> None:
     model, _, end = chatting
-    assert model.end_of_text_ids == (0, end)
+    assert (model.end_of_text_ids, model.end_of_turn_ids) == ((0,), (end,))
+    assert not mechanism(template="pretrained").end_rule(model).ended([5, end])
     rule = mechanism(template="instruction").end_rule(model)
     assert rule.stop is None
     tokens = [*model.encode("some text"), end]
