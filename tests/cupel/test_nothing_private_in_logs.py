@@ -19,10 +19,10 @@ data: {source: file, path: notes.jsonl}
 unit: record
 adjacency: add_remove
 mechanism: private_inference
-parameters: {aggregate: AGGREGATE, clip: 5.0, temperature: 1.0, batch_size: 4, tokens: 6, document_tokens: 6}
+parameters: {aggregate: median, clip: 5.0, temperature: 1.0, batch_size: 4, tokens: 4, document_tokens: 4}
 public: {records: 16, context_tokens: 40}
-guarantee: {type: pure_dp, epsilon: 1000.0}
-audits: [record_replay]
+guarantee: {type: ex_post, epsilon: 1000.0}
+audits: [leave_one_out]
 """
 SECRETS = """
 name: notes
@@ -47,8 +47,7 @@ public: {records: 16}
 guarantee: {type: approx_dp, epsilon: 100.0, delta: 1.0e-3}
 """
 CLAIMS = {
-    "median": INFERENCE.replace("AGGREGATE", "median"),
-    "mean": INFERENCE.replace("AGGREGATE", "mean"),
+    "inference": INFERENCE,
     "secrets": SECRETS,
     "aug_pe": AUG_PE,
 }
@@ -60,12 +59,10 @@ def neighbours(claim: str) -> dict[str, list[str]]:
     records = [f"{MARK}{index} came to the ward and stayed for {index} days" for index in range(12)] + public
     if claim == "secrets":
         return {"all": records, "other": [text.replace(f"{MARK}3 ", f"{MARK}{'7' * 300} ") for text in records]}
-    return {
-        "all": records,
-        "one removed": records[1:],
-        "one more": [*records, f"{MARK}12 came too"],
-        "one longer": [*records[:3], " ".join([records[3]] * 60), *records[4:]],
-    }
+    found = {"all": records, "one more": [*records, f"{MARK}12 came too"]}
+    if claim == "inference":
+        found |= {"one removed": records[1:], "one longer": [*records[:3], " ".join([records[3]] * 60), *records[4:]]}
+    return found
 
 
 def written(folder: Path, claim: str, records: list[str]) -> Path:
@@ -99,12 +96,12 @@ def shown(result: command.Result) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_neighbours_are_told_apart_by_nothing_that_is_shown(claim: str, tmp_path: Path, small: Path) -> None:
-    seen = {}
+    seen, asked = {}, [] if claim == "secrets" else ["--delta", "1e-3"]
     for name, records in neighbours(claim).items():
         path = written(tmp_path / name, CLAIMS[claim], records)
         out = path.parent / "out"
         found = [shown(command.run("assay", path, "-o", out, "--model", small, "--device", "cpu", "--json"))]
-        found.append(shown(command.run("account", out / "private" / "ledger.sqlite", "--delta", "1e-3", "--json")))
+        found.append(shown(command.run("account", out / "private" / "ledger.sqlite", *asked, "--json")))
         found.append(shown(command.run("release", out, "-o", path.parent / "released", "--json")))
         found.append(
             shown(command.run("utility", path.parent / "public.jsonl", "--real", path.parent / "notes.jsonl", "--json"))
