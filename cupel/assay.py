@@ -20,6 +20,7 @@ from cupel.audits.verdict import Verdict, decide
 from cupel.claim_base import Claim
 from cupel.errors import InputError, input_errors
 from cupel.generation import FinishedRun, Options, Part
+from cupel.lints import private_warnings, public_warnings
 from cupel.progress import Progress
 from cupel.reports.assay import Assay, PastVerdict
 from cupel.reports.html import render
@@ -30,10 +31,14 @@ from cupel.verdict_history import bounds_of, confidence_of_next, distinct, recor
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What the ledger of the claimed run proves, part by part, the claimed guarantee itself first."""
+    """What the ledger of the claimed run proves, part by part, the claimed guarantee itself first.
+
+    `warnings` are those of `lints.private_warnings`.
+    """
 
     parts: list[Part]
     ledger: dict[str, Any]
+    warnings: list[str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +98,8 @@ def run(
     claim = claim.written_by(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
+    for warning in public_warnings(claim):
+        shown.note(f"Warning: {warning}")
     options = Options(model=model, device=device, download=download, progress=shown, audited=True, anchor=anchor)
     done = claim.generate(output, options)
     with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
@@ -159,7 +166,8 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
             "composition": to_json(event),
             "planned": event == done.plan,
         }
-    return Proof(parts, summary)
+        runs = ledger.runs()
+    return Proof(parts, summary, private_warnings(done.claim, done.records, runs))
 
 
 def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdict) -> Assay:
@@ -184,6 +192,8 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         **done.tables(proof.parts, audits),
         "differences": done.differences(claimed),
         "ledger": proof.ledger,
+        "warnings": public_warnings(done.claim),
+        "private_warnings": proof.warnings,
         "protected": done.claim.generator().releasable,
         "not_protected": done.not_protected(),
         "limitations": narrative.limitations(done.claim),

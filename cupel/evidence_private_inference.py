@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -223,7 +223,7 @@ def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Re
     canaries = kept_canaries(folder / "control-canaries.json", CONTROL_CANDIDATES)
     mechanism = run.mechanism
     # Canaries are of one length, which is public: the claim's own lengths are enough where its data are canaries.
-    lengths = {"context_tokens": mechanism.context_tokens, "document_tokens": mechanism.document_tokens}
+    lengths: dict[str, Any] = {"context_tokens": mechanism.context_tokens, "document_tokens": mechanism.document_tokens}
     control = PrivateInference(
         aggregate="none",
         clip=mechanism.clip,

@@ -84,6 +84,8 @@ class Part:
 class FinishedRun(ABC):
     """A finished run of a mechanism, with where its files are and all that a report says of this mechanism.
 
+    `records` are those that were read; private.
+
     What `not_protected`, `threat_model` and `side_channels` say is printed on the releasable page, too: nothing there
     depends on what is protected.
     """
@@ -93,6 +95,7 @@ class FinishedRun(ABC):
     plan: DpEvent
     documents: Documents
     ledger_path: Path
+    records: Sequence[Record]
 
     @property
     def documents_path(self) -> Path:

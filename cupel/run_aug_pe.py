@@ -135,6 +135,7 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
         plan=mechanism.plan(),
         documents=documents,
         ledger_path=ledger,
+        records=records,
         mechanism=mechanism,
         writer=writer,
         result=result,

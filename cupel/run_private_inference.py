@@ -31,7 +31,6 @@ from cupel.mechanisms import sentence_embedder
 from cupel.mechanisms.clustering import BUILTIN
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import Generation, PrivateInference
-from cupel.mechanisms.records import Record
 from cupel.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
 
 
@@ -42,7 +41,6 @@ class InferenceRun(FinishedRun):
     Attributes:
         mechanism: what ran.
         model: that wrote.
-        records: private; those of the claim, or canaries.
         key: of the batching.
         generation: everything that came out.
         canaries: those that the records consist of, if they do.
@@ -52,7 +50,6 @@ class InferenceRun(FinishedRun):
     claim: PrivateInferenceClaim
     mechanism: PrivateInference
     model: LanguageModel
-    records: Sequence[Record]
     key: bytes
     generation: Generation
     canaries: Canaries | None = None

@@ -268,6 +268,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
         plan=plan,
         documents=documents,
         ledger_path=ledger,
+        records=records,
         mechanism=mechanism,
         incidence=incidence,
         labels=label_indices(records, mechanism.labels),

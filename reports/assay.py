@@ -251,6 +251,10 @@ class Assay(Part):
     spent: dict[str, float] = Field(default={}, description="where the budget went: stage → ε; private")
     differences: list[Difference] = []
     ledger: LedgerSummary
+    warnings: list[str] = Field(
+        default=[], description="what is easily misread in the claim, by public facts; printed on both pages"
+    )
+    private_warnings: list[str] = Field(default=[], description="the same, by the data and the ledger; private")
     not_protected: list[str] = Field(
         default=[], description="printed on both pages: nothing here depends on private data"
     )

@@ -85,6 +85,7 @@ class Release(Part):
     secrets: Secrets | None
     differences: list[Difference]
     ledger: ReleasedLedger
+    warnings: list[str] = Field(default=[], description="what is easily misread in the claim")
     not_protected: list[str]
     limitations: list[str]
     threat_model: list[str]
@@ -128,6 +129,7 @@ def releasable(assay: Assay) -> Release:
             planned=planned,
             composition=assay.ledger.composition if planned else None,
         ),
+        warnings=assay.warnings,
         not_protected=assay.not_protected,
         limitations=assay.limitations,
         threat_model=assay.threat_model,
