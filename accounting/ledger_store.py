@@ -21,6 +21,7 @@ from cupel.accounting.ledger_entries import (
     FORMATS,
     GENESIS,
     LedgerError,
+    LedgerFileError,
     Row,
     canonical,
     entry_hash,
@@ -161,7 +162,7 @@ class Store:
         """The seq and the hash of the last entry."""
         row = self._first("ORDER BY seq DESC LIMIT 1")
         if row is None:
-            raise LedgerError(f"{self.path}: the entries are gone")
+            raise LedgerFileError(f"{self.path}: the entries are gone")
         return row.seq, row.hash
 
     def hash_of(self, seq: int) -> str | None:
@@ -199,7 +200,7 @@ class Store:
         if found < sum(
             count for (name, kind), count in self._chain.counts.items() if kind in kinds and run in (None, name)
         ):
-            raise LedgerError(f"{self.path}: entries were taken out while the ledger was open; open it again")
+            raise LedgerFileError(f"{self.path}: entries were taken out while the ledger was open; open it again")
 
     def _select(self, query: str, *arguments: object) -> Generator[Row, None, None]:
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
@@ -228,7 +229,7 @@ class Store:
         if row.seq > self._chain.entries:
             self._catch_up()
         if self.hash_of(row.seq) != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
-            raise LedgerError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
+            raise LedgerFileError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
 
     def _catch_up(self) -> None:
         """Verifies the entries that were not met before."""
@@ -318,7 +319,8 @@ def _create(path: Path) -> None:
             if not path.exists():  # a file system without links
                 os.replace(name, path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite leaves its own where the disk is full
+            Path(name + suffix).unlink(missing_ok=True)
     if os.name == "posix":  # the name must survive a power cut as the entries do
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -408,6 +410,7 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         else:
             what, _, _ = str(error).partition(" with text ")  # which is what the file holds
             message = f"the ledger cannot be read or written: {' '.join(what.split())}"
-        raise LedgerError(f"{path}: {message}") from error
+        of_the_file = type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)  # and not of a wrong call
+        raise (LedgerFileError if of_the_file else LedgerError)(f"{path}: {message}") from error
     except OSError as error:
-        raise LedgerError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise LedgerFileError(f"{path}: {(error.strerror or str(error)).lower()}") from error

@@ -20,7 +20,7 @@ STAGES = {"aug_pe": "votes", "secret_evolution": "release"}
 _RESULTS = ("synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "cluster-counts.json")
 _PAGES = ("assay.json", "report.html")
 _LEFTOVERS = (
-    r"run(/private)?|run/private/ledger\.sqlite(-wal|-shm)?|run/private/candidates\.jsonl",
+    r"run(/private)?|run/private/(ledger\.sqlite(-wal|-shm)?|candidates\.jsonl|lock)",
     r"run/private/\.ledger\.sqlite\.\w{8}\.new(-wal|-shm|-journal)?",
     rf"run/private/({'|'.join(map(re.escape, (*_RESULTS, *_PAGES)))})(\.\d+-[0-9a-f]{{8}}\.partial)?",
     r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
