@@ -101,7 +101,7 @@ class Visible:
         ours = re.compile("|".join(_LEFTOVERS))
         for path in self.folder.rglob("*"):
             name = str(path.relative_to(self.folder))
-            if path in self._given or re.fullmatch(r"printed-\d+|errors|points", name):
+            if path in self._given or re.fullmatch(r"printed-\d+(-\d+)?|errors-\d+|points", name):
                 continue
             assert ours.fullmatch(name), f"{name} is left"
         assert not self._private.exists() or not self._private.stat().st_mode & 0o077
