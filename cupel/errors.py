@@ -26,7 +26,8 @@ def input_errors(where: str = "") -> Iterator[None]:
         path = f"{error.filename}: " if error.filename else ""
         raise InputError(f"{where}{path}{(error.strerror or str(error)).lower()}") from error
     except ValueError as error:
-        raise InputError(f"{where}{error}") from error
+        said = str(error)
+        raise InputError(said if said.startswith(where) else f"{where}{said}") from error
 
 
 _OF_A_FILE = frozenset(

@@ -8,7 +8,6 @@ planned.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -95,9 +94,8 @@ def full_at_sizes(lives: Lives, seen: Visible, sizes: Sequence[int]) -> int:
     return full
 
 
-def sizes(count: int, most: int) -> list[int]:
-    """From 0 on, each about as much larger than the one before it."""
-    return [0, *(round(math.exp(math.log(most) * place / (count - 1))) for place in range(1, count))]
+SIZES = [0, 100, 5_000, 30_000, *range(34_000, 100_000, 3_000)]
+"""In bytes. SQLite's index of its log takes 32 KiB, so that most are above that."""
 
 
 def warm(lives: Lives, folder: Path, generator: str, url: str) -> None:
@@ -106,9 +104,9 @@ def warm(lives: Lives, folder: Path, generator: str, url: str) -> None:
 
 def test_a_full_disk_is_one_line_until_there_is_room(lives: Lives, server: TextServer, tmp_path: Path) -> None:
     points = full_everywhere(lives, written(tmp_path / "points", "aug_pe", server.url), FEW)
-    small = full_at_sizes(lives, written(tmp_path / "sizes", "aug_pe", server.url), sizes(6, 60_000))
+    small = full_at_sizes(lives, written(tmp_path / "sizes", "aug_pe", server.url), SIZES[::4])
     assert len(points) >= 8
-    assert small >= 4
+    assert small >= 3
 
 
 def raced(lives: Lives, seen: Visible, command: str, processes: int = 3) -> int:
@@ -135,9 +133,9 @@ def generator_on_full_disks(generator: str, folder: Path, url: str) -> tuple[int
     with Lives() as lives:
         warm(lives, folder, generator, url)
         points = full_everywhere(lives, written(folder / "points", generator, url), ANYWHERE)
-        small = full_at_sizes(lives, written(folder / "sizes", generator, url), sizes(25, 100_000))
-        for place, size in enumerate(sizes(12, 100_000)):
-            small += full_at_sizes(lives, written(folder / f"size-{place}", generator, url), [size])
+        small = full_at_sizes(lives, written(folder / "sizes", generator, url), SIZES)
+        for size in SIZES[4::3]:
+            small += full_at_sizes(lives, written(folder / f"size-{size}", generator, url), [size])
     return len(points), small
 
 
@@ -149,7 +147,7 @@ def test_every_generator_on_full_disks(server: TextServer, tmp_path: Path) -> No
     for name, (points, small) in found.items():
         print(f"\n{name}: {points} calls failed on a full disk, and {small} disks were too small", end="")
     print(f"\n{sum(map(sum, found.values()))} full disks")
-    assert all(points >= 50 and small >= 20 for points, small in found.values())
+    assert all(points >= 50 and small >= 12 for points, small in found.values())
 
 
 @pytest.mark.slow

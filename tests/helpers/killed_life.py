@@ -304,7 +304,7 @@ def _live(job: dict[str, Any]) -> int:
     os.chdir(folder)
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]), job["full"])
-    if not job["warm"]:
+    if not job["warm"] and job["size"] is None:
         watched.watch()
     names = (f"{job['printed']}-{job['place']}", f"errors-{job['place']}")
     if job["size"] is None:
