@@ -50,6 +50,7 @@ WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
 BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
 """
 
+_NO_RIGHTS = "the ledger cannot be written or opened here; check the rights of the file and its folder"
 _INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -350,6 +351,8 @@ def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connecti
     path = path.resolve()
     where = f"file:{quote(str(path))}"
     if not read_only:
+        if not os.access(path, os.W_OK):  # SQLite would open it, and leave a log that nobody may write
+            raise LedgerFileError(f"{path}: {_NO_RIGHTS}")
         return _connected(f"{where}?mode=rw", timeout)
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         database = _connected(f"{where}?mode=rw", timeout)
@@ -404,7 +407,7 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         elif name.startswith("SQLITE_NOTADB"):
             message = "this file is no ledger"
         elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-            message = "the ledger cannot be written or opened here; check the rights of the file and its folder"
+            message = _NO_RIGHTS
         elif name.startswith("SQLITE_FULL"):
             message = "the disk is full; what was committed is kept, make room and start again"
         else:

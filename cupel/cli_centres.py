@@ -29,6 +29,8 @@ def centres(
 
     if not output.parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it first")
+    if output.is_dir():
+        raise InputError(f"{output}: is a directory; name a file with -o")
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.

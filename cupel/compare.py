@@ -65,6 +65,8 @@ class Options:
             raise ValueError(f"the figure is written as SVG, so --output must end in .svg, not {self.output.name!r}")
         if self.output is not None and not self.output.parent.is_dir():
             raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
+        if self.output is not None and self.output.is_dir():
+            raise ValueError(f"{self.output}: is a directory; name a file for the figure")
 
 
 @dataclass(frozen=True)

@@ -169,11 +169,10 @@ class _Watched:
         self._notes = os.open(folder / "points", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
 
     def at(self, call: str, side: str) -> bool:
-        """Whether to die here. After a call that failed, no other does, and none is noted."""
-        if self._failed:
-            return False
+        """Whether to die here. After a call that failed, none is noted: a disk stays full."""
         point = Point(f"{self.command}: {call}", side)
-        self._note(self._notes, f"{json.dumps(point)}\n".encode())
+        if not self._failed:
+            self._note(self._notes, f"{json.dumps(point)}\n".encode())
         return self._deadly is not None and point not in self._spared and bool(re.search(self._deadly, " ".join(point)))
 
     def pass_by(self, call: str, side: str) -> None:
