@@ -55,7 +55,7 @@ def lives(server: TextServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def one_line(ended: Ended) -> None:
     """The command said in one line which file could not be written, and why."""
     assert ended.code == 2, f"{ended.code} after {ended.last}: {ended.errors}"
-    assert re.fullmatch(rf"cupel: [^:\n]*\b(run|out)\b[^:\n]*: ({REASONS})\n", ended.errors), (
+    assert re.fullmatch(rf"cupel: (audits: )?[^:\n]*\b(run|out)\b[^:\n]*: ({REASONS})\n", ended.errors), (
         f"{ended.last}: {ended.errors}"
     )
 

@@ -6,6 +6,7 @@ Most of them stop every user. Bits of permission do not stop root, who skips tho
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -20,6 +21,7 @@ import command
 import pytest
 
 from cupel import run_files
+from cupel.accounting.ledger import LedgerError, LedgerFileError
 from cupel.errors import InputError
 from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.corpora import notes
@@ -361,3 +363,32 @@ def test_commands_that_write_on_a_full_disk_and_where_something_lies(name: str, 
     result = command.run(*name.split(), *arguments)
     assert result.returncode in (0, 1), result.stderr
     assert Path(made).exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "run/a"), "run/a: no space left on device; mend that"),
+        (OSError(errno.EIO, "Input/output error"), "a file cannot be written: input/output error; mend that"),
+        (LedgerFileError("run/ledger.sqlite: the disk is full"), "run/ledger.sqlite: the disk is full"),
+        (LedgerError("commit of 'a' without a charge"), None),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "templates/a"), None),
+        (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), None),
+        (OSError("a library says something"), None),
+        (ValueError("a number is not one"), None),
+    ],
+)
+def test_a_fault_of_the_tool_is_no_fault_of_a_disk(
+    error: Exception, says: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("cupel.accountants.supported", fails)
+    result = command.run("accountants", "--json")
+    if says is None:
+        assert result.returncode == 3
+        assert result.stderr.startswith("Traceback")
+        assert "this is a fault of cupel" in result.stderr
+    else:
+        one_line(result, f"^cupel: {says}")
