@@ -108,7 +108,8 @@ class Centres:
             about["settings"] = self.embedder.settings
             if self.embedder.projection is not None:
                 arrays["projection"] = np.ascontiguousarray(self.embedder.projection, dtype=np.float32)
-        return save(arrays, metadata={"cupel": "centres 1", "embedder": json.dumps(about)})
+        content: bytes = save(arrays, metadata={"cupel": "centres 1", "embedder": json.dumps(about)})
+        return content
 
     @classmethod
     def load(cls, path: Path | str) -> Centres:
