@@ -51,6 +51,11 @@ class LedgerError(ValueError):
     """The ledger is not one, was changed, is out of reach, or was asked for what it must not hold. One line."""
 
 
+class LedgerFileError(LedgerError):
+    """The file is out of reach, damaged, or cannot be written, as on a full disk. No call is wrong, and all that was
+    committed is kept."""
+
+
 class AlreadyCommitted(LedgerError):
     """A second value was offered for a key. The first one stands: take `outcome`, and forget the one in hand.
 

@@ -21,6 +21,7 @@ from cupel.accounting.ledger_entries import (
     FORMATS,
     GENESIS,
     LedgerError,
+    LedgerFileError,
     Row,
     canonical,
     entry_hash,
@@ -49,6 +50,7 @@ WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
 BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
 """
 
+_NO_RIGHTS = "the ledger cannot be written or opened here; check the rights of the file and its folder"
 _INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -161,7 +163,7 @@ class Store:
         """The seq and the hash of the last entry."""
         row = self._first("ORDER BY seq DESC LIMIT 1")
         if row is None:
-            raise LedgerError(f"{self.path}: the entries are gone")
+            raise LedgerFileError(f"{self.path}: the entries are gone")
         return row.seq, row.hash
 
     def hash_of(self, seq: int) -> str | None:
@@ -199,7 +201,7 @@ class Store:
         if found < sum(
             count for (name, kind), count in self._chain.counts.items() if kind in kinds and run in (None, name)
         ):
-            raise LedgerError(f"{self.path}: entries were taken out while the ledger was open; open it again")
+            raise LedgerFileError(f"{self.path}: entries were taken out while the ledger was open; open it again")
 
     def _select(self, query: str, *arguments: object) -> Generator[Row, None, None]:
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
@@ -228,7 +230,7 @@ class Store:
         if row.seq > self._chain.entries:
             self._catch_up()
         if self.hash_of(row.seq) != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
-            raise LedgerError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
+            raise LedgerFileError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
 
     def _catch_up(self) -> None:
         """Verifies the entries that were not met before."""
@@ -318,7 +320,8 @@ def _create(path: Path) -> None:
             if not path.exists():  # a file system without links
                 os.replace(name, path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite leaves its own where the disk is full
+            Path(name + suffix).unlink(missing_ok=True)
     if os.name == "posix":  # the name must survive a power cut as the entries do
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -348,6 +351,8 @@ def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connecti
     path = path.resolve()
     where = f"file:{quote(str(path))}"
     if not read_only:
+        if not os.access(path, os.W_OK):  # SQLite would open it, and leave a log that nobody may write
+            raise LedgerFileError(f"{path}: {_NO_RIGHTS}")
         return _connected(f"{where}?mode=rw", timeout)
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         database = _connected(f"{where}?mode=rw", timeout)
@@ -402,12 +407,13 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         elif name.startswith("SQLITE_NOTADB"):
             message = "this file is no ledger"
         elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-            message = "the ledger cannot be written or opened here; check the rights of the file and its folder"
+            message = _NO_RIGHTS
         elif name.startswith("SQLITE_FULL"):
             message = "the disk is full; what was committed is kept, make room and start again"
         else:
             what, _, _ = str(error).partition(" with text ")  # which is what the file holds
             message = f"the ledger cannot be read or written: {' '.join(what.split())}"
-        raise LedgerError(f"{path}: {message}") from error
+        of_the_file = type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)  # and not of a wrong call
+        raise (LedgerFileError if of_the_file else LedgerError)(f"{path}: {message}") from error
     except OSError as error:
-        raise LedgerError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise LedgerFileError(f"{path}: {(error.strerror or str(error)).lower()}") from error

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from cupel.accounting import validate
+from cupel.mechanisms.file_errors import naming
 
 Job: TypeAlias = Callable[[int, np.random.SeedSequence], Any]
 Step: TypeAlias = Callable[[int, int], None]
@@ -240,12 +241,16 @@ def _opened(folder: Path) -> Iterator[BinaryIO]:
     """The file of results, readable by its owner only, and locked."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b")  # noqa: SIM115 - it is closed below, where its errors name it
+    try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(f"{path}: another process is writing it; wait for it or choose another folder") from None
         yield file
+    finally:
+        with naming(path):
+            file.close()  # which writes what is left of a line
 
 
 def _header(seed: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -283,14 +288,16 @@ class _Store:
 
     def append(self, index: int, text: str) -> None:
         """One result. It is with the operating system at once, and on the disk within a second of work."""
-        self._file.write(f'{{"index": {index}, "result": {text}}}\n'.encode())
-        self._file.flush()
+        with naming(self._path):
+            self._file.write(f'{{"index": {index}, "result": {text}}}\n'.encode())
+            self._file.flush()
         if time.monotonic() - self._synced > 1:
             self.sync()
 
     def sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with naming(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
         self._synced = time.monotonic()
 
     def _row(self, line: bytes, number: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from cupel.progress import Progress
 from cupel.reports.assay import Assay, PastVerdict
 from cupel.reports.html import render
 from cupel.reports.release import claim_digest, releasable
-from cupel.run_files import open_ledger, write_atomically
+from cupel.run_files import PRIVATE, one_process, open_ledger, write_atomically
 from cupel.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 
 
@@ -93,7 +93,7 @@ def run(
         The finished assay, as ``private/assay.json`` holds it.
 
     Raises:
-        InputError: for bad data, a bad model, or a folder that holds another run.
+        InputError: for bad data, a bad model, or a folder that holds another run or in which another process works.
     """
     claim = claim.written_by(model)
     guarantee = claim.claimed()
@@ -101,15 +101,16 @@ def run(
     for warning in public_warnings(claim):
         shown.note(f"Warning: {warning}")
     options = Options(model=model, device=device, download=download, progress=shown, audited=True, anchor=anchor)
-    done = claim.generate(output, options)
-    with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
-        earlier = [one.past for one in recorded(ledger.run(claim.name))]
-        confidence = confidence_of_next(earlier, bool(claim.audits))
-    proof = prove(done, guarantee)
-    evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier)
-    verdict = least_favourable(done, proof.parts, evidence)
-    assay = settle(done, document(done, proof, evidence, verdict))
-    write(assay, done.ledger_path.parent)
+    with one_process(output / PRIVATE):
+        done = claim.generate(output, options)
+        with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
+            earlier = [one.past for one in recorded(ledger.run(claim.name))]
+            confidence = confidence_of_next(earlier, bool(claim.audits))
+        proof = prove(done, guarantee)
+        evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier)
+        verdict = least_favourable(done, proof.parts, evidence)
+        assay = settle(done, document(done, proof, evidence, verdict))
+        write(assay, done.ledger_path.parent)
     return assay
 
 

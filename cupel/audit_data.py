@@ -115,11 +115,12 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
         import pyarrow.parquet
 
         schema = pyarrow.parquet.read_schema(data.path)
+        content = io.BytesIO()
         try:
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)
         except (pyarrow.ArrowException, TypeError):
             raise InputError(f"{data.path}: canaries cannot be written in its types; use CSV or JSON Lines") from None
-        path.chmod(0o600)
+        write_whole(path, content.getvalue())
     elif path.suffix == ".csv":
         out = io.StringIO()
         writer = csv.DictWriter(out, [column.name for column in data.columns], lineterminator=_line_end(data.path))

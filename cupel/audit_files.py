@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from cupel.attacks.planted_canaries import Echo
 from cupel.attacks.planted_rows import Column
 from cupel.audits.third_party_design import Design
 from cupel.errors import InputError, input_errors
+from cupel.run_files import write_atomically
 
 Kind = Literal["key", "echo", "table"]
 MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
@@ -207,22 +207,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def write_whole(path: Path, content: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a whole file or none, for the owner's eyes only.
 
     Raises:
         InputError: where it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with input_errors():
-        try:
-            with open(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_atomically(path, content)
 
 
 def hashed(path: Path, step: Callable[[int, int], None] = lambda done, total: None) -> str:

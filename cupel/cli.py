@@ -241,8 +241,8 @@ def _libraries_silent() -> Iterator[None]:
 
 
 def _run(arguments: list[str]) -> int:
-    """Runs a command and says how it ended: a user's mistake is one line on standard error, never a traceback."""
-    from cupel.errors import InputError
+    """Runs a command and says how it ended: a user's mistake, or a full disk, is one line on standard error."""
+    from cupel.errors import InputError, file_error
 
     try:
         with _libraries_silent(), _parser().make_context("cupel", arguments or ["--help"]) as context:
@@ -260,8 +260,10 @@ def _run(arguments: list[str]) -> int:
         return _bad_input(f"{error.name} is not installed; generators need pip install 'cupel[generate]'")
     except (KeyboardInterrupt, typer.Abort):
         return interrupted(arguments)
-    except Exception:
-        return _fault()
+    except Exception as error:
+        if (message := file_error(error)) is None:
+            return _fault()
+        return _bad_input(message)
 
 
 def _bad_input(message: str) -> ExitCode:

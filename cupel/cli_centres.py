@@ -25,9 +25,12 @@ def centres(
     from cupel.mechanisms.clustering import BUILTIN, Centres
     from cupel.mechanisms.records import read_records
     from cupel.mechanisms.sentence_embedder import SentenceEmbedder
+    from cupel.run_files import write_atomically
 
     if not output.parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it first")
+    if output.is_dir():
+        raise InputError(f"{output}: is a directory; name a file with -o")
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
@@ -35,9 +38,7 @@ def centres(
             None if embedder == BUILTIN else SentenceEmbedder.load(embedder, texts_at_once=32, allow_network=download)
         )
         found = Centres.fit(public, count, embedder=model, seed=seed)
-    try:
-        found.save(output)
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
+    with input_errors():
+        write_atomically(output, found.to_bytes(), 0o644)
     if not quiet:
         print(f"{found.count} centres of {len(public)} public texts in {output}")

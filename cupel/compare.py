@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.progress import Progress
 from cupel.reports.text import SYMBOLS, ends, number
+from cupel.run_files import write_atomically
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 _POISSON = (
@@ -65,6 +65,8 @@ class Options:
             raise ValueError(f"the figure is written as SVG, so --output must end in .svg, not {self.output.name!r}")
         if self.output is not None and not self.output.parent.is_dir():
             raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
+        if self.output is not None and self.output.is_dir():
+            raise ValueError(f"{self.output}: is a directory; name a file for the figure")
 
 
 @dataclass(frozen=True)
@@ -352,13 +354,8 @@ def finish(compared: Compared, options: Options) -> Compared:
     from cupel.reports.comparison import figure, standalone
 
     drawing = standalone(figure(found, compared.panels, f"{compared.about}; {_where(found)}"))
-    unfinished = options.output.with_name(f".{options.output.name}.{os.getpid()}")
     with input_errors():
-        try:
-            unfinished.write_text(drawing, encoding="utf-8")
-            unfinished.replace(options.output)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_atomically(options.output, drawing, 0o644)
     return Compared(compared.about, found, compared.panels, compared.assumptions, options.output)
 
 

@@ -1,7 +1,8 @@
-"""A user's own mistake, told apart from a fault of the tool."""
+"""A user's own mistake, or what a disk refuses, told apart from a fault of the tool."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,4 +26,39 @@ def input_errors(where: str = "") -> Iterator[None]:
         path = f"{error.filename}: " if error.filename else ""
         raise InputError(f"{where}{path}{(error.strerror or str(error)).lower()}") from error
     except ValueError as error:
-        raise InputError(f"{where}{error}") from error
+        said = str(error)
+        raise InputError(said if said.startswith(where) else f"{where}{said}") from error
+
+
+_OF_A_FILE = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOSPC,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""What the operating system says of a full or broken disk, of rights, and of a path where another thing lies."""
+
+
+def file_error(error: Exception) -> str | None:
+    """What a command says of an error that the disk, or the rights of a file, are the reason of.
+
+    Returns:
+        One line that names the file and the reason; None for any other error, which is a fault of the tool.
+    """
+    from cupel.accounting.ledger_entries import LedgerFileError  # too slow for a command that ends well
+
+    if isinstance(error, LedgerFileError):
+        return str(error)
+    if not isinstance(error, OSError) or error.errno not in _OF_A_FILE:
+        return None
+    where = f"{error.filename}: " if error.filename else "a file cannot be written: "
+    return f"{where}{(error.strerror or str(error)).lower()}; mend that and give the same command again"

@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
 MEANINGS = {
     ExitCode.DONE: "SUPPORTED; nothing refuted; done",
     ExitCode.REFUTED: "REFUTED (`assay`, `audit`)",
-    ExitCode.BAD_INPUT: "bad input: one line says what to do",
+    ExitCode.BAD_INPUT: "bad input, or a file that cannot be written: one line says what to do",
     ExitCode.FAULT: "a fault of cupel's own",
     ExitCode.UNPROVEN: "UNPROVEN (`assay`)",
     ExitCode.INTERRUPTED: "interrupted: one line says whether the same command resumes",

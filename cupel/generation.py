@@ -28,7 +28,7 @@ from cupel.mechanisms.hub_datasets import HubDataset
 from cupel.mechanisms.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.records import Record, builtin_records, read_records
 from cupel.progress import Progress
-from cupel.run_files import open_ledger
+from cupel.run_files import PRIVATE, one_process, open_ledger
 
 BUILTIN_SEED = 0
 """The seed of the public choice which builtin records are drawn; it has nothing to do with noise."""
@@ -206,8 +206,11 @@ def run(
     """Loads data and model as the claim says and runs its generator into `output`; see `Options`.
 
     Raises:
-        InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
+        InputError: for bad data, a bad model, or a folder that holds another run or in which another process works;
+            nothing has been written then.
     """
     shown = progress or Progress()
     options = Options(model=model, device=device, download=download, progress=shown, source=source, anchor=anchor)
-    return claim.written_by(model).generate(output, options)
+    claim = claim.written_by(model)
+    with one_process(output / PRIVATE):
+        return claim.generate(output, options)

@@ -7,12 +7,14 @@ run's own events, the run did not do what its ledger says, and nothing of it lea
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +24,11 @@ from cupel import __version__
 from cupel.accounting.ledger import Ledger, LedgerError, Run
 from cupel.documents import Documents
 from cupel.errors import InputError, input_errors
+from cupel.mechanisms.file_errors import naming
 from cupel.mechanisms.randomness import OS_ENTROPY
 from cupel.reports.html import render_release
 from cupel.reports.release import Accepted, Release, claim_text
-from cupel.run_files import LEDGER, PRIVATE, open_ledger, sync, write_atomically
+from cupel.run_files import LEDGER, PRIVATE, one_process, open_ledger, remove_empty, sync, write_atomically
 from cupel.verdict_history import Recorded, recorded
 
 REPORT, CLAIM = "report.html", "claim.json"
@@ -82,7 +85,7 @@ def release(
         raise InputError(f"{folder}: holds no run, {ledger} is not there; name a folder that cupel assay wrote")
     check_output(output, folder)
     reason = None if accept is None else _checked(accept)
-    with open_ledger(ledger, anchor) as opened:
+    with one_process(folder / PRIVATE), open_ledger(ledger, anchor) as opened:
         if anchor is not None and not opened.anchored:
             raise InputError(f"{anchor}: knows nothing of {ledger}; name the file that its run was anchored in")
         with input_errors():
@@ -206,7 +209,7 @@ def _record(page: Release, files: dict[str, str]) -> dict[str, Any]:
     }
 
 
-@contextmanager
+@contextlib.contextmanager
 def _appearing(output: Path) -> Iterator[Path]:
     """A folder beside `output` that gets its name when the block ends well, and is removed otherwise.
 
@@ -214,8 +217,10 @@ def _appearing(output: Path) -> Iterator[Path]:
         InputError: where a file cannot be written, or the ledger cannot be.
     """
     partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
+    made = [path for path in output.parents if not os.path.lexists(path)]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(output)
         partial.mkdir(mode=0o700)
         yield partial
         if output.exists():
@@ -224,7 +229,17 @@ def _appearing(output: Path) -> Iterator[Path]:
         partial.rename(output)
         sync(output.parent)
     except (OSError, LedgerError) as error:
-        with input_errors():
+        with input_errors(), naming(output):
             raise error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        remove_empty(made)
+
+
+def _remove_leftovers(output: Path) -> None:
+    """Removes what a release to this folder that was killed left beside it."""
+    left = re.compile(rf"\.{re.escape(output.name)}\.[0-9a-f]{{8}}\.partial")
+    with contextlib.suppress(OSError):  # it is in nobody's way
+        for path in output.parent.iterdir():
+            if left.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)

@@ -117,7 +117,7 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
     writer = load_writer(claim, options)
     with input_errors():
         mechanism.check(records, writer)
-    ledger = prepare(output / PRIVATE, options.anchor)
+    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
     with (
         begun(claim, ledger, mechanism.plan(), options, writer) as run,
         options.progress.stage("Generating") as step,

@@ -1,8 +1,11 @@
-"""The private files of a run: which belong to its ledger, and how files are written whole or not at all."""
+"""The private files of a run: whose they are, who works on them, and how files are written whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,9 +14,11 @@ from typing import Any
 
 from cupel.accounting.ledger import Ledger
 from cupel.errors import InputError, input_errors
+from cupel.mechanisms.file_errors import naming
 
 LEDGER = "ledger.sqlite"
 PRIVATE = "private"
+LOCK = "lock"
 
 _OF_A_FINISHED_RUN = (
     "synthetic.jsonl",
@@ -24,30 +29,127 @@ _OF_A_FINISHED_RUN = (
     "report.html",
 )
 _OF_A_RUN = (*_OF_A_FINISHED_RUN, "candidates.jsonl", "canaries.json", "control-canaries.json", "audits")
+_LEFT_BY_A_KILL = re.compile(
+    rf"({'|'.join(map(re.escape, (*_OF_A_RUN, 'seed.txt')))})\.\d+-[0-9a-f]{{8}}\.partial"
+    rf"|\.{re.escape(LEDGER)}\.\w{{8}}\.new(-wal|-shm|-journal)?"
+)
 
 
-def prepare(folder: Path, anchor: Path | None = None) -> Path:
+@contextmanager
+def one_process(folder: Path) -> Iterator[None]:
+    """Keeps other processes out of a private folder: a lock of the operating system, which ends with this process.
+
+    The folder is made. What a killed process left half-written is removed. Afterwards a folder that was made here and
+    stayed empty is removed, so that a command that refuses its input leaves nothing. Without locks of POSIX nobody is
+    kept out.
+
+    Args:
+        folder: ``private/`` of a run.
+
+    Raises:
+        InputError: where another process works there, or the folder cannot be made or written.
+    """
+    made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    try:
+        with input_errors():
+            lock = _locked(folder)
+        try:
+            with input_errors():
+                for path in folder.rglob("*.*"):
+                    if _LEFT_BY_A_KILL.fullmatch(path.name):
+                        path.unlink(missing_ok=True)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                (folder / LOCK).unlink(missing_ok=True)  # before it is free: see `_locked`
+            _unlock(lock)
+    finally:
+        remove_empty(made)
+
+
+def _locked(folder: Path) -> int:
+    """The descriptor of the lock file of a folder, locked."""
+    busy = InputError(f"another process is working in {folder.parent}; wait for it, or name another folder")
+    path = folder / LOCK
+    for _ in range(100):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            lock = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except FileNotFoundError:
+            continue  # whoever worked here removed the folder just now
+        try:
+            with naming(path):
+                _lock(lock)
+        except OSError as error:
+            os.close(lock)
+            raise busy if isinstance(error, BlockingIOError) else error from None
+        if os.name != "posix" or os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # whoever worked here removed the file before it was free, so that others would lock a new one
+    raise busy
+
+
+def _lock(descriptor: int) -> None:
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock(descriptor: int) -> None:
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a child of this process holds the descriptor still
+    os.close(descriptor)
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Removes folders, the innermost first, as far as nothing is in them."""
+    for path in folders:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -> Path:
     """Makes a private folder with a ledger in it, into which only the owner may look.
 
     Args:
         folder: ``private/`` of a run, or a folder inside it where audits play runs of their own.
         anchor: as for `Ledger.open`.
+        name: of the run whose files the folder will hold; None for a folder of several runs.
 
     Returns:
         The path of the ledger.
 
     Raises:
-        InputError: where files of a run are there without its ledger, or a folder cannot be made.
+        InputError: where files of a run are there without its ledger, or those of a run with another name, or a folder
+            cannot be made.
     """
     check_ledger_is_there(folder)
     ledger = folder / LEDGER
+    new = not os.path.lexists(ledger)
     with input_errors():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # also where the folder was there before
-    with open_ledger(ledger, anchor) as opened:
-        finished = any(opened.run(name).finished for name in opened.runs())
-    if not finished and (left := _first(folder, _OF_A_FINISHED_RUN)):
+    try:
+        with open_ledger(ledger, anchor) as opened:
+            runs = opened.runs()
+            finished = any(opened.run(run).finished for run in runs)
+    except InputError:
+        if new:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{ledger}{suffix}").unlink(missing_ok=True)
+        raise
+    left = _first(folder, _OF_A_FINISHED_RUN)
+    if left is not None and not finished:
         raise InputError(f"{left}: {_of_another_run(ledger)}")
+    shared = ledger.is_symlink()  # with other folders, whose runs it holds, too
+    if name is not None and runs and name not in runs and (left is not None or not shared):
+        raise InputError(
+            f"{folder.parent}: holds the run {runs[0]!r}, whose documents those of {name!r} would replace; name "
+            "another folder with -o"
+        )
     return ledger
 
 
@@ -109,39 +211,45 @@ def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[st
 
     schema = pyarrow.schema([(name, pyarrow.type_for_alias(kind)) for name, kind in columns.items()])
     table = pyarrow.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema=schema)
-    with _whole(path, mode) as partial:
-        pyarrow.parquet.write_table(table, partial)
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(table, content)
+    write_atomically(path, content.getvalue(), mode)
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
-    """Writes a whole file or none: to a partial file beside it, then renamed."""
-    with _whole(path, mode) as partial:
-        partial.write_text(text, encoding="utf-8", newline="")
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Writes a whole file or none: to a partial file beside it, which takes its place when it is on the disk.
+
+    Raises:
+        OSError: that names the file.
+    """
+    with naming(path):
+        partial = _new_beside(path, mode)
+        try:
+            _write(partial, content)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def create_once(path: Path, text: str) -> None:
     """Makes a whole file where there is none; of two processes that do so at once, the first one's stands."""
-    partial = _new_beside(path, 0o600)
-    try:
-        partial.write_text(text, encoding="utf-8", newline="")
-        sync(partial)
-        os.link(partial, path)
-    except FileExistsError:
-        pass
-    finally:
-        partial.unlink()
+    with naming(path):
+        partial = _new_beside(path, 0o600)
+        try:
+            _write(partial, text)
+            os.link(partial, path)
+        except FileExistsError:
+            pass
+        finally:
+            partial.unlink()
 
 
-@contextmanager
-def _whole(path: Path, mode: int) -> Iterator[Path]:
-    """A partial file to write, which takes its place when the block ends well and is on the disk by then."""
-    partial = _new_beside(path, mode)
-    try:
-        yield partial
-        sync(partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+def _write(partial: Path, content: str | bytes) -> None:
+    if isinstance(content, str):
+        partial.write_text(content, encoding="utf-8", newline="")
+    else:
+        partial.write_bytes(content)
+    sync(partial)
 
 
 def _new_beside(path: Path, mode: int) -> Path:

@@ -215,7 +215,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> In
     model = load_model(claim, options.model, options.device, options.download)
     with input_errors():
         mechanism.check(given, model)
-    ledger = prepare(output / PRIVATE, options.anchor)
+    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
     kept = ledger.parent / "canaries.json"
     canaries = evidence.kept_canaries(kept, 2 * claim.public.records) if on_canaries else None
     records = given if canaries is None else evidence.canary_records(canaries, claim.public.labels, claim.unit)

@@ -243,7 +243,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
     with input_errors():
         mechanism.check(records, writer, incidence)
         plan = mechanism.plan(incidence)
-    ledger = prepare(output / PRIVATE, options.anchor)
+    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
     budgets = [[budget.p, budget.r] for budget in incidence.budgets]
     with (
         begun(claim, ledger, plan, options, writer, secrets=incidence.fingerprint, budgets=budgets) as run,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from cupel import __version__
 from cupel.accounting import validate
 from cupel.errors import InputError, input_errors
 from cupel.progress import Progress
+from cupel.run_files import write_atomically
 from cupel.text_sample import Sample
 
 if TYPE_CHECKING:
@@ -242,14 +241,7 @@ def write(found: dict[str, Any], path: Path) -> None:
     Raises:
         InputError: where the file cannot be written.
     """
-    if path.parent.name == "private":
-        with input_errors():
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with input_errors():
-        try:
-            with open(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-                file.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        if path.parent.name == "private":
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.mechanisms.embedders import Embedder, HashedNgrams, Vectors, all_embedded
+from cupel.mechanisms.file_errors import naming
 from cupel.mechanisms.sentence_embedder import SentenceEmbedder
 
 BUILTIN = "builtin"
@@ -94,7 +95,12 @@ class Centres:
 
     def save(self, path: Path | str) -> None:
         """Writes a safetensors file: numbers and names only, and the default embedder's own numbers."""
-        from safetensors.numpy import save_file
+        with naming(path):
+            Path(path).write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        from safetensors.numpy import save
 
         arrays = {"centres": np.ascontiguousarray(self.vectors)}
         about: dict[str, Any] = {"name": self.embedder_name, "fingerprint": self.embedder_fingerprint}
@@ -102,7 +108,8 @@ class Centres:
             about["settings"] = self.embedder.settings
             if self.embedder.projection is not None:
                 arrays["projection"] = np.ascontiguousarray(self.embedder.projection, dtype=np.float32)
-        save_file(arrays, str(path), metadata={"cupel": "centres 1", "embedder": json.dumps(about)})
+        content: bytes = save(arrays, metadata={"cupel": "centres 1", "embedder": json.dumps(about)})
+        return content
 
     @classmethod
     def load(cls, path: Path | str) -> Centres:

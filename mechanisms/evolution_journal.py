@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
+from cupel.mechanisms.file_errors import naming
+
 _VERSION = 1
 _LINES, _SECONDS = 64, 2.0  # how much may be lost where the machine stops; nothing where only the process does
 
@@ -68,8 +70,9 @@ class Journal:
         head = {"evolution_journal": _VERSION, "settings": hashlib.sha256(canonical.encode()).hexdigest()}
         self._file = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
         try:
-            os.fchmod(self._file, 0o600)
-            self._read(head)
+            with naming(self.path):
+                os.fchmod(self._file, 0o600)
+                self._read(head)
         except BaseException:
             os.close(self._file)
             raise
@@ -101,14 +104,16 @@ class Journal:
     def flush(self) -> None:
         """Puts what was added on the disk."""
         if self._waiting:
-            os.fsync(self._file)
+            with naming(self.path):
+                os.fsync(self._file)
             self._waiting = 0
         self._flushed = time.monotonic()
 
     def _write(self, text: str) -> None:
         data = text.encode()
-        while data:
-            data = data[os.write(self._file, data) :]
+        with naming(self.path):
+            while data:
+                data = data[os.write(self._file, data) :]
 
     def _read(self, head: Mapping[str, object]) -> None:
         """The candidates of earlier calls; cuts off a torn last line."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -21,16 +20,15 @@ import pytest
 import yaml
 from killed_life import COMMANDS, Lives, Point
 from ledger_reader import entries
+from small_claims import GENERATORS, inference, written
 from text_server import TextServer, text_server
 from visible import Visible
 
 from cupel.claim import read_claim
-from cupel.mechanisms.clustering import Centres
 from cupel.mechanisms.inference_loop import TOKENS
 from cupel.mechanisms.language_model import LanguageModel
 from cupel.mechanisms.private_inference import PrivateInference
 
-PREFIX = "My 5-digit key is "
 EVERYWHERE = r"(before|after|half)$"
 
 FEW = (
@@ -38,69 +36,6 @@ FEW = (
     r"|write run/private/assay.json\S* half"
 )
 """Where results are committed and become visible."""
-
-
-def inference(**changes: Any) -> dict[str, Any]:
-    """A claim about private inference on made-up keys."""
-    parameters = {
-        "clip": 10.0,
-        "temperature": 0.8,
-        "batch_size": 6,
-        "tokens": 12,
-        "prefix": PREFIX,
-        "slot_threshold": 4.0,
-        "slot_count_epsilon": 2.0,
-    }
-    return {
-        "name": "keys",
-        "data": {"source": "builtin", "name": "keys"},
-        "mechanism": "private_inference",
-        "parameters": parameters | changes,
-        "public": {"records": 24},
-        "guarantee": {"type": "ex_post" if changes["aggregate"] == "median" else "pure_dp", "epsilon": 1e6},
-    }
-
-
-def evolution(mechanism: str, url: str) -> dict[str, Any]:
-    """A claim about an evolution, whose candidates an endpoint writes, one after the other."""
-    endpoint = {"url": url, "model": "words", "tries": 1, "at_once": 1}
-    parameters: dict[str, Any] = {"rounds": 2, "synthetic": 3, "variations": 2, "endpoint": endpoint}
-    guarantee: dict[str, Any] = {"type": "approx_dp", "epsilon": 2.0, "delta": 1e-5}
-    if mechanism == "secret_evolution":
-        guarantee = {"type": "secret_protection", "p": 0.001, "r": 0.05}
-        parameters |= {"secrets": [{"pattern": r"\b\d{5}\b"}], "p": 0.001, "r": 0.05, "clusters": 4}
-    else:
-        parameters["noise_multiplier"] = 4.0
-    return {
-        "name": "trees",
-        "data": {"source": "file", "path": "trees.jsonl", "text": "text", "id": "id"},
-        "mechanism": mechanism,
-        "parameters": parameters,
-        "public": {"records": 60},
-        "guarantee": guarantee,
-        "audits": ["secret_reconstruction"] if mechanism == "secret_evolution" else [],
-    }
-
-
-GENERATORS = ("median", "mean", "secret_evolution", "aug_pe")
-
-
-def written(folder: Path, generator: str, url: str) -> Visible:
-    """A new folder with the claim about a generator and its data."""
-    folder.mkdir(parents=True)
-    if generator == "median":
-        claim = inference(aggregate="median")
-    elif generator == "mean":
-        claim = inference(aggregate="mean", centres="centres.safetensors", kept_centres=2)
-        Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
-    else:
-        claim = evolution(generator, url)
-        trees = ("ash", "birch", "cedar", "elm", "fir", "hazel")
-        texts = [f"{trees[i % 6]} number {i}" + f" SECRET 1000{i // 3}" * (i < 9) for i in range(60)]
-        rows = [json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts)]
-        (folder / "trees.jsonl").write_text("".join(rows))
-    (folder / "claim.yaml").write_text(yaml.safe_dump(claim))
-    return Visible(folder)
 
 
 def killed_everywhere(

@@ -1,18 +1,23 @@
-"""The life of a run, `cupel generate`, `assay` and `release`, in processes that are killed where a test says.
+"""The life of a run, `cupel generate`, `assay` and `release`, in processes that are killed, or fail, where a test says.
 
 `Lives` starts a process that loads the libraries once and forks a child for each life. A child may kill itself before
 or after any of its calls that make something durable or visible, or half-way through a write; or it is killed after
-some time. Every kill is a SIGKILL. A life that was killed is resumed by the next life in the same folder.
+some time. Every kill is a SIGKILL. In place of being killed, a call may fail as it does on a full disk, or files may
+not grow beyond a size. A life that was killed or failed is resumed by the next life in the same folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import io
 import json
 import os
 import re
+import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -20,7 +25,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TextIO
+
+from cupel.mechanisms.file_errors import naming
 
 COMMANDS: dict[str, list[str]] = {
     "generate": ["generate", "claim.yaml", "-o", "run", "--json", "-q"],
@@ -38,6 +45,9 @@ _PASSING = [
     (r"\.?[0-9a-f]{64}\.json(\.\w{8}\.new)?", "anchor"),
 ]
 """What differs between the names of two runs."""
+
+
+_JOB = {"deadly": None, "spared": [], "seconds": None, "warm": False, "full": False, "size": None, "processes": 1}
 
 
 class Point(NamedTuple):
@@ -94,6 +104,8 @@ class Lives:
         commands: Sequence[str] = tuple(COMMANDS),
         seconds: float | None = None,
         warm: bool = False,
+        full: bool = False,
+        size: int | None = None,
     ) -> Ended:
         """Runs the commands in a folder that holds a claim, each after the other, or resumes them.
 
@@ -104,19 +116,38 @@ class Lives:
             commands: their names.
             seconds: after which it is killed.
             warm: run in the process itself, which has loaded everything then.
+            full: at the deadly point the call fails as on a full disk, in place of a kill.
+            size: in bytes; no file grows beyond it.
         """
+        (ended,) = self._lived(
+            folder,
+            deadly=deadly,
+            spared=list(spared),
+            commands=list(commands),
+            seconds=seconds,
+            warm=warm,
+            full=full,
+            size=size,
+        )
+        return ended
+
+    def race(self, folder: Path, processes: int, command: str) -> list[Ended]:
+        """Runs one command in several children that start at once."""
+        return self._lived(folder, commands=[command], processes=processes)
+
+    def _lived(self, folder: Path, **job: Any) -> list[Ended]:
         printed = f"printed-{len(list(folder.glob('printed-*')))}"
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        job: dict[str, Any] = {"folder": str(folder), "printed": printed, "deadly": deadly, "spared": list(spared)}
-        job["commands"] = list(commands)
-        self._server.stdin.write(json.dumps(job | {"seconds": seconds, "warm": warm}) + "\n")
+        self._server.stdin.write(json.dumps(_JOB | job | {"folder": str(folder), "printed": printed}) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
-        points, errors = ((folder / name) for name in ("points", "errors"))
-        passed = points.read_text().splitlines() if points.exists() else []
+        passed = (folder / "points").read_text().splitlines()
         last = Point(*json.loads(passed[-1])) if passed else None
-        return Ended(answer["code"], errors.read_text() if errors.exists() else "", answer["seconds"], last)
+        return [
+            Ended(code, (folder / f"errors-{place}").read_text(), answer["seconds"], last)
+            for place, code in enumerate(answer["codes"])
+        ]
 
     def __enter__(self) -> Self:
         return self
@@ -128,23 +159,35 @@ class Lives:
 
 
 class _Watched:
-    """Notes every call where the process may die, and kills it at the first that is deadly and not spared."""
+    """Notes every call where the process may die, and kills it, or lets it fail, at the first that is deadly and not
+    spared."""
 
-    def __init__(self, folder: Path, deadly: str | None, spared: Iterable[Point]) -> None:
+    def __init__(self, folder: Path, deadly: str | None, spared: Iterable[Point], full: bool) -> None:
         self.command = ""
-        self._folder, self._deadly, self._spared = folder, deadly, frozenset(spared)
+        self._folder, self._deadly, self._spared, self._full = folder, deadly, frozenset(spared), full
+        self._note, self._failed = os.write, False
         self._notes = os.open(folder / "points", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC, 0o600)
 
     def at(self, call: str, side: str) -> bool:
-        """Whether to die here."""
+        """Whether to die here. After a call that failed, none is noted: a disk stays full."""
         point = Point(f"{self.command}: {call}", side)
-        os.write(self._notes, f"{json.dumps(point)}\n".encode())
+        if not self._failed:
+            self._note(self._notes, f"{json.dumps(point)}\n".encode())
         return self._deadly is not None and point not in self._spared and bool(re.search(self._deadly, " ".join(point)))
 
     def pass_by(self, call: str, side: str) -> None:
         """Dies here, if that is deadly."""
         if self.at(call, side):
-            _die()
+            self.die(call)
+
+    def die(self, call: str) -> None:
+        """Kills the process, or fails as the operating system and SQLite do where the disk is full."""
+        if not self._full:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._failed = True
+        if call.startswith("COMMIT"):
+            raise sqlite3.OperationalError("database or disk is full")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     @contextlib.contextmanager
     def around(self, call: str) -> Iterator[None]:
@@ -169,14 +212,22 @@ class _Watched:
             setattr(os, name, self._os_call(name, getattr(os, name), place))
         self._watch_texts()
         self._watch_ledger()
-        self._watch_journal()
+        if self._full:
+            self._watch_descriptors()
+        else:
+            self._watch_journal()
 
     def _os_call(self, verb: str, call: Callable[..., Any], place: int) -> Callable[..., Any]:
         @functools.wraps(call)
         def watched(*arguments: Any, **options: Any) -> Any:
             name = self.name(arguments[place])
-            with contextlib.nullcontext() if name is None else self.around(f"{verb} {name}"):
+            if name is None:
                 return call(*arguments, **options)
+            with naming(arguments[place]):
+                self.pass_by(f"{verb} {name}", "before")
+            made = call(*arguments, **options)
+            self.pass_by(f"{verb} {name}", "after")
+            return made
 
         return watched
 
@@ -187,7 +238,7 @@ class _Watched:
             name = self.name(path)
             if name is not None and self.at(f"write {name}", "half"):
                 write_text(path, text[: len(text) // 2], *arguments, **options)
-                _die()
+                self.die("write")
             return write_text(path, text, *arguments, **options)
 
         Path.write_text = watched  # type: ignore[assignment,method-assign]
@@ -225,31 +276,56 @@ class _Watched:
             with self.around(call):
                 if self.at(call, "half"):
                     write(journal, text[: len(text) // 2])
-                    _die()
+                    self.die("write")
                 write(journal, text)
 
         Journal._write = watched  # type: ignore[method-assign]
 
+    def _watch_descriptors(self) -> None:
+        """Writes to open files, and waits for the disk, in the order in which they come."""
+        counts = dict.fromkeys(("write", "fsync"), 0)
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+        def watch(verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*arguments: Any) -> Any:
+                counts[verb] += 1
+                self.pass_by(f"os.{verb} {counts[verb]}", "before")
+                return call(*arguments)
+
+            return watched
+
+        for verb in counts:
+            setattr(os, verb, watch(verb, getattr(os, verb)))
 
 
 def _live(job: dict[str, Any]) -> int:
     """All commands of a life; the exit code of the first that fails."""
-    from cupel.cli import _run
-
     folder = Path(job["folder"])
     os.chdir(folder)
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
-    watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]))
-    if not job["warm"]:
+    watched = _Watched(folder, job["deadly"], (Point(*point) for point in job["spared"]), job["full"])
+    if not job["warm"] and job["size"] is None:
         watched.watch()
-    with contextlib.ExitStack() as files:
-        printed, errors = (files.enter_context(open(name, "w", buffering=1)) for name in (job["printed"], "errors"))
-        files.enter_context(contextlib.redirect_stdout(printed))
-        files.enter_context(contextlib.redirect_stderr(errors))
-        for name in job["commands"]:
+    names = (f"{job['printed']}-{job['place']}", f"errors-{job['place']}")
+    if job["size"] is None:
+        with open(names[0], "w", buffering=1) as printed, open(names[1], "w", buffering=1) as errors:
+            return _commands(job["commands"], watched, printed, errors)
+    printed, errors = io.StringIO(), io.StringIO()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (job["size"], limits[1]))
+    try:
+        return _commands(job["commands"], watched, printed, errors)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        for name, text in zip(names, (printed, errors), strict=True):
+            Path(name).write_text(text.getvalue())
+
+
+def _commands(names: Sequence[str], watched: _Watched, printed: TextIO, errors: TextIO) -> int:
+    from cupel.cli import _run
+
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+        for name in names:
             watched.command = name
             if name == "release" and Path("out").exists():  # it was made; another one needs another name
                 continue
@@ -258,16 +334,28 @@ def _live(job: dict[str, Any]) -> int:
     return 0
 
 
-def _child(job: dict[str, Any]) -> int:
-    """The exit code of a life in a process of its own; −9 where it was killed."""
+def _children(job: dict[str, Any]) -> list[int]:
+    """The exit codes of lives in processes of their own, which start at once; −9 for one that was killed."""
     sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        code = 70
-        try:
-            code = _live(job)
-        finally:
-            os._exit(code)
+    waiting, starting = os.pipe()
+    children = []
+    for place in range(job["processes"]):
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                os.close(starting)
+                os.read(waiting, 1)  # until nobody can write
+                code = _live(job | {"place": place})
+            finally:
+                os._exit(code)
+        children.append(child)
+    os.close(starting)
+    os.close(waiting)
+    return [_ended(child, job) for child in children]
+
+
+def _ended(child: int, job: dict[str, Any]) -> int:
     end = None if job["seconds"] is None else time.monotonic() + job["seconds"]
     found, status = os.waitpid(child, 0 if end is None else os.WNOHANG)
     while not found:
@@ -287,8 +375,8 @@ def _serve() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         started = time.monotonic()
-        code = _live(job) if job["warm"] else _child(job)
-        print(json.dumps({"code": code, "seconds": time.monotonic() - started}), flush=True)
+        codes = [_live(job | {"place": 0})] if job["warm"] else _children(job)
+        print(json.dumps({"codes": codes, "seconds": time.monotonic() - started}), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ STAGES = {"aug_pe": "votes", "secret_evolution": "release"}
 _RESULTS = ("synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "cluster-counts.json")
 _PAGES = ("assay.json", "report.html")
 _LEFTOVERS = (
-    r"run(/private)?|run/private/ledger\.sqlite(-wal|-shm)?|run/private/candidates\.jsonl",
+    r"run(/private)?|run/private/(ledger\.sqlite(-wal|-shm)?|candidates\.jsonl|lock)",
     r"run/private/\.ledger\.sqlite\.\w{8}\.new(-wal|-shm|-journal)?",
     rf"run/private/({'|'.join(map(re.escape, (*_RESULTS, *_PAGES)))})(\.\d+-[0-9a-f]{{8}}\.partial)?",
     r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
@@ -101,7 +101,7 @@ class Visible:
         ours = re.compile("|".join(_LEFTOVERS))
         for path in self.folder.rglob("*"):
             name = str(path.relative_to(self.folder))
-            if path in self._given or re.fullmatch(r"printed-\d+|errors|points", name):
+            if path in self._given or re.fullmatch(r"printed-\d+(-\d+)?|errors-\d+|points", name):
                 continue
             assert ours.fullmatch(name), f"{name} is left"
         assert not self._private.exists() or not self._private.stat().st_mode & 0o077

@@ -1,0 +1,75 @@
+"""Small claims about all generators, with their data, for lives of runs (`killed_life`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from visible import Visible
+
+from cupel.mechanisms.clustering import Centres
+
+GENERATORS = ("median", "mean", "secret_evolution", "aug_pe")
+PREFIX = "My 5-digit key is "
+
+
+def inference(**changes: Any) -> dict[str, Any]:
+    """A claim about private inference on made-up keys."""
+    parameters = {
+        "clip": 10.0,
+        "temperature": 0.8,
+        "batch_size": 6,
+        "tokens": 12,
+        "prefix": PREFIX,
+        "slot_threshold": 4.0,
+        "slot_count_epsilon": 2.0,
+    }
+    return {
+        "name": "keys",
+        "data": {"source": "builtin", "name": "keys"},
+        "mechanism": "private_inference",
+        "parameters": parameters | changes,
+        "public": {"records": 24},
+        "guarantee": {"type": "ex_post" if changes["aggregate"] == "median" else "pure_dp", "epsilon": 1e6},
+    }
+
+
+def evolution(mechanism: str, url: str) -> dict[str, Any]:
+    """A claim about an evolution, whose candidates an endpoint writes, one after the other."""
+    endpoint = {"url": url, "model": "words", "tries": 1, "at_once": 1}
+    parameters: dict[str, Any] = {"rounds": 2, "synthetic": 3, "variations": 2, "endpoint": endpoint}
+    guarantee: dict[str, Any] = {"type": "approx_dp", "epsilon": 2.0, "delta": 1e-5}
+    if mechanism == "secret_evolution":
+        guarantee = {"type": "secret_protection", "p": 0.001, "r": 0.05}
+        parameters |= {"secrets": [{"pattern": r"\b\d{5}\b"}], "p": 0.001, "r": 0.05, "clusters": 4}
+    else:
+        parameters["noise_multiplier"] = 4.0
+    return {
+        "name": "trees",
+        "data": {"source": "file", "path": "trees.jsonl", "text": "text", "id": "id"},
+        "mechanism": mechanism,
+        "parameters": parameters,
+        "public": {"records": 60},
+        "guarantee": guarantee,
+        "audits": ["secret_reconstruction"] if mechanism == "secret_evolution" else [],
+    }
+
+
+def written(folder: Path, generator: str, url: str) -> Visible:
+    """A new folder with the claim about a generator and its data."""
+    folder.mkdir(parents=True)
+    if generator == "median":
+        claim = inference(aggregate="median")
+    elif generator == "mean":
+        claim = inference(aggregate="mean", centres="centres.safetensors", kept_centres=2)
+        Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
+    else:
+        claim = evolution(generator, url)
+        trees = ("ash", "birch", "cedar", "elm", "fir", "hazel")
+        texts = [f"{trees[i % 6]} number {i}" + f" SECRET 1000{i // 3}" * (i < 9) for i in range(60)]
+        rows = [json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(texts)]
+        (folder / "trees.jsonl").write_text("".join(rows))
+    (folder / "claim.yaml").write_text(yaml.safe_dump(claim))
+    return Visible(folder)
