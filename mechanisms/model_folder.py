@@ -201,9 +201,9 @@ def _product(numbers: Any) -> int:
 
 def _number(config: dict[str, Any], names: tuple[str, ...]) -> int | None:
     """A whole number of the configuration, or of the part that describes the text model."""
-    parts = [config, config.get("text_config")]
-    for part in parts:
-        for name in names if isinstance(part, dict) else ():
+    inner = config.get("text_config")
+    for part in (config, inner if isinstance(inner, dict) else {}):
+        for name in names:
             value = part.get(name)
             if value is not None:
                 if type(value) is not int:

@@ -120,7 +120,9 @@ class Decoder(Protocol):
     """What a rule for the end of a document needs of a language model."""
 
     end_of_text_ids: tuple[int, ...]
-    end_of_turn_ids: tuple[int, ...]
+
+    @property
+    def end_of_turn_ids(self) -> tuple[int, ...]: ...
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
