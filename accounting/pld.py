@@ -60,7 +60,11 @@ class _Key(tuple[str, Adjacency, Composition]):
 
 
 def _compose(text: str, adjacency: Adjacency, composition: Composition) -> Any:
-    return _cached(_Key((text, adjacency, composition)))
+    try:
+        return _cached(_Key((text, adjacency, composition)))
+    except (ValueError, ArithmeticError, MemoryError) as error:  # parameters were checked: this is too large for it
+        reason = str(error) or type(error).__name__
+        raise Unsupported(f"dp_accounting gave up on this composition: {reason}") from None
 
 
 @functools.lru_cache(maxsize=8)

@@ -72,6 +72,7 @@ def run(
     download: bool = False,
     progress: Progress | None = None,
     anchor: Path | None = None,
+    allow_endpoint: str | None = None,
 ) -> Assay:
     """Runs the claimed mechanism, accounts for it, attacks it, records the verdict, and writes the private report.
 
@@ -83,6 +84,7 @@ def run(
         download: whether a hub id may be fetched.
         progress: where to show progress.
         anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
+        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; see `generation.Options`.
 
     Returns:
         The finished assay, as ``private/assay.json`` holds it.
@@ -93,7 +95,15 @@ def run(
     claim = claim.written_by(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
-    options = Options(model=model, device=device, download=download, progress=shown, audited=True, anchor=anchor)
+    options = Options(
+        model=model,
+        device=device,
+        download=download,
+        progress=shown,
+        audited=True,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+    )
     done = claim.generate(output, options)
     with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
         earlier = [one.past for one in recorded(ledger.run(claim.name))]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cupel.terminal import say
+
 
 def centres(
     texts: Annotated[Path, typer.Argument(help="PUBLIC text, a .jsonl, .csv or .parquet file; never private text.")],
@@ -25,9 +27,11 @@ def centres(
     from cupel.mechanisms.clustering import BUILTIN, Centres
     from cupel.mechanisms.records import read_records
     from cupel.mechanisms.sentence_embedder import SentenceEmbedder
+    from cupel.outputs import check_output
 
-    if not output.parent.is_dir():
-        raise InputError(f"{output}: its folder does not exist; make it first")
+    check_output(output, (texts,))
+    if output.is_dir() or not output.parent.is_dir():
+        raise InputError(f"{output}: is no file in a folder that exists; name one with -o")
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
@@ -40,4 +44,4 @@ def centres(
     except OSError as error:
         raise InputError(f"{output}: cannot be written: {error.strerror or error}") from None
     if not quiet:
-        print(f"{found.count} centres of {len(public)} public texts in {output}")
+        say(f"{found.count} centres of {len(public)} public texts in {output}")
