@@ -1,0 +1,7 @@
+"""Old faults, to be put back."""
+
+from pathlib import Path
+
+
+def find_all(inputs: Path, top: Path, cases: int) -> int:
+    return 0
