@@ -67,6 +67,9 @@ def _compose(text: str, adjacency: Adjacency, composition: Composition) -> Any:
         raise Unsupported(f"dp_accounting gave up on this composition: {reason}") from None
 
 
+_MOST_POINTS = 4_000_000  # which take seconds
+
+
 @functools.lru_cache(maxsize=8)
 def _cached(key: _Key) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
@@ -75,6 +78,8 @@ def _cached(key: _Key) -> Any:
     total = pld.identity(_INTERVAL)
     for event, count in composition:
         if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, with σ/√n
+            if 16 * math.sqrt(count) > event.noise_multiplier * _INTERVAL * _MOST_POINTS:  # 8 deviations to each side
+                raise ValueError(f"the losses of {count} releases are on a grid of more than {_MOST_POINTS} points")
             joint = pld.from_gaussian_mechanism(
                 event.noise_multiplier / math.sqrt(count),
                 value_discretization_interval=_INTERVAL,

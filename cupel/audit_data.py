@@ -114,9 +114,9 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        schema = pyarrow.parquet.read_schema(data.path)
+        schema = pyarrow.parquet.read_schema(data.path.absolute())
         try:
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path.absolute())
         except (pyarrow.ArrowException, TypeError):
             raise InputError(f"{data.path}: canaries cannot be written in its types; use CSV or JSON Lines") from None
         path.chmod(0o600)

@@ -110,7 +110,7 @@ def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[st
     schema = pyarrow.schema([(name, pyarrow.type_for_alias(kind)) for name, kind in columns.items()])
     table = pyarrow.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema=schema)
     with _whole(path, mode) as partial:
-        pyarrow.parquet.write_table(table, partial)
+        pyarrow.parquet.write_table(table, partial.absolute())  # pyarrow takes a leading ~ for the home folder
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:

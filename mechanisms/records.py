@@ -253,7 +253,7 @@ def _parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, 
 
     number = 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(path.absolute()) as file:
             _check_columns(path, file.schema_arrow.names, wanted)
             for batch in file.iter_batches(batch_size=4096, columns=None if wanted is None else sorted(wanted)):
                 for values in _values(path, batch):

@@ -26,7 +26,7 @@ CLAIMS = {
     "model: model\npublic: {records: 8}\nguarantee: {type: ex_post, epsilon: 10.0}\n",
     "secrets": f"{ROWS}\nunit: secret\nadjacency: secret\nmechanism: secret_evolution\nparameters:\n"
     "  secrets:\n    - {list: secrets.csv}\n    - {pattern: '\\bX\\d+', each: match, p: 0.01, r: 0.2}\n"
-    f"  p: 0.001\n  r: 0.05\n  clusters: 2\n  examples: 1\n  {EVOLUTION.replace(', ', chr(10) + '  ', 3)}\n"
+    f"  p: 0.001\n  r: 0.05\n  seed: 1\n  clusters: 2\n  examples: 1\n  {EVOLUTION.replace(', ', chr(10) + '  ', 3)}\n"
     "model: model\npublic: {records: 8}\nguarantee: {type: secret_protection, p: 0.001, r: 0.05}\n",
     "votes": f"data: {{source: builtin, name: notes}}\nmechanism: aug_pe\nparameters: {{noise_multiplier: 7.0, "
     f"{EVOLUTION}}}\nmodel: model\npublic: {{records: 8}}\nguarantee: {{type: gdp, mu: 3.0}}\n",
@@ -74,7 +74,7 @@ COMMANDS = (
     _command("generate clusters.yaml -o new --device cpu -q", "clusters.yaml", *_NOTES, weight=2),
     _command("generate secrets.yaml -o new --device cpu -q", "secrets.yaml", *_NOTES),
     _command("generate votes.yaml -o new --device cpu -q", "votes.yaml", "model"),
-    _command("generate endpoint.yaml -o new -q", "endpoint.yaml", weight=2),
+    _command("generate endpoint.yaml -o new -q", "endpoint.yaml", weight=3),
     _command("assay median.yaml -o new --device cpu", "median.yaml", *_NOTES, weight=0.5),
     _command("release run -o out", "run"),
     _command("accountants --adjacency zero_out", weight=0.3),

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import random
+import re
 import sqlite3
 import struct
 from collections.abc import Callable
@@ -20,12 +21,14 @@ from typing import Any
 NUMBERS = (
     "0", "-1", "-0.0", "nan", "inf", "-inf", "1e308", "5e-324", "1e-300", "1e300", "1e400", "0.5", "1", "2", "1e-17",
     "9223372036854775807", "9223372036854775808", "2147483648", "1000000000", "1000000", "10000", "1" + "0" * 30,
-    "1" * 400, "1" * 5000, "0x10", "1_000", "٣", "0.9999999999999999", "1e-9", "1e9", "50", "100000.5",
+    "3", "7", "0.25", "0.9", "12", "1" * 400, "1" * 5000, "0x10", "1_000", "٣", "0.9999999999999999", "1e-9",
+    "1e9", "50", "100000.5",
 )  # fmt: skip
 """What is put in place of a number on the command line."""
 
 STRINGS = (
-    "", " ", "-", "--", "\x1b[31mred\x1b[0m", "a\nb", "\u202egnp.exe", "x" * 100_000, "caf\udce9", "../..", "[red]", "[/]",
+    "", " ", "-", "--", "\x1b[31mred\x1b[0m", "a\nb", "\u202egnp.exe", "x" * 100_000, "caf\udce9", "../..",
+    "[red]", "[/]",
     "{0}", "%s%n", "é" * 200, "null", "nan", "~", "None", "'", '"', "a\tb", "\x00", "\x7f", "\x9b31m", "\u2028", "𝕏",
     "group(0)", "group(10000000000000000000000)", "group(2)", "user", "\ufeff", "\r\x1b[2K", "=1+1", "include",
 )  # fmt: skip
@@ -36,26 +39,44 @@ PATHS = ("/dev/null", "/dev/zero", ".", "/", "nowhere", "no/where", "x" * 300, "
 """What is put in place of a path."""
 
 YAML_VALUES = (
-    "2024-02-30", "2024-02-29", "9" * 5000, "1" + "0" * 30, "2147483648", "9223372036854775808", "1000000000", "-1", "0",
-    ".nan", ".inf", "-.inf", "1e400", "1.0e+308", "5.0e-324", "-0.0", "~", "yes", "[]", "{}", "{a: b}", "[a, b]", "''",
-    "!!python/object/apply:os.system [ls]", "!!binary 'x'", "!!timestamp foo", "!!int ''", "!!float x", "!!set {a, b}",
-    "!!omap [a: b]", "!!pairs [a: b]", "!nothing x", "!!null x", "!!bool x", "&a [*a]", "*nowhere", "0b", "0x", "0o", "0_",
+    "2024-02-30", "2024-02-29", "9" * 5000, "1" + "0" * 30, "2147483648", "9223372036854775808", "1000000000",
+    "-1", "0",
+    ".nan", ".inf", "-.inf", "1e400", "1.0e+308", "5.0e-324", "-0.0", "~", "yes", "[]", "{}", "{a: b}", "[a, b]",
+    "''",
+    "!!python/object/apply:os.system [ls]", "!!binary 'x'", "!!timestamp foo", "!!int ''", "!!float x",
+    "!!set {a, b}",
+    "!!omap [a: b]", "!!pairs [a: b]", "!nothing x", "!!null x", "!!bool x", "&a [*a]", "*nowhere", "0b", "0x",
+    "0o", "0_",
     "1:99:99999999999999999999999", '"\\ud800"', '"\\e[31mred"', '"\\0"', '"a\\nb"', '"\\u202e"', "[" * 3000,
-    "[" * 3000 + "]" * 3000, "{a: " * 1500 + "1" + "}" * 1500, "x" * 200_000, "- a", "? [a, b]", "<<: x", "'unclosed", "é",
-    "[&a [x,x,x,x,x,x,x,x,x], &b [*a,*a,*a,*a,*a,*a,*a,*a,*a], &c [*b,*b,*b,*b,*b,*b,*b,*b,*b], &d [*c,*c,*c,*c,*c,*c,*c"
-    ",*c,*c], &e [*d,*d,*d,*d,*d,*d,*d,*d,*d], &f [*e,*e,*e,*e,*e,*e,*e,*e,*e], &g [*f,*f,*f,*f,*f,*f,*f,*f,*f], [*g,*g]"
-    "]", "2001-12-14t21:59:43.10-05:00", "0001-01-01", "9999-99-99", "=", "n^-9999", "n^-0", "n^-" + "9" * 400, "100000",
-    "group(2)", "user", "replace_one", "as_published", "/dev/zero", "..", "'['", "'(a+)+$'", "'(?P<x'", "'\\d{99999999999}'",
-    "http://[", "'http://a@b'", "'{{ 1/0 }}'", "'{% for i in range(10**9) %}x{% endfor %}'", "'{text.__class__}'", "none",
+    "[" * 3000 + "]" * 3000, "{a: " * 1500 + "1" + "}" * 1500, "x" * 200_000, "- a", "? [a, b]", "<<: x",
+    "'unclosed", "é",
+    "[&a [x,x,x,x,x,x,x,x,x], &b [*a,*a,*a,*a,*a,*a,*a,*a,*a], &c [*b,*b,*b,*b,*b,*b,*b,*b,*b], &d [*c,*c,*c"
+    ",*c,*c], &e [*d,*d,*d,*d,*d,*d,*d,*d,*d], &f [*e,*e,*e,*e,*e,*e,*e,*e,*e], &g [*f,*f,*f,*f,*f,*f,*f,*f], [*g]"
+    "]", "2001-12-14t21:59:43.10-05:00", "0001-01-01", "9999-99-99", "=", "n^-9999", "n^-0", "n^-" + "9" * 400,
+    "100000",
+    "group(2)", "user", "replace_one", "as_published", "/dev/zero", "..", "'['", "'(a+)+$'", "'(?P<x'",
+    "'\\d{99999999999}'",
+    "http://[", "'http://a@b'", "'{{ 1/0 }}'", "'{% for i in range(10**9) %}x{% endfor %}'", "'{text.__class__}'",
+    "none",
     "'{{ \"x\" * 10**10 }}'", "packed", "{a: 1, b: 1000000000000}", "1000000", "4", "0.3", "1e-300", "64",
 )  # fmt: skip
 """What is put in place of a value of YAML, as it is written."""
 
+YAML_NUMBERS = (
+    *("0", "1", "2", "3", "5", "9", "0.5", "0.25", "0.01", "1e-300", "1.0e+300", "-1", "-0.0", ".inf", ".nan", "1e400"),
+    *("64", "1000", "100000", "1000000", "1000000000", "2147483648", "9223372036854775807", "1" + "0" * 30, "9" * 400),
+)
+"""What is put in place of a number of YAML."""
+
 JSON_VALUES = (
-    "1e400", "NaN", "-Infinity", "9" * 5000, "1" + "0" * 30, "2147483648", "9223372036854775808", "-1", "0", "1e308", "5e-324",
-    "-0.0", "null", "true", "[]", "{}", '""', '" "', '"\\u0000"', '"\\ud800"', '"\\u001b[31mred"', '"a\\nb"', '"\\u202e"',
-    "[" * 100_000, "[" * 500 + "]" * 500, '{"a":' * 500 + "1" + "}" * 500, '"' + "x" * 200_000 + '"', "x", "'a'", '"\\x"',
-    '"nan"', '"1e400"', "0.1", "3", '"a"', '[1, "a", null]', '{"a": 1}', "1.5", "1e17", "123456789012", '"2024-02-30"',
+    "1e400", "NaN", "-Infinity", "9" * 5000, "1" + "0" * 30, "2147483648", "9223372036854775808", "-1", "0",
+    "1e308", "5e-324",
+    "-0.0", "null", "true", "[]", "{}", '""', '" "', '"\\u0000"', '"\\ud800"', '"\\u001b[31mred"', '"a\\nb"',
+    '"\\u202e"',
+    "[" * 100_000, "[" * 500 + "]" * 500, '{"a":' * 500 + "1" + "}" * 500, '"' + "x" * 200_000 + '"', "x", "'a'",
+    '"\\x"',
+    '"nan"', '"1e400"', "0.1", "3", '"a"', '[1, "a", null]', '{"a": 1}', "1.5", "1e17", "123456789012",
+    '"2024-02-30"',
     '"user"', '"group(0)"', '"\\u2028"', '"[red]"', '"=1+1"', '"../../x"', '"/dev/zero"', "[[]]", '["1", "0"]',
 )  # fmt: skip
 """What is put in place of a value of JSON, as it is written."""
@@ -169,11 +190,18 @@ def _yaml_value(rng: Random, path: Path) -> bytes:
     return (text[:start] + rng.choice(YAML_VALUES) + text[end:]).encode("utf-8", "surrogatepass")
 
 
+def _yaml_number(rng: Random, path: Path) -> bytes:
+    """One number of a claim replaced by another, small or larger than anything that is meant."""
+    text = path.read_text()
+    found = rng.choice(list(re.finditer(r"(?<=: )[0-9][0-9.e]*(?=[,}\n])", text)))
+    return (text[: found.start()] + rng.choice(YAML_NUMBERS) + text[found.end() :]).encode("utf-8", "surrogatepass")
+
+
 def _yaml_line(rng: Random, path: Path) -> bytes:
     """A line of a claim dropped, repeated, indented, or added."""
     lines = path.read_text().split("\n")
     at = rng.randrange(len(lines))
-    match rng.randrange(6):
+    match rng.randrange(7):
         case 0:
             del lines[at]
         case 1:
@@ -181,12 +209,16 @@ def _yaml_line(rng: Random, path: Path) -> bytes:
         case 2:
             lines[at] = rng.choice([" ", "\t", "- ", "? "]) + lines[at]
         case 3:
-            lines.insert(at, rng.choice(["nothing: 1", "<<: {a: b}", "---", "...", "%YAML 9.9", "1: 2", "[a]: b", "? {a: b}",
-                                         "audits: [leave_one_out]", "variant: as_published", "audits: [reconstruction]",
+            lines.insert(at, rng.choice(["nothing: 1", "<<: {a: b}", "---", "...", "%YAML 9.9", "1: 2", "[a]: b",
+            "? {a: b}",
+                                         "audits: [leave_one_out]", "variant: as_published",
+                                         "audits: [reconstruction]",
                                          "!!binary YQ==: b", "2024-02-30: x", "~: x", "audits: [record_replay]",
                                          "audits: [secret_reconstruction]", "? " + "[" * 2000]))  # fmt: skip
         case 4:
             lines.insert(at, "# " + "x" * rng.choice([10, 3_000_000]))
+        case 5:
+            lines[at] += "  # a comment"
         case _:
             lines[at] = rng.choice(YAML_VALUES)
     return "\n".join(lines).encode("utf-8", "surrogatepass")
@@ -213,7 +245,7 @@ def _jsonl_value(rng: Random, path: Path) -> bytes:
 
 
 def _jsonl_column(rng: Random, path: Path) -> bytes:
-    """One column of JSON Lines dropped, renamed, or with one hostile value in all rows; or rows dropped, or one long."""
+    """One column of JSON Lines dropped, renamed, or hostile in all rows; or rows dropped, or a long one."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     name, value = rng.choice(list(rows[0])), rng.choice(JSON_VALUES)
     match rng.randrange(6):
@@ -431,7 +463,7 @@ def _safetensors_header(rng: Random, path: Path) -> bytes:
 
 
 _OPERATORS: dict[str, list[Callable[[Random, Path], bytes]]] = {
-    ".yaml": [_yaml_value, _yaml_value, _yaml_value, _yaml_line],
+    ".yaml": [_yaml_value, _yaml_value, _yaml_number, _yaml_number, _yaml_line],
     ".jsonl": [_jsonl_value, _jsonl_value, _jsonl_column],
     ".csv": [_csv_cell],
     ".parquet": [_parquet_column],

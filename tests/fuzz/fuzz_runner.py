@@ -1,4 +1,4 @@
-"""Runs cases in forks of one process that has imported everything, each with limits of time and memory, and judges them.
+"""Runs cases in forks of one process that has imported everything, each with limits of time and memory; judges them.
 
 A case passes if it exits 0, 1 or 4 with nothing but progress on standard error, or 2 with one short line there, with no
 file changed. Nothing that a terminal would obey may be printed.
@@ -7,6 +7,7 @@ file changed. Nothing that a terminal would obey may be printed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -34,7 +35,7 @@ MEMORY = 4 * 2**30
 LONGEST_LINE = 600
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
-_BAR = re.compile(r"^(?:[A-Z][\w ()-]*|accountants|curves) +[━╸╺ ]+")
+_BAR = re.compile(r"[━╸╺]{3}|\d+/\d+ +[\d.]+/s ")
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class Outcome:
 
 def prepared(number: int, inputs: Path, folder: Path) -> Case:
     """The case of a number: its folder is filled with the inputs of a command, and some of them are changed."""
-    rng = random.Random(f"cupel {number}")
-    command = rng.choices(COMMANDS, [command.weight for command in COMMANDS])[0]
+    rng = _generator(number)
+    command = _drawn(rng)
     wanted = list(command.files)
     for name in wanted:
         source = inputs / name
@@ -93,6 +94,19 @@ def prepared(number: int, inputs: Path, folder: Path) -> Case:
             change, arguments = fuzz_mutations.arguments(rng, arguments, wanted)
             changes.append(change)
     return Case(number, command, tuple(changes), tuple(arguments))
+
+
+def command_of(number: int) -> Command:
+    """The command of a case; no file is made."""
+    return _drawn(_generator(number))
+
+
+def _generator(number: int) -> random.Random:
+    return random.Random(f"cupel {number}")
+
+
+def _drawn(rng: random.Random) -> Command:
+    return rng.choices(COMMANDS, [command.weight for command in COMMANDS])[0]
 
 
 def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = None) -> Outcome:
@@ -126,8 +140,11 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
     faults = [killed] if killed else []
     if not killed and code in (-signal.SIGXCPU, -signal.SIGKILL):
         faults.append(f"took more than {SECONDS} s")
-    changed = [] if code != 2 else sorted(set(_snapshot(folder).items()) ^ set(before.items()))
-    faults += judge(code, stdout, stderr, [name for name, _ in changed])
+    after = _snapshot(folder)
+    changed = sorted({name for name, _ in after.items() ^ before.items()})
+    if code != 2:  # what a command is made to write: files of its own, and the folder of a run or an audit
+        changed = [name for name in changed if name in before and "/" not in name]
+    faults += judge(code, stdout, stderr, changed)
     shutil.rmtree(outside, ignore_errors=True)
     peak = max(0, usage.ru_maxrss * 1024 - _OWN_BYTES)
     return Outcome(code, seconds, peak, tuple(faults), stderr[-1500:])
@@ -152,10 +169,10 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
             faults.append(f"a line of {len(told[0])} characters")
         if stdout:
             faults.append("results with exit code 2")
-        if names := sorted(set(changed)):
-            faults.append(f"files changed with exit code 2: {', '.join(names[:5])}")
     elif code in (0, 1, 4) and not all(_is_progress(line) for line in lines):
         faults.append("more than progress on standard error")
+    if names := sorted(changed):
+        faults.append(f"changed with exit code {code}: {', '.join(names[:5])}")
     for name, text in (("stdout", stdout), ("stderr", stderr)):
         if code in (0, 1, 2, 4) and (found := _OBEYED.search(text)):
             faults.append(f"{found.group()!r} on {name}")
@@ -163,7 +180,7 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
 
 
 def _is_progress(line: str) -> bool:
-    if not line.strip() or _BAR.match(line):
+    if not line.strip() or _BAR.search(line):
         return True
     try:
         row = json.loads(line)
@@ -281,4 +298,6 @@ def warm_up() -> None:
 def remember_own_size() -> None:
     """Cases are said to be as large as what they add to the size of this process now."""
     global _OWN_BYTES
+    gc.collect()
+    gc.freeze()  # so that collections in forks copy no pages
     _OWN_BYTES = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
