@@ -135,7 +135,7 @@ class RenyiAccountant(Accountant[Renyi]):
 
 
 def _with_square(multiplier: float) -> float:
-    """Not more noise than this, such that its square and the inverse of that are floats; 0 where there is too little."""
+    """Not more noise than this, so that its square and the inverse of that are floats; 0 where it is too little."""
     return min(multiplier, 1e150) if multiplier > 1e-150 else 0.0
 
 

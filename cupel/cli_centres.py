@@ -30,8 +30,10 @@ def centres(
     from cupel.outputs import check_output
 
     check_output(output, (texts,))
-    if output.is_dir() or not output.parent.is_dir():
-        raise InputError(f"{output}: is no file in a folder that exists; name one with -o")
+    if output.is_dir():
+        raise InputError(f"{output}: is a folder; name a file with -o")
+    if not output.parent.is_dir():
+        raise InputError(f"{output}: its folder does not exist; make it first")
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.

@@ -185,7 +185,7 @@ NUMBERS = {
     "secret occurrences": "compare secret --sampling-probability .1 --sigma 2 --p 1e-3 --occurrences",
     "secret rounds": "compare secret --occurrences 8 --sampling-probability .1 --sigma 2 --p 1e-3 --rounds",
     "vectors layers": "compare vectors --clip 1 --records 100 --epsilon 5 --delta 1e-5 --layers",
-    "calibrate steps": "calibrate dp-sgd --target-epsilon 5 --delta 1e-3 --sampling-probability .1 --method rdp --steps",
+    "calibrate steps": "calibrate dp-sgd --target-epsilon 5 --delta .1 --sampling-probability .1 --method rdp --steps",
     "calibrate rounds": "calibrate secret --target-r .01 --p 1e-3 --occurrences 8 --sampling-probability .1 --rounds",
     "audit occurrences": "audit secrets --p .01 --r .3 --sampling-probability .1 --sigma 4 --occurrences",
 }

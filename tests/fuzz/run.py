@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--case", type=int, help="one case only, with all that it printed")
     parser.add_argument("--stride", type=int, default=1, help="only each so many-th case, to share them out")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begins no case after so long")
     parser.add_argument("--command", help="only cases of commands whose name begins so")
     parser.add_argument("--faults", action="store_true", help="puts old faults back, one by one; each must be found")
     parser.add_argument("--keep", action="store_true", help="keeps the folder of --case")
@@ -53,8 +55,10 @@ def main() -> int:
 
 
 def _run(numbers: range, inputs: Path, top: Path, options: argparse.Namespace) -> int:
-    summary = fuzz_runner.Summary()
+    summary, began = fuzz_runner.Summary(), time.monotonic()
     for number in numbers:
+        if time.monotonic() - began > options.seconds:
+            break
         folder = top / f"{number}" / "case"
         folder.mkdir(parents=True)
         case = fuzz_runner.prepared(number, inputs, folder)
