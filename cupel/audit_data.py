@@ -110,7 +110,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
     Raises:
         InputError: where the types of a Parquet file cannot hold them.
     """
-    if path.suffix == ".parquet":
+    if path.suffix == ".parquet" and data.path is not None:
         import pyarrow
         import pyarrow.parquet
 

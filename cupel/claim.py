@@ -43,12 +43,12 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """One value with all that is in it."""
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        if self.check_event(yaml.AliasEvent):  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "an alias is not read; write the value out", mark)
         if self._depth >= _DEEPEST:
             raise yaml.composer.ComposerError(None, None, f"more than {_DEEPEST} levels; a claim has four", mark)
         self._depth += 1
-        node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
 

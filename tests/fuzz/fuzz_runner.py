@@ -35,7 +35,7 @@ MEMORY = 4 * 2**30
 LONGEST_LINE = 600
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
-_BAR = re.compile(r"[━╸╺]{3}|\d+/\d+ +[\d.]+/s ")
+_BAR = re.compile(r"[━╸╺]{3}|\d+/\d+ .*\d:\d\d:\d\d")
 
 
 @dataclass(frozen=True)
