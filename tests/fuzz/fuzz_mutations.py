@@ -193,6 +193,10 @@ def _yaml_value(rng: Random, path: Path) -> bytes:
 def _yaml_number(rng: Random, path: Path) -> bytes:
     """One number of a claim replaced by another, small or larger than anything that is meant."""
     text = path.read_text()
+    if rng.random() < 0.2:
+        return re.sub(
+            r"records: [0-9]+", f"records: {rng.choice(['2147483648', '1000000000', '9' * 30])}", text
+        ).encode()
     found = rng.choice(list(re.finditer(r"(?<=: )[0-9][0-9.e]*(?=[,}\n])", text)))
     return (text[: found.start()] + rng.choice(YAML_NUMBERS) + text[found.end() :]).encode("utf-8", "surrogatepass")
 
