@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -145,14 +146,8 @@ class Accountant(ABC, Generic[C]):
         if isinstance(event, dp_event.ComposedDpEvent):
             return self._add([self._zero(), *(self._cost(part) for part in event.events)])
         if isinstance(event, events.ParallelDpEvent):
-            unique: dict[str, C] = {}
-            costs = []
-            for part in event.events:
-                key = repr(part)
-                if key not in unique:
-                    unique[key] = self._cost(part)
-                costs.append(unique[key])
             one = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
+            costs = [cost for part, times in _different(event.events) for cost in [self._cost(part)] * times]
             return self._largest(costs, 1 if one else min(2, len(costs)))
         for kind in type(event).__mro__:
             if kind in self.handlers:
@@ -199,6 +194,18 @@ class Accountant(ABC, Generic[C]):
         if self.adjacency is not Adjacency.ADD_REMOVE and _has_moving_parts(event):
             found.append("The event of each disjoint part also bounds adding or removing one unit of that part.")
         return tuple(found)
+
+
+def _different(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:
+    """Each different part and how often it is there. Of many slots most are one object, whose text is made once."""
+    objects = {id(part): part for part in parts}
+    counts: dict[str, int] = {}
+    first: dict[str, DpEvent] = {}
+    for name, times in Counter(map(id, parts)).items():
+        text = repr(objects[name])
+        first.setdefault(text, objects[name])
+        counts[text] = counts.get(text, 0) + times
+    return [(part, counts[text]) for text, part in first.items()]
 
 
 def _has_moving_parts(event: DpEvent) -> bool:

@@ -221,7 +221,11 @@ def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]])
             _collect(part, count, counts)
     else:
         if isinstance(event, ParallelDpEvent):
-            event = attrs.evolve(event, events=sorted((compose([(part, 1)]) for part in event.events), key=repr))
+            parts = {id(part): part for part in event.events}  # of many slots, most are one object
+            canonical = {name: compose([(part, 1)]) for name, part in parts.items()}
+            texts = {name: repr(part) for name, part in canonical.items()}
+            order = sorted((id(part) for part in event.events), key=texts.__getitem__)
+            event = attrs.evolve(event, events=[canonical[name] for name in order])
         key = repr(event)
         counts[key] = (event, counts.get(key, (event, 0))[1] + count)
 

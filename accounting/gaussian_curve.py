@@ -16,6 +16,9 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.conversions import _NDTR_ERROR
 from cupel.accounting.laws import UNIT, Floats
 
+_LEAST_DELTA = 1e-305
+"""Upper bounds are never below: e^x underflows before δ is 0."""
+
 
 @np.errstate(all="ignore")  # what leaves float64 is looked after
 def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats]:
@@ -39,7 +42,7 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
         # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
         mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
         ends.append(np.clip(np.where(signed < 0, mirrored, value), 0.0, 1.0))
-    return ends[0], np.maximum(ends[1], 1e-305)  # never 0: e^x underflows before δ is
+    return ends[0], np.maximum(ends[1], _LEAST_DELTA)
 
 
 def delta(mu: float, epsilon: float) -> Interval:
@@ -82,7 +85,7 @@ def epsilon(mu: float, target: float) -> Interval:
     """The least ε ≥ 0 with δ(ε) ≤ target, target in (0, 1)."""
     if delta(mu, 0.0).upper <= target:
         return Interval(0.0, 0.0)
-    if mu > 1e150:
+    if mu > 1e150 or target <= _LEAST_DELTA:
         return Interval(0.0, math.inf)
     low, high = 0.0, max(1.0, mu * mu)
     while delta(mu, high).upper > target:

@@ -95,6 +95,9 @@ def _state_folder() -> Path:
     return Path.home() / ".local" / "state"
 
 
+_LARGEST = 2**28  # bytes; an anchor has about 150
+
+
 def _read(file: Path) -> dict[str, Anchored]:
     """All anchors of a file.
 
@@ -103,7 +106,8 @@ def _read(file: Path) -> dict[str, Anchored]:
         LedgerError: where it is no anchor file.
     """
     try:
-        found = json.loads(file.read_bytes())
+        with file.open("rb") as opened:
+            found = json.loads(opened.read(_LARGEST))  # more than that is cut, and no JSON
         anchors = {identity: Anchored(**anchor) for identity, anchor in found.items()}
     except (AttributeError, RecursionError, TypeError, ValueError):
         anchors = {"": Anchored(0, "")}

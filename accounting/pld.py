@@ -60,7 +60,14 @@ class _Key(tuple[str, Adjacency, Composition]):
 
 
 def _compose(text: str, adjacency: Adjacency, composition: Composition) -> Any:
-    return _cached(_Key((text, adjacency, composition)))
+    try:
+        return _cached(_Key((text, adjacency, composition)))
+    except (ValueError, ArithmeticError, MemoryError) as error:  # parameters were checked: this is too large for it
+        reason = str(error) or type(error).__name__
+        raise Unsupported(f"dp_accounting gave up on this composition: {reason}") from None
+
+
+_MOST_POINTS = 4_000_000  # which take seconds
 
 
 @functools.lru_cache(maxsize=8)
@@ -71,6 +78,8 @@ def _cached(key: _Key) -> Any:
     total = pld.identity(_INTERVAL)
     for event, count in composition:
         if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, with σ/√n
+            if 16 * math.sqrt(count) > event.noise_multiplier * _INTERVAL * _MOST_POINTS:  # 8 deviations to each side
+                raise ValueError(f"the losses of {count} releases are on a grid of more than {_MOST_POINTS} points")
             joint = pld.from_gaussian_mechanism(
                 event.noise_multiplier / math.sqrt(count),
                 value_discretization_interval=_INTERVAL,

@@ -43,7 +43,10 @@ class PrivacyRandomVariables(DistributionAccountant):
         if delta <= 1e-13:
             raise Unsupported(f"prv has no answer for δ at or below 1e-13, where float64 sums end; {delta} was given")
         composed = _compose(composition, self.adjacency, delta / 1000)
-        return float(composed.compute_epsilon(delta, delta / 1000, EPSILON_ERROR)[2])
+        try:
+            return float(composed.compute_epsilon(delta, delta / 1000, EPSILON_ERROR)[2])
+        except (RuntimeError, ValueError, FloatingPointError) as error:
+            raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
 
     def _delta_of(self, composition: Composition, epsilon: float) -> float:
         if _has_no_privacy(composition):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
@@ -132,9 +134,14 @@ class RenyiAccountant(Accountant[Renyi]):
         return Renyi(worst.sum(axis=0) * (1 + 4 * _UNIT), certified)
 
 
+def _with_square(multiplier: float) -> float:
+    """Not more noise than this, so that its square and the inverse of that are floats; 0 where it is too little."""
+    return min(multiplier, 1e150) if multiplier > 1e-150 else 0.0
+
+
 def _gaussian(accountant: RenyiAccountant, event: dp_event.GaussianDpEvent) -> Renyi:
     """α/(2σ²), σ halved under replace_one."""
-    multiplier = noise(event.noise_multiplier, "noise_multiplier") / accountant.scale
+    multiplier = _with_square(noise(event.noise_multiplier, "noise_multiplier") / accountant.scale)
     if not multiplier:
         return _non_private(accountant, event)
     return accountant._closed_form(accountant.orders / (2 * multiplier**2) * (1 + 8 * _UNIT))
@@ -161,6 +168,8 @@ def _pure(accountant: RenyiAccountant, event: DpEvent) -> Renyi:
 def _bounded_range(accountant: RenyiAccountant, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> Renyi:
     """The least of η²α/8 (Cesar and Rogers 2021) and what η-DP gives."""
     epsilon = conversions.up(pure_epsilon(accountant, event))
+    if epsilon > 1e150:
+        return _non_private(accountant, event)
     concentrated = epsilon**2 * accountant.orders / 8 * (1 + 8 * _UNIT)
     return accountant._closed_form(np.minimum(concentrated, conversions.rdp_of_pure(epsilon, accountant.orders)))
 
@@ -176,7 +185,7 @@ def _poisson(accountant: RenyiAccountant, event: dp_event.PoissonSampledDpEvent)
     Its inner event may be a composition of Gaussians on the same sample, which is one Gaussian.
     """
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
-    multiplier = _joint_multiplier(accountant, event.event)
+    multiplier = _with_square(_joint_multiplier(accountant, event.event))
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("rdp has no bound for Poisson sampling under replace_one; pld has")
     if rate == 0:
@@ -259,6 +268,18 @@ def _without_replacement(accountant: RenyiAccountant, event: dp_event.SampledWit
     return Renyi(divergence, np.zeros(accountant.orders.shape, dtype=bool))
 
 
+@contextmanager
+def _without_notes() -> Iterator[None]:
+    """Without a line on standard error for each order at which the library's series does not end: it is infinite."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 @functools.lru_cache(maxsize=64)
 def _from_library(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...]) -> Floats:
     """Divergences by dp_accounting's RdpAccountant, which does not double sensitivities: give it what they are."""
@@ -268,7 +289,8 @@ def _from_library(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...
     replaced = adjacency is Adjacency.REPLACE_ONE
     relation = NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
     library = RdpAccountant(orders, relation)
-    library.compose(event)
+    with _without_notes():
+        library.compose(event)
     return np.asarray(library.rdp, dtype=np.float64)
 
 

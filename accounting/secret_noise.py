@@ -329,8 +329,8 @@ def _given(weights: ArrayLike, p: float, rounds: int) -> Occurrences:
 
 
 def _shifts(counts: Floats, sigmas: Floats) -> Floats:
-    """k/σ, one row a σ; ∞ without noise, but 0 where k is 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
+    """k/σ, one row a σ; ∞ without noise or beyond the floats, but 0 where k is 0."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(counts == 0, 0.0, counts / sigmas[:, None])
 
 

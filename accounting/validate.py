@@ -20,9 +20,19 @@ def _single(named: dict[str, S]) -> tuple[str, S]:
     return next(iter(named.items()))
 
 
+LARGEST_INTEGER = 2**128
+"""Larger than any count or seed; much larger ones are no floats."""
+
+
 def _number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or (isinstance(value, float) and math.isnan(value))
+    ):
         raise ValueError(f"{name} must be a number, not {value!r}")
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise ValueError(f"{name} must be within ±2¹²⁸")
 
 
 def finite(**named: T) -> T:
@@ -78,13 +88,15 @@ def open_probability(**named: T) -> T:
     return value
 
 
-def integer(minimum: int = 0, **named: int) -> int:
-    """A whole number of at least `minimum`."""
+def integer(minimum: int = 0, maximum: int = LARGEST_INTEGER, **named: int) -> int:
+    """A whole number of at least `minimum` and at most `maximum`."""
     name, value = _single(named)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, not {value!r}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, not {value}")
+    if value > maximum:
+        raise ValueError(f"{name} must be at most {maximum}, not {value if value < 10**40 else 'far above'}")
     return value
 
 

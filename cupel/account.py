@@ -322,9 +322,9 @@ def _ex_post(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> lis
 
 def print_table(account: Account) -> None:
     """The account as a table for people, then the state of each ledger, and why some accountants gave no bound."""
-    from rich.console import Console
+    from cupel.table_console import TableConsole
 
-    console = Console()
+    console = TableConsole()
     what = "would be charged" if account.planned else "was charged"
     console.print(_table(account, account.bounds, f"What {what}"))
     if account.whole_plan:

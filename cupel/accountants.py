@@ -28,10 +28,11 @@ def supported(adjacency: str | None) -> dict[Adjacency, tuple[Support, ...]]:
 def print_tables(found: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> None:
     """One table an adjacency, and below it the reasons of those that have no bound."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from cupel.table_console import TableConsole
+
+    console = TableConsole()
     for adjacency, answers in found.items():
         methods = [name for name in ACCOUNTANTS if any(a.method == name and a.rigor for a in answers)]
         if not methods:

@@ -77,6 +77,7 @@ def run(
     download: bool = False,
     progress: Progress | None = None,
     anchor: Path | None = None,
+    allow_endpoint: str | None = None,
 ) -> Assay:
     """Runs the claimed mechanism, accounts for it, attacks it, records the verdict, and writes the private report.
 
@@ -88,6 +89,7 @@ def run(
         download: whether a hub id may be fetched.
         progress: where to show progress.
         anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
+        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; see `generation.Options`.
 
     Returns:
         The finished assay, as ``private/assay.json`` holds it.
@@ -98,9 +100,15 @@ def run(
     claim = claim.written_by(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
-    for warning in public_warnings(claim):
-        shown.note(f"Warning: {warning}")
-    options = Options(model=model, device=device, download=download, progress=shown, audited=True, anchor=anchor)
+    options = Options(
+        model=model,
+        device=device,
+        download=download,
+        progress=shown,
+        audited=True,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+    )
     with one_process(output / PRIVATE):
         done = claim.generate(output, options)
         with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
@@ -111,6 +119,8 @@ def run(
         verdict = least_favourable(done, proof.parts, evidence)
         assay = settle(done, document(done, proof, evidence, verdict))
         write(assay, done.ledger_path.parent)
+    for warning in assay.warnings:  # at the end, because a refusal is one line
+        shown.note(f"Warning: {warning}")
     return assay
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cupel import __version__
-from cupel.audit_files import BOUND, SCORES, hashed, read_manifest, read_sealed, sealed, write_whole
+from cupel.audit_files import BOUND, SCORES, Scored, hashed, read_manifest, read_scores, sealed, write_whole
 from cupel.audit_score import ATTACKS
 from cupel.audits.third_party import Scoring, refutes, third_party_audit
 from cupel.errors import InputError
@@ -32,6 +32,8 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
     """
     manifest, digest = read_manifest(folder, expect)
     document = read_scores(folder, digest)
+    if not all(Scored(**entry).belongs_to(manifest) for entry in document["scorings"]):
+        raise InputError(f"{folder / SCORES}: has scores of other canaries than the plan; score again")
     checked = [_is_unchanged(entry, progress or Progress()) for entry in document["scorings"]]
     audit = third_party_audit(
         manifest.design,
@@ -58,21 +60,6 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
     )
     write_whole(folder / BOUND, json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return found
-
-
-def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
-    """``scores.json``, which belongs to this manifest.
-
-    Raises:
-        InputError: if it is not there, was changed, or is another manifest's.
-    """
-    path = folder / SCORES
-    if not path.is_file():
-        raise InputError(f"{folder}: holds no scores; run `cupel audit score {folder} SYNTHETIC` first")
-    document = read_sealed(path)
-    if document.get("manifest_sha256") != manifest_sha256:
-        raise InputError(f"{path}: was made with another manifest; score again")
-    return document
 
 
 def _is_unchanged(entry: dict[str, Any], progress: Progress) -> bool:

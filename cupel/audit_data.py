@@ -110,11 +110,11 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
     Raises:
         InputError: where the types of a Parquet file cannot hold them.
     """
-    if path.suffix == ".parquet":
+    if path.suffix == ".parquet" and data.path is not None:
         import pyarrow
         import pyarrow.parquet
 
-        schema = pyarrow.parquet.read_schema(data.path)
+        schema = pyarrow.parquet.read_schema(data.path.absolute())
         content = io.BytesIO()
         try:
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)

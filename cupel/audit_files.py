@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
@@ -62,6 +63,24 @@ class Canary(Part):
     def echo(self) -> Echo:
         """The canary as the attack takes it."""
         return Echo(self.text, self.start)
+
+
+class Scored(Part):
+    """An entry of ``scores.json``: what was scored, and the scores of candidates and of controls."""
+
+    file: str
+    path: str
+    sha256: str
+    bytes: int
+    rows: int
+    candidates: list[float]
+    never: list[float]
+    copied: list[float]
+
+    def belongs_to(self, manifest: Manifest) -> bool:
+        """Whether there is a score for each canary of the plan."""
+        planned = (len(manifest.candidates), len(manifest.never), len(manifest.candidates))
+        return (len(self.candidates), len(self.never), len(self.copied)) == planned
 
 
 class Claimed(Part):
@@ -134,6 +153,19 @@ class Manifest(Part):
             delta=self.delta,
         )
 
+    def check(self) -> None:
+        """Raises `ValueError`, `TypeError` or `LookupError` for parts that do not belong together."""
+        _ = self.design, self.table
+        if len(self.included) != len(self.candidates) or set(self.included) - {"0", "1"}:
+            raise ValueError("each candidate has one coin")
+        every = (*self.candidates, *self.never)
+        if any(not 0 <= canary.start <= len(canary.text) or not math.isfinite(canary.reference) for canary in every):
+            raise ValueError("each canary has an end and a finite reference")
+        if self.kind != "table" and (self.text is None or not all(canary.end for canary in every)):
+            raise ValueError("canaries of text have a column, and an end that is looked for")
+        if self.kind == "table" and any(canary.row is None or canary.reference <= 0 for canary in every):
+            raise ValueError("canaries of a table have a row and a distance")
+
     @property
     def table(self) -> list[Column]:
         """The columns that rows have."""
@@ -166,11 +198,20 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
     if read_json(folder / PLAN).get("manifest_sha256") != found:
         raise InputError(f"{path}: was changed since it was planned; its SHA-256 is not the one in {folder / PLAN}")
     try:
-        return Manifest.model_validate_json(content), found
+        manifest = Manifest.model_validate_json(content)
+        manifest.check()
+        return manifest, found
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: was not written by this version of cupel ({place}: {first['msg']})") from None
+        raise other_version(path, error) from None
+    except (ValueError, TypeError, LookupError):
+        raise InputError(f"{path}: was not written by this version of cupel; make a new plan") from None
+
+
+def other_version(path: Path, error: ValidationError) -> InputError:
+    """What is said of a file whose parts are not those that this version writes."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return InputError(f"{path}: was not written by this version of cupel ({place}: {first['msg']})")
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
@@ -198,12 +239,33 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: for anything else.
     """
     try:
-        with input_errors():
-            document = json.loads(path.read_text(encoding="utf-8"))
-    except InputError as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        document = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()  # numbers and characters that there are
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is no JSON that can be read; make it anew") from None
     if not isinstance(document, dict):
         raise InputError(f"{path}: holds no JSON object")
+    return document
+
+
+def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
+    """``scores.json``, which belongs to this manifest.
+
+    Raises:
+        InputError: if it is not there, was changed, or is another manifest's.
+    """
+    path = folder / SCORES
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no scores; run `cupel audit score {folder} SYNTHETIC` first")
+    document = read_sealed(path)
+    if document.get("manifest_sha256") != manifest_sha256:
+        raise InputError(f"{path}: was made with another manifest; score again")
+    try:
+        TypeAdapter(Annotated[list[Scored], Field(min_length=1)]).validate_python(document.get("scorings"))
+    except ValidationError as error:
+        raise other_version(path, error) from None
     return document
 
 

@@ -9,8 +9,9 @@ from cupel.audits.rounding import below
 
 def print_audit(found: dict[str, Any]) -> None:
     """Areas, rates and guesses of every attack as a table, and the conclusion."""
-    from rich.console import Console
     from rich.table import Table
+
+    from cupel.table_console import TableConsole
 
     audit = found["audits"][0]
     details, rates = audit["details"], audit["rates"]
@@ -29,7 +30,7 @@ def print_audit(found: dict[str, Any]) -> None:
         epsilons = [below(attempt["epsilon"], 4) for attempt in tries if attempt["epsilon"] is not None]
         cells = (f"{area['value']:.3f}", f"{low:.3f}–{high:.3f}", *hits, "\n".join(right) or "–")
         table.add_row(name, *cells, "\n".join(epsilons) or "–")
-    console = Console()
+    console = TableConsole()
     console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
     console.print(table)
     console.print(audit["conclusion"], markup=False, highlight=False)

@@ -25,10 +25,13 @@ from cupel.audit_readme import readme
 from cupel.audits.rounding import above
 from cupel.audits.third_party_design import Design
 from cupel.errors import InputError, input_errors
+from cupel.outputs import check_output
 from cupel.progress import Progress
 
 _DISTANCES = 10**8
 """Between candidates and rows of the data, at most about; that takes about ten seconds."""
+MOST_ROWS = 10**6
+"""Canaries, with all their copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ def plan(options: Options, folder: Path) -> dict[str, Any]:
     Raises:
         InputError: one line, for parameters, data or a folder that do not do.
     """
+    check_output(folder, (options.like,))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already; name a new folder with -o, a plan is never overwritten")
     with input_errors():
@@ -106,9 +110,14 @@ def plan(options: Options, folder: Path) -> dict[str, Any]:
 def _design(options: Options) -> tuple[Design, int]:
     """Checks the numbers, and works out those that were not given."""
     validate.one_of(("key", "echo", "table"), kind=options.kind)
-    validate.integer(minimum=2, canaries=options.canaries)
+    validate.integer(minimum=2, maximum=MOST_ROWS, canaries=options.canaries)
     unit = Unit.parse(options.unit)
     copies = unit.size if options.copies is None else validate.integer(minimum=1, copies=options.copies)
+    if options.canaries * copies > MOST_ROWS:
+        raise ValueError(
+            f"{options.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that are written; "
+            "lower one of them"
+        )
     if unit.kind != "user" and copies != unit.size:
         raise ValueError(
             f"at unit {unit} each canary has {unit.size} record{'s' * (unit.size > 1)}, not {copies}: a unit of "

@@ -9,9 +9,9 @@ from cupel.audits.rounding import above, below
 
 def print_audits(found: dict[str, Any]) -> None:
     """Every audit, what personal data were printed, and before them that all of it is private."""
-    from rich.console import Console
+    from cupel.table_console import TableConsole
 
-    console = Console()
+    console = TableConsole()
     console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
     console.print(_audits(found))
     if "personal_data" in found:

@@ -9,10 +9,19 @@ from typing import Any
 
 import numpy
 import scipy
+from pydantic import ValidationError
 
 from cupel import __version__
-from cupel.audit_bound import read_scores
-from cupel.audit_files import BOUND, Manifest, guarantee, read_manifest, read_sealed, write_whole
+from cupel.audit_files import (
+    BOUND,
+    Manifest,
+    guarantee,
+    other_version,
+    read_manifest,
+    read_scores,
+    read_sealed,
+    write_whole,
+)
 from cupel.audits.implications import describe
 from cupel.errors import InputError
 from cupel.reports.third_party import ThirdPartyAudit, render
@@ -39,7 +48,10 @@ def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
     scores = read_scores(folder, digest)
     if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, scores["sha256"]):
         raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
-    document = _document(folder, manifest, digest, found, expected=expect is not None)
+    try:
+        document = _document(folder, manifest, digest, found, expected=expect is not None)
+    except ValidationError as error:
+        raise other_version(path, error) from None
     write_whole(folder / "report.html", render(document))
     write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
     return document.model_dump(mode="json", by_alias=True)
@@ -70,9 +82,9 @@ def _document(
                 "manifest_sha256": digest,
                 "manifest_expected": expected,
             },
-            "synthetic": found["synthetic"],
-            "refuted": found["refuted"],
-            "audit": found["audit"],
+            "synthetic": found.get("synthetic"),
+            "refuted": found.get("refuted"),
+            "audit": found.get("audit"),
             "limitations": _limitations(manifest),
             "versions": {
                 "cupel": __version__,

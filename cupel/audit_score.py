@@ -21,7 +21,7 @@ from cupel.audit_files import (
     hashed,
     read_json,
     read_manifest,
-    read_sealed,
+    read_scores,
     sealed,
     write_whole,
 )
@@ -137,9 +137,7 @@ def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
     path = folder / SCORES
     if not path.exists():
         return []
-    document = read_sealed(path)
-    if document.get("manifest_sha256") != digest:
-        raise InputError(f"{path}: was made with another manifest; remove it and score again")
+    document = read_scores(folder, digest)
     return [entry for entry in document["scorings"] if entry["sha256"] != found]
 
 

@@ -21,6 +21,7 @@ from cupel.evidence_secrets import audit_secret, values_of
 from cupel.progress import Progress
 
 NAME = "secret-audit.json"
+MOST_OCCURRENCES, MOST_ROUNDS = 10**6, 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +67,8 @@ def audit(secret: Secret, output: Path | None = None, *, progress: Progress | No
         guarantee = SecretProtection(secret.p, secret.r)
         validate.open_probability(confidence=secret.confidence)
         validate.one_of(get_args(Variant), variant=secret.variant)
-        validate.integer(minimum=1, occurrences=secret.occurrences)
-        validate.integer(minimum=1, rounds=secret.rounds)
+        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=secret.occurrences)
+        validate.integer(minimum=1, maximum=MOST_ROUNDS, rounds=secret.rounds)
         validate.probability(sampling_probability=secret.sampling_probability)
         values_of(secret.p)
         drawn = np.full(secret.occurrences, secret.sampling_probability)

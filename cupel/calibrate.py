@@ -205,7 +205,7 @@ def secret(
     """
     with input_errors():
         _given({"noise": sigma, "rounds": rounds}, find, {"noise": "sigma", "rounds": "rounds"})
-        noise, times = _or(sigma, 0.0), validate.integer(minimum=1, rounds=_or(rounds, 1))
+        noise, times = _or(sigma, 0.0), validate.integer(minimum=1, maximum=10_000, rounds=_or(rounds, 1))
         target = goal.target()
         if not isinstance(target, SecretProtection):
             raise ValueError("a secret is calibrated to --target-r at --p")

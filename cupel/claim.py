@@ -26,8 +26,31 @@ MECHANISMS: dict[str, type[Claim]] = {
 """The claims of each mechanism: the one place where a mechanism is made known to the front door."""
 
 
+LARGEST_FILE = 2**18
+"""Bytes of a claim file; a claim has a few thousand."""
+
+_DEEPEST = 20  # levels of a claim file; a claim has four
+
+
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """`yaml.SafeLoader` that refuses a key given twice instead of keeping the last one in silence."""
+    """`yaml.SafeLoader` that refuses a key given twice instead of keeping the last one in silence.
+
+    It refuses aliases, too, of which a few lines can make billions of values, and what is nested too deeply to be one.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """One value with all that is in it."""
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "an alias is not read; write the value out", mark)
+        if self._depth >= _DEEPEST:
+            raise yaml.composer.ComposerError(None, None, f"more than {_DEEPEST} levels; a claim has four", mark)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -52,7 +75,9 @@ def read_claim(path: Path) -> Claim:
         InputError: one line that names the file, the key, what was given and what is allowed.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+        data = yaml.load(_text(path), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -61,6 +86,11 @@ def read_claim(path: Path) -> Claim:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
         raise InputError(f"{path}: not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+        raise InputError(
+            f"{path}: holds a value that YAML cannot read, such as a date that is in no calendar or a number of "
+            "thousands of digits; put a text between quotes"
+        ) from None
     if not isinstance(data, dict):
         raise InputError(f"{path}: a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
     if "mechanism" not in data:
@@ -76,6 +106,20 @@ def read_claim(path: Path) -> Claim:
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply; a claim has three levels") from None
     return claim.located(path.parent)
+
+
+def _text(path: Path) -> str:
+    """The content of a claim file.
+
+    Raises:
+        InputError: for a file that is too large to be a claim.
+        OSError, UnicodeDecodeError: where it cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise InputError(f"{path}: is larger than {LARGEST_FILE} bytes, which no claim is; name a claim, a YAML file")
+    return content.decode("utf-8")
 
 
 def _alternatives(names: typing.Iterable[str]) -> str:

@@ -263,6 +263,19 @@ class Claim(Strict):
         """The claim about a run of another model, where one is given in place of the claim's."""
         return self if model is None else self.model_copy(update={"model": model})
 
+    def reads(self, *others: Path | str | None) -> list[Path | None]:
+        """Files and folders that a run reads, as far as they are named here, and some others."""
+        named: list[Any] = [*others, self.model if is_local(self.model) else None]
+        if isinstance(self.data, FileData):
+            named.append(self.data.path)
+        if isinstance(self.data, DatasetData) and is_local(self.data.name):
+            named.append(self.data.name)
+        return [None if name is None else Path(name) for name in (*named, *self._read_besides())]
+
+    def _read_besides(self) -> list[str]:
+        """Files that the parameters name."""
+        return [str(name) for name in (getattr(self.parameters, "centres", None),) if name]
+
     def located(self, folder: Path) -> Self:
         """The claim with relative paths taken from the folder of its file."""
         changes: dict[str, Any] = {}

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
 from cupel.claim_base import Claim, Number, Strict, is_local, no_bool
+from cupel.errors import InputError
 
 if TYPE_CHECKING:
     from cupel.mechanisms.text_endpoint import EndpointWriter
+
+LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
+"""What is sent to them does not leave this machine."""
 
 Count = Annotated[int, BeforeValidator(no_bool)]
 
@@ -74,6 +79,29 @@ class EvolutionClaim(Claim):
             **self.parameters.endpoint.model_dump(),
             **self.parameters.writing.model_dump(exclude_none=True),
             examples=examples,
+        )
+
+    def check_allowed(self, allowed: str | None) -> None:
+        """That whoever runs the claim, and not only its author, wants something to be sent to the endpoint.
+
+        A claim may come from somebody else, and name any address and any environment variable. An endpoint of this
+        machine that is sent no key needs no consent.
+
+        Args:
+            allowed: the address that the command line allows; None allows none.
+
+        Raises:
+            InputError: for another endpoint than that.
+        """
+        endpoint = self.parameters.endpoint
+        if endpoint is None or (allowed is not None and allowed.rstrip("/") == endpoint.url.rstrip("/")):
+            return
+        if endpoint.api_key_env is None and urlsplit(endpoint.url).hostname in LOCAL_HOSTS:
+            return
+        key = "" if endpoint.api_key_env is None else f" and the environment variable {endpoint.api_key_env}"
+        raise InputError(
+            f"parameters.endpoint: prompts and candidates{key} would be sent to {endpoint.url}; to allow it, give "
+            f"--allow-endpoint {endpoint.url}"
         )
 
     def described(self) -> dict[str, Any]:

@@ -166,6 +166,9 @@ class SecretEvolutionClaim(EvolutionClaim):
                 source["list"] = Path(source["list"]).name
         return body
 
+    def _read_besides(self) -> list[str]:
+        return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
+
     def located(self, folder: Path) -> Self:
         located = super().located(folder)
         sources = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import logging
@@ -24,6 +25,7 @@ from cupel.cli_release import release as _release
 from cupel.cli_utility import utility as _utility
 from cupel.exit_codes import IN_HELP, ExitCode, interrupted, of_verdict
 from cupel.exit_codes import fault as _fault
+from cupel.terminal import one_line, say
 
 if TYPE_CHECKING:
     from cupel.progress import Progress
@@ -45,6 +47,13 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 Device = Annotated[str, typer.Option(help="Where the language model runs: auto, cpu or cuda.")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch a hub id that is not on this machine.")]
+AllowEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Address of the claim's endpoint: allows sending it prompts and the API key that the claim names.",
+    ),
+]
 Model = Annotated[
     str | None, typer.Option(help="A local model folder or a hub id, in place of the one the claim names.")
 ]
@@ -82,6 +91,7 @@ def assay(
     model: Model = None,
     device: Device = "auto",
     download: Download = False,
+    allow_endpoint: AllowEndpoint = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -92,8 +102,10 @@ def assay(
     ledger and counts for the next one. Given again, the same command resumes a run that was interrupted.
     """
     from cupel.claim import read_claim
+    from cupel.outputs import check_output_folder
 
     asserted, on = read_claim(claim), _device(device)
+    check_output_folder(output, asserted.reads(claim, model))
     from cupel import assay as job  # loads torch, which a mistake in the claim need not wait for
 
     finished = job.run(
@@ -103,13 +115,14 @@ def assay(
         device=on,
         download=download,
         anchor=anchor,
+        allow_endpoint=allow_endpoint,
         progress=_progress(json_, quiet),
     )
     page = output / "private" / "report.html"
     if json_:
-        print(finished.model_dump_json(by_alias=True))
+        print(json.dumps(json.loads(finished.model_dump_json(by_alias=True))))
     elif not quiet:
-        print(f"{finished.sentence} Report: {page}")
+        say(f"{finished.sentence} Report: {page}")
     raise typer.Exit(of_verdict(finished.verdict))
 
 
@@ -120,14 +133,17 @@ def generate(
     model: Model = None,
     device: Device = "auto",
     download: Download = False,
+    allow_endpoint: AllowEndpoint = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Runs a generator: synthetic data, and the ledger of what they cost, in private/."""
     from cupel.claim import read_claim
+    from cupel.outputs import check_output_folder
 
     configured, on = read_claim(config), _device(device)
+    check_output_folder(output, configured.reads(config, model))
     from cupel import generation
 
     run = generation.run(
@@ -137,14 +153,15 @@ def generate(
         device=on,
         download=download,
         anchor=anchor,
+        allow_endpoint=allow_endpoint,
         progress=_progress(json_, quiet),
     )
     summary = run.summary()
     if json_:
         print(json.dumps(summary))
     elif not quiet:
-        print(f"{summary['documents']} documents in {summary['path']}; what they cost is in {summary['ledger']}")
-        print(f"Head of the ledger: {summary['head']}")
+        say(f"{summary['documents']} documents in {summary['path']}; what they cost is in {summary['ledger']}")
+        say(f"Head of the ledger: {summary['head']}")
 
 
 @app.command(epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5")
@@ -261,11 +278,13 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return interrupted(arguments)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # which no file of cupel's own has
+            return _bad_input(f"{error.filename}: this name is too long for a file")
         if (message := file_error(error)) is None:
             return _fault()
         return _bad_input(message)
 
 
 def _bad_input(message: str) -> ExitCode:
-    print(f"cupel: {' '.join(message.split())}", file=sys.stderr)
+    print(one_line(f"cupel: {message}"), file=sys.stderr)
     return ExitCode.BAD_INPUT

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cupel.exit_codes import of_audit
+from cupel.terminal import say
 
 EXAMPLE = (
     "Examples: cupel audit membership scores.csv --coins --delta 1e-5\n\n"
@@ -108,7 +109,9 @@ def membership(
         seed=seed,
         progress=Progress("quiet" if quiet else "json" if json_ else "bar"),
     )
-    path = output_file(scores or synthetic or records or Path(), output, job.NAME)
+    path = output_file(
+        scores or synthetic or records or Path(), output, job.NAME, (records, model, reference, Path(base))
+    )
     found: dict[str, Any]
     if scores is not None:
         found = job.audit_signals(scores, options)
@@ -139,5 +142,5 @@ def membership(
         from cupel.audit_membership_table import print_audit
 
         print_audit(found)
-        print(f"Written to {path}")
+        say(f"Written to {path}")
     raise typer.Exit(of_audit(found["refuted"]))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cupel.terminal import say
+
 if TYPE_CHECKING:
     from cupel.progress import Progress
 
@@ -55,7 +57,7 @@ def text(
     from cupel import audit_released as job
     from cupel.utility import output_file
 
-    path = output_file(synthetic, output, job.TEXT_NAME)
+    path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
     options = job.TextOptions(
         source=source,
         holdout=holdout,
@@ -101,7 +103,7 @@ def table(
     from cupel import audit_released as job
     from cupel.utility import output_file
 
-    path = output_file(synthetic, output, job.TABLE_NAME)
+    path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
     options = job.TableOptions(
         source=source,
         holdout=holdout,
@@ -134,4 +136,4 @@ def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> None
         from cupel.audit_released_table import print_audits
 
         print_audits(found)
-        print(f"Written to {path}")
+        say(f"Written to {path}")

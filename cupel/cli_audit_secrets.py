@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cupel.exit_codes import of_audit
+from cupel.terminal import say
 
 EXAMPLE = "Example: cupel audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
 
@@ -34,7 +35,10 @@ def secrets(
 ) -> None:
     """Guesses a secret in the noisy clusters of secret-protected evolution as well as can be: a lower bound on r."""
     from cupel import audit_secrets as job
+    from cupel.outputs import check_output_folder
     from cupel.progress import Progress
+
+    check_output_folder(output, ())
 
     secret = job.Secret(
         p=p,
@@ -48,7 +52,7 @@ def secrets(
     )
     found = job.audit(secret, output, progress=Progress("quiet" if quiet else "json" if json_ else "bar"))
     if json_:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(found))
     elif not quiet:
-        print("\n".join(job.in_words(found)))
+        say("\n".join(job.in_words(found)))
     raise typer.Exit(of_audit(found["refuted"]))

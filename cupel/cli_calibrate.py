@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cupel.terminal import say
+
 if TYPE_CHECKING:
     from cupel.accounting.calibration import Calibration
 
@@ -35,7 +37,7 @@ def _show(found: Calibration, find: str, json_: bool) -> None:
     if json_:
         print(json.dumps(found.to_json()))
     else:
-        print("\n".join(in_words(found, decreasing=find == "noise")))
+        say("\n".join(in_words(found, decreasing=find == "noise")))
 
 
 @app.command(

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cupel.terminal import say
+
 
 def centres(
     texts: Annotated[Path, typer.Argument(help="PUBLIC text, a .jsonl, .csv or .parquet file; never private text.")],
@@ -25,12 +27,14 @@ def centres(
     from cupel.mechanisms.clustering import BUILTIN, Centres
     from cupel.mechanisms.records import read_records
     from cupel.mechanisms.sentence_embedder import SentenceEmbedder
+    from cupel.outputs import check_output
     from cupel.run_files import write_atomically
 
+    check_output(output, (texts,))
+    if output.is_dir():
+        raise InputError(f"{output}: is a folder; name a file with -o")
     if not output.parent.is_dir():
         raise InputError(f"{output}: its folder does not exist; make it first")
-    if output.is_dir():
-        raise InputError(f"{output}: is a directory; name a file with -o")
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
@@ -41,4 +45,4 @@ def centres(
     with input_errors():
         write_atomically(output, found.to_bytes(), 0o644)
     if not quiet:
-        print(f"{found.count} centres of {len(public)} public texts in {output}")
+        say(f"{found.count} centres of {len(public)} public texts in {output}")

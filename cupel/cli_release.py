@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cupel.terminal import say
+
 Anchor = Annotated[
     Path | None,
     typer.Option(help="File that keeps the head of the ledger; one in your state folder if not given."),
@@ -35,11 +37,13 @@ def release(
     bound that holds before the data are read, the claim. A run that an audit contradicted is not released.
     """
     from cupel import release_step as job
+    from cupel.outputs import check_output_folder
 
+    check_output_folder(output, (run_folder, run_folder / "private", anchor))
     made = job.release(run_folder, output, accept=accept, run=run, anchor=anchor)
     if json_:
         print(json.dumps(made.to_json()))
     elif not quiet:
-        print(f"Released to {made.folder}: {', '.join(made.files)}. Head of the ledger: {made.head}")
+        say(f"Released to {made.folder}: {', '.join(made.files)}. Head of the ledger: {made.head}")
         if not made.anchored:
-            print("No anchor of this ledger was found, so a restored or rewritten file would not show.")
+            say("No anchor of this ledger was found, so a restored or rewritten file would not show.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cupel.exit_codes import of_audit
+from cupel.terminal import say
 
 if TYPE_CHECKING:
     from cupel.progress import Progress
@@ -64,12 +65,12 @@ def plan(
     about = job.plan(options, output)
     planted = output / about["canaries"]["file"]
     if json_:
-        print(json.dumps(about, ensure_ascii=False))
+        print(json.dumps(about))
     elif not quiet:
-        print(f"{about['candidates']} canaries of kind {kind}; add the planted ones to the data: {planted}")
-        print(f"SHA-256 of the manifest, to be kept outside {output}: {about['manifest_sha256']}")
-        print("\n".join(reach(about)))
-        print(f"What to do now is in {output / 'README.md'}")
+        say(f"{about['candidates']} canaries of kind {kind}; add the planted ones to the data: {planted}")
+        say(f"SHA-256 of the manifest, to be kept outside {output}: {about['manifest_sha256']}")
+        say("\n".join(reach(about)))
+        say(f"What to do now is in {output / 'README.md'}")
 
 
 def score(
@@ -88,7 +89,7 @@ def score(
     if json_:
         print(json.dumps(shown))
     elif not quiet:
-        print(
+        say(
             f"Read {entry['rows']} rows ({entry['bytes']} bytes) of {synthetic}; scores are in {folder / 'scores.json'}"
         )
 
@@ -100,18 +101,18 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
 
     found = job.bound(folder, expect=expect, progress=_progress(json_, quiet))
     if json_:
-        print(json.dumps(found, ensure_ascii=False))
+        print(json.dumps(found))
     elif not quiet:
         audit = found["audit"]
-        print(audit["conclusion"])
+        say(audit["conclusion"])
         for bound_ in audit["bounds"]:
-            print(f"Ceiling of this test, had every guess been right: ε = {below(bound_['ceiling'], 4)}")
+            say(f"Ceiling of this test, had every guess been right: ε = {below(bound_['ceiling'], 4)}")
         for rate in (*audit["rates"], *audit["controls"]):
-            print(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
-        print("Tried: " + "; ".join(audit["multiplicity"]))
+            say(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
+        say("Tried: " + "; ".join(audit["multiplicity"]))
         for file in found["synthetic"]:
             if not file["checked"]:
-                print(f"{file['file']} is not there any more, so that it could not be checked.")
+                say(f"{file['file']} is not there any more, so that it could not be checked.")
     raise typer.Exit(of_audit(found["refuted"]))
 
 
@@ -121,9 +122,9 @@ def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qu
 
     document = job.report(folder, expect=expect)
     if json_:
-        print(json.dumps(document, ensure_ascii=False))
+        print(json.dumps(document))
     elif not quiet:
-        print(f"Report: {folder / 'report.html'}")
+        say(f"Report: {folder / 'report.html'}")
 
 
 def _progress(json_: bool, quiet: bool) -> Progress:

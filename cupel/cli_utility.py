@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from cupel.terminal import say
+
 
 def utility(
     synthetic: Annotated[
@@ -54,7 +56,7 @@ def utility(
     from cupel import utility as job
     from cupel.progress import Progress
 
-    path = job.output_file(synthetic, output)
+    path = job.output_file(synthetic, output, inputs=(real, held_out))
     options = job.Options(
         real=real,
         held_out=held_out,
@@ -81,4 +83,4 @@ def utility(
         from cupel.utility_table import print_tables
 
         print_tables(found)
-        print(f"Written to {path}")
+        say(f"Written to {path}")

@@ -29,9 +29,14 @@ from cupel.accounting.ledger import Ledger, compose_ledgers, open_ledgers, relat
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
+from cupel.outputs import check_output
 from cupel.progress import Progress
 from cupel.reports.text import SYMBOLS, ends, number
 from cupel.run_files import write_atomically
+
+MOST_RELEASES = 10**9
+"""Steps, releases, selections or rounds that are compared; more are no mechanism that runs."""
+MOST_OCCURRENCES = 10**6
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 _POISSON = (
@@ -112,7 +117,7 @@ def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: in
     """
     validate.positive(noise_multiplier=noise_multiplier)
     validate.positive(sampling_probability=validate.probability(sampling_probability=sampling_probability))
-    validate.integer(minimum=1, steps=steps)
+    validate.integer(minimum=1, maximum=MOST_RELEASES, steps=steps)
     step = dp_event.PoissonSampledDpEvent(sampling_probability, dp_event.GaussianDpEvent(noise_multiplier))
     return dp_event.SelfComposedDpEvent(step, steps)
 
@@ -137,7 +142,7 @@ def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
         ValueError: for parameters out of range.
     """
     validate.positive(noise_multiplier=noise_multiplier)
-    validate.integer(minimum=1, count=count)
+    validate.integer(minimum=1, maximum=MOST_RELEASES, count=count)
     return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(noise_multiplier), count)
 
 
@@ -162,7 +167,7 @@ def selection_event(eta: float, count: int) -> DpEvent:
     Raises:
         ValueError: for parameters out of range.
     """
-    validate.integer(minimum=1, count=count)
+    validate.integer(minimum=1, maximum=MOST_RELEASES, count=count)
     return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), count)
 
 
@@ -193,7 +198,7 @@ def secret(release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, 
     with input_errors():
         options.check(SECRET_METHODS)
         validate.open_probability(p=p)
-        validate.integer(minimum=1, rounds=rounds)
+        validate.integer(minimum=1, maximum=MOST_RELEASES, rounds=rounds)
     with options.progress.stage("accountants") as step:
         found = compare_secret(release, p, rounds, methods=options.methods or SECRET_METHODS, progress=step)
     curves: tuple[Panel, ...] = ()
@@ -264,7 +269,7 @@ def secret_of(
             return SecretReleaseDpEvent(sigma, numbers)
         if weights is not None or occurrences is None or sampling_probability is None:
             raise ValueError("give either --weights, or both of --occurrences and --sampling-probability")
-        validate.integer(minimum=1, occurrences=occurrences)
+        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=occurrences)
         validate.probability(sampling_probability=sampling_probability)
         return secret_release(sigma, [sampling_probability] * occurrences)
 
@@ -284,6 +289,7 @@ def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Pa
     """
     with input_errors():
         options.check()
+        check_output(options.output, (*paths, anchor))
         validate.open_probability(delta=delta)
         with open_ledgers(paths, anchor=anchor) as opened:
             relation, unit = relation_of(opened)
@@ -367,8 +373,9 @@ def _where(found: Comparison) -> str:
 
 def print_table(compared: Compared) -> None:
     """The comparison as a table for people, and below it the reasons of those that have no bound."""
-    from rich.console import Console
     from rich.table import Table
+
+    from cupel.table_console import TableConsole
 
     found = compared.comparison
     sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
@@ -380,7 +387,7 @@ def print_table(compared: Compared) -> None:
         bound = row.bound
         interval = ends(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
         table.add_row(bound.method, number(bound.value, "up", 6), interval, bound.rigor, _time(row.seconds))
-    console = Console()
+    console = TableConsole()
     console.print(table)
     for name, reason in found.unsupported.items():
         console.print(f"{name}: {reason}", markup=False, highlight=False)

@@ -57,6 +57,8 @@ class Options:
         source: of the noise. A run with another source than the operating system is never released.
         audited: whether the claim's audits will be made, for which some runs are watched.
         anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
+        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; None allows none but one
+            of this machine without a key.
     """
 
     model: str | None = None
@@ -66,6 +68,7 @@ class Options:
     source: Source = OS_ENTROPY
     audited: bool = False
     anchor: Path | None = None
+    allow_endpoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,7 @@ def run(
     progress: Progress | None = None,
     source: Source = OS_ENTROPY,
     anchor: Path | None = None,
+    allow_endpoint: str | None = None,
 ) -> FinishedRun:
     """Loads data and model as the claim says and runs its generator into `output`; see `Options`.
 
@@ -210,7 +214,15 @@ def run(
             nothing has been written then.
     """
     shown = progress or Progress()
-    options = Options(model=model, device=device, download=download, progress=shown, source=source, anchor=anchor)
+    options = Options(
+        model=model,
+        device=device,
+        download=download,
+        progress=shown,
+        source=source,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+    )
     claim = claim.written_by(model)
     with one_process(output / PRIVATE):
         return claim.generate(output, options)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from cupel.terminal import escaped
+
 Step = Callable[[int, int], None]
 """Called with the work done and the work in all.
 
@@ -29,7 +31,7 @@ class Progress:
         if self.mode == "json":
             self._emit({"note": text})
         elif self.mode == "bar":
-            print(text, file=sys.stderr)
+            print(escaped(text), file=sys.stderr)
 
     @contextmanager
     def stage(self, title: str) -> Iterator[Step]:

@@ -112,6 +112,7 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
         InputError: for bad data, a bad writer, or a folder that holds another run; nothing has been written then. And
             for an endpoint that fails on the way: the same command resumes the run.
     """
+    claim.check_allowed(options.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), load_records(claim, options.download)
     writer = load_writer(claim, options)

@@ -234,6 +234,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
         InputError: for bad data, secrets or writer, or a folder that holds another run; nothing has been written then.
             And for an endpoint that fails on the way: the same command resumes the run.
     """
+    claim.check_allowed(options.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), load_records(claim, options.download)
     claim.check_records(len(records))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.errors import InputError, input_errors
+from cupel.outputs import check_output
 from cupel.progress import Progress
 from cupel.run_files import write_atomically
 from cupel.text_sample import Sample
@@ -95,11 +96,19 @@ def synthetic_file(given: Path) -> Path:
     )
 
 
-def output_file(given: Path, asked: Path | None, name: str = "utility.json") -> Path:
+def output_file(
+    given: Path, asked: Path | None, name: str = "utility.json", inputs: Iterable[Path | None] = ()
+) -> Path:
     """Where the numbers go: into ``private/`` of the run folder or beside the file, unless asked otherwise.
 
+    Args:
+        given: the run folder or the file.
+        asked: by the command line.
+        name: of the file, where none is asked for.
+        inputs: what else the command reads.
+
     Raises:
-        InputError: for a place inside a folder that `cupel release` made, or one that cannot be written.
+        InputError: for a place inside a folder that `cupel release` made, one that cannot be written, or an input.
     """
     if asked is None:
         folder = given if given.is_dir() else given.resolve().parent
@@ -109,6 +118,7 @@ def output_file(given: Path, asked: Path | None, name: str = "utility.json") -> 
         raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
     if any((folder / RELEASED_CLAIM).is_file() for folder in asked.resolve().parents):
         raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
+    check_output(asked, (given, *inputs))
     return asked
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 def print_tables(found: dict[str, Any]) -> None:
     """Every metric, and before them all that they are private."""
-    from rich.console import Console
+    from cupel.table_console import TableConsole
 
-    console = Console()
+    console = TableConsole()
     console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
     for rows in (_embedding_rows(found), _side_rows(found), _overlap_rows(found), _classifier_rows(found)):
         if rows:

@@ -138,7 +138,8 @@ class HashedNgrams:
         weighted = counts.multiply(inverse).tocsr()
         lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
         weighted = weighted.multiply(1 / np.maximum(lengths, 1e-300)[:, None]).tocsr()
-        leading = TruncatedSVD(width, random_state=seed).fit(weighted).components_
+        with np.errstate(invalid="ignore", divide="ignore"):  # the shares of a variance of 0, which nobody asks for
+            leading = TruncatedSVD(width, random_state=seed).fit(weighted).components_
         projection = np.asarray(inverse[:, None] * leading.T, dtype=np.float32)
         return cls(dimension=width, seed=seed, projection=projection)
 

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
 
 RECORD_TOKENS = 64
 """How many tokens of each record a context has room for, where the claim states no length."""
+MOST_SLOTS = 100_000
+"""Slots of all labels: each is a part of the plan, and has documents of its own."""
+MOST_TOKENS = 10**9
+"""Tokens of all slots."""
 
 __all__ = ["Document", "Generation", "Observer", "PrivateInference", "Transcript"]
 
@@ -135,6 +139,20 @@ class PrivateInference:
         if self.anchor and self.aggregate != "mean":
             raise ValueError(f"anchor belongs to aggregate mean, not {self.aggregate}; leave it out")
         self._check_public()
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Refuses numbers that cannot be meant before anything of their size is made."""
+        if self.total_slots > MOST_SLOTS:
+            raise ValueError(
+                f"records {self.records} and batch_size {self.batch_size} make {self.total_slots} slots, and at most "
+                f"{MOST_SLOTS} are run; raise batch_size"
+            )
+        if self.tokens * self.total_slots > MOST_TOKENS:
+            raise ValueError(
+                f"tokens {self.tokens} in each of {self.total_slots} slots are more than the {MOST_TOKENS} that may be "
+                "sampled; lower tokens or raise batch_size"
+            )
 
     def _check_public(self) -> None:
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):

@@ -212,12 +212,25 @@ def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Ma
             if not line.strip():
                 continue
             try:
-                values = json.loads(line)
+                values = json.loads(line, object_pairs_hook=_unique)
+            except _RepeatedKeyError:
+                raise ValueError(f"{path}, line {number}: has a key twice, of which only one would be read") from None
             except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
                 raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object a line") from None
             if not isinstance(values, dict):
                 raise ValueError(f"{path}, line {number}: is not a JSON object")
             yield f"line {number}", values
+
+
+class _RepeatedKeyError(ValueError):
+    """A JSON object has a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _RepeatedKeyError
+    return found
 
 
 def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -240,7 +253,7 @@ def _parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, 
 
     number = 0
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(path.absolute()) as file:
             _check_columns(path, file.schema_arrow.names, wanted)
             for batch in file.iter_batches(batch_size=4096, columns=None if wanted is None else sorted(wanted)):
                 for values in _values(path, batch):

@@ -1,0 +1,46 @@
+"""Where a command may write: never over what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from cupel.errors import InputError, input_errors
+
+
+def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
+    """That an output is none of the inputs, under any name, and no folder of private files that holds one.
+
+    Args:
+        output: a file or folder to be written; None where nothing is.
+        inputs: files and folders that the command reads; None where one was not given.
+
+    Raises:
+        InputError: where it is; nothing has been written then.
+    """
+    if output is None:
+        return
+    with input_errors():
+        target = output.resolve()
+        for given in inputs:
+            if given is None:
+                continue
+            source = given.resolve()
+            same = source == target or (source.exists() and target.exists() and source.samefile(target))
+            if same:
+                raise InputError(f"{output}: is what the command reads, and would be overwritten; name another output")
+            if (target / "private") in source.parents:
+                raise InputError(
+                    f"{output}: its folder private holds {given}, which the command reads; name another output"
+                )
+
+
+def check_output_folder(output: Path | None, inputs: Iterable[Path | None]) -> None:
+    """That an output can be a folder, and `check_output`.
+
+    Raises:
+        InputError: where it is a file, or one of the inputs.
+    """
+    check_output(output, inputs)
+    if output is not None and output.exists() and not output.is_dir():
+        raise InputError(f"{output}: is a file, and the output is a folder; name another one with -o")

@@ -1,0 +1,197 @@
+"""Old faults of the command line, put back one by one: a fuzzer that does not find them finds no new ones either."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fuzz_runner
+from fuzz_runner import Case
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An old fault.
+
+    Attributes:
+        name: for people.
+        commands: beginnings of the names of commands that have it.
+        put_back: changes the modules of a forked process.
+        concerns: whether a case may show it, so that not all cases are run again.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    put_back: Callable[[], None]
+    concerns: Callable[[Case], bool] = lambda case: True
+
+
+def _no_levels() -> None:
+    import yaml
+
+    from cupel import claim
+
+    claim._UniqueKeyLoader.compose_node = yaml.SafeLoader.compose_node
+
+
+def _no_values() -> None:
+    from cupel import claim
+
+    load = claim.yaml.load
+
+    def loads(*given: Any, **more: Any) -> Any:
+        try:
+            return load(*given, **more)
+        except claim.yaml.YAMLError:
+            raise
+        except Exception as error:
+            raise RuntimeError("was not caught") from error
+
+    claim.yaml.load = loads
+
+
+def _no_largest_file() -> None:
+    from cupel import claim
+
+    claim.LARGEST_FILE = 2**40
+
+
+def _unescaped_refusals() -> None:
+    from cupel import cli
+
+    cli.one_line = lambda text: " ".join(text.split())[:500]
+
+
+def _long_refusals() -> None:
+    from cupel import terminal
+
+    terminal.LONGEST = 10**9
+
+
+def _unescaped_results() -> None:
+    from cupel import terminal
+
+    one_line = terminal.one_line("")
+    terminal.escaped = lambda text: text + one_line
+
+
+def _outputs_over_inputs() -> None:
+    from cupel import audit_plan, compare, outputs, utility
+
+    for module in (outputs, utility, audit_plan, compare):
+        module.check_output = lambda *given: None
+
+
+def _no_most_slots() -> None:
+    from cupel.mechanisms import private_inference
+
+    private_inference.MOST_SLOTS = private_inference.MOST_TOKENS = 10**30
+
+
+def _no_most_steps() -> None:
+    from cupel.accounting import validate
+
+    def integer(minimum: int = 0, maximum: int = 0, **named: int) -> int:
+        (value,) = named.values()
+        if math.isnan(value) or value < minimum:
+            raise ValueError("too small")
+        return value
+
+    validate.integer = integer
+
+
+def _no_most_occurrences() -> None:
+    from cupel import compare
+
+    compare.MOST_OCCURRENCES = 2**127
+
+
+def _unread_scores() -> None:
+    from cupel import audit_bound, audit_files
+
+    audit_bound.read_scores = lambda folder, digest: audit_files.read_sealed(folder / audit_files.SCORES)
+
+
+def _no_consent() -> None:
+    from cupel.claim_evolution import EvolutionClaim
+
+    EvolutionClaim.check_allowed = lambda self, allowed: None
+
+
+def _no_surrogates() -> None:
+    from cupel import audit_files
+
+    audit_files.json = _Lenient(audit_files.json)
+
+
+class _Lenient:
+    """`json` that reads and writes what it should not."""
+
+    def __init__(self, json: Any) -> None:
+        self.loads, self._json = json.loads, json
+
+    def dumps(self, document: Any, *, ensure_ascii: bool = True, allow_nan: bool = True, **more: Any) -> str:
+        text: str = self._json.dumps(document, **more)
+        return text
+
+
+_YAML = ("account", "generate", "assay")
+
+
+def _changed(*parts: str) -> Callable[[Case], bool]:
+    return lambda case: any(part in change for part in parts for change in case.changes)
+
+
+FAULTS = (
+    Fault("claims may be nested without end", _YAML, _no_levels, _changed("yaml_")),
+    Fault("values that YAML cannot read", _YAML, _no_values, _changed("yaml_")),
+    Fault("claims of any size", _YAML, _no_largest_file, _changed("argument")),
+    Fault("refusals are not escaped", ("",), _unescaped_refusals, _changed("argument", "csv", "json", "yaml")),
+    Fault("refusals of any length", ("",), _long_refusals, _changed("argument")),
+    Fault("results are not escaped", ("audit", "centres", "generate"), _unescaped_results, _changed("argument")),
+    Fault("outputs replace inputs", ("centres", "utility", "audit"), _outputs_over_inputs, _changed("output")),
+    Fault("any number of slots", _YAML, _no_most_slots, _changed("yaml_")),
+    Fault("any number of steps", ("calibrate", "compare"), _no_most_steps, _changed("argument")),
+    Fault(
+        "any number of occurrences", ("compare secret", "calibrate secret"), _no_most_occurrences, _changed("number")
+    ),
+    Fault("scores are not read as such", ("audit bound",), _unread_scores, _changed("json_value")),
+    Fault("keys are sent anywhere", ("generate",), _no_consent, lambda case: "endpoint.yaml" in case.arguments),
+)
+
+
+def _without(number: int, inputs: Path, top: Path) -> bool:
+    """Whether a case has a fault that nobody put back."""
+    folder = top / f"without-{number}" / "case"
+    folder.mkdir(parents=True)
+    outcome = fuzz_runner.run_case(fuzz_runner.prepared(number, inputs, folder), folder)
+    shutil.rmtree(folder.parent)
+    return bool(outcome.faults)
+
+
+def find_all(inputs: Path, top: Path, cases: int) -> int:
+    """Runs cases with each fault put back until one shows it; 1 if a fault is not found."""
+    missed = 0
+    for fault in FAULTS:
+        tried, found = 0, None
+        for number in range(cases):
+            if not fuzz_runner.command_of(number).name.startswith(fault.commands):
+                continue
+            folder = top / f"fault-{number}" / "case"
+            folder.mkdir(parents=True)
+            case = fuzz_runner.prepared(number, inputs, folder)
+            if fault.concerns(case):
+                tried += 1
+                outcome = fuzz_runner.run_case(case, folder, patch=fault.put_back)
+                if outcome.faults and not _without(number, inputs, top):
+                    found = f"case {number}: {outcome.faults[0]}"
+            shutil.rmtree(folder.parent)
+            if found:
+                break
+        missed += found is None
+        print(f"{fault.name}: {found or 'NOT FOUND'} ({tried} cases run)", flush=True)
+    return 1 if missed else 0
