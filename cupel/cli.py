@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import logging
@@ -278,8 +277,6 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return interrupted(arguments)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # which no file of cupel's own has
-            return _bad_input(f"{error.filename}: this name is too long for a file")
         if (message := file_error(error)) is None:
             return _fault()
         return _bad_input(message)
