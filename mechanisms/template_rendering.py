@@ -69,7 +69,7 @@ class _Worker:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._child = subprocess.Popen(
-            [sys.executable, "-I", "-m", __spec__.name],
+            [sys.executable, "-P", "-m", __spec__.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -163,7 +163,7 @@ def _serve() -> None:
 
 
 def _limit() -> None:
-    with contextlib.suppress(ImportError):  # where there is no such module, time alone is limited
+    with contextlib.suppress(ImportError, OSError, ValueError):  # where the system has no such limit, time has one
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEBIBYTES * 2**20, MEBIBYTES * 2**20))
