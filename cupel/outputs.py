@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,11 +22,11 @@ def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
     if output is None:
         return
     with input_errors():
-        target = output.resolve()
+        target = real_path(output)
         for given in inputs:
             if given is None:
                 continue
-            source = given.resolve()
+            source = real_path(given)
             same = source == target or (source.exists() and target.exists() and source.samefile(target))
             if same:
                 raise InputError(f"{output}: is what the command reads, and would be overwritten; name another output")
@@ -33,6 +34,11 @@ def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
                 raise InputError(
                     f"{output}: its folder private holds {given}, which the command reads; name another output"
                 )
+
+
+def real_path(path: Path) -> Path:
+    """The path without links; one of links that lead to themselves stays as it is, which `Path.resolve` cannot read."""
+    return Path(os.path.realpath(path))
 
 
 def check_output_folder(output: Path | None, inputs: Iterable[Path | None]) -> None:

@@ -26,6 +26,7 @@ from cupel.documents import Documents
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.file_errors import naming
 from cupel.mechanisms.randomness import OS_ENTROPY
+from cupel.outputs import real_path
 from cupel.reports.html import render_release
 from cupel.reports.release import Accepted, Release, claim_text
 from cupel.run_files import LEDGER, PRIVATE, one_process, open_ledger, remove_empty, sync, write_atomically
@@ -186,7 +187,7 @@ def check_output(output: Path, folder: Path) -> None:
     with input_errors():
         if output.is_symlink() or (output.exists() and (not output.is_dir() or any(output.iterdir()))):
             raise InputError(f"{output}: exists and is not empty; name a new folder with -o")
-        if (folder / PRIVATE).resolve() in output.resolve().parents:
+        if real_path(folder / PRIVATE) in real_path(output).parents:
             raise InputError(f"{output}: lies in the private folder of the run; name another place with -o")
 
 

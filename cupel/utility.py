@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.errors import InputError, input_errors
-from cupel.outputs import check_output
+from cupel.outputs import check_output, real_path
 from cupel.progress import Progress
 from cupel.run_files import write_atomically
 from cupel.text_sample import Sample
@@ -111,12 +111,12 @@ def output_file(
         InputError: for a place inside a folder that `cupel release` made, one that cannot be written, or an input.
     """
     if asked is None:
-        folder = given if given.is_dir() else given.resolve().parent
+        folder = given if given.is_dir() else real_path(given).parent
         folder = folder.parent if folder.name == "private" else folder
         asked = folder / "private" / name
     elif asked.is_dir() or not asked.parent.is_dir():
         raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
-    if any((folder / RELEASED_CLAIM).is_file() for folder in asked.resolve().parents):
+    if any((folder / RELEASED_CLAIM).is_file() for folder in real_path(asked).parents):
         raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
     check_output(asked, (given, *inputs))
     return asked

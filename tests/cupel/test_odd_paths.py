@@ -125,9 +125,9 @@ def nothing() -> None:
 LONG = "x" * 300
 
 ODD: dict[str, tuple[Callable[[], None], str, list[str]]] = {
-    "DIR is a file": (file("run"), "run/private: not a directory", []),
+    "DIR is a file": (file("run"), "run: is a file, and the output is a folder", []),
     "DIR is a link to nowhere": (link("run", "nowhere"), "run: file exists", []),
-    "DIR is a link to a file": (link("run", "claim.yaml"), "run/private: not a directory", []),
+    "DIR is a link to a file": (link("run", "claim.yaml"), "run: is what the command reads", []),
     "DIR is a link to itself": (link("run", "run"), "run.*(too many levels|file exists)", []),
     "DIR has a name too long": (nothing, "file name too long", ["-o", LONG]),
     "DIR lies in a file": (nothing, "claim.yaml.*: (not a directory|file exists)", ["-o", "claim.yaml/run"]),
@@ -160,7 +160,7 @@ def test_a_run_on_an_odd_path_is_refused_and_leaves_nothing(name: str, here: Pat
 
 def test_the_same_command_works_when_the_path_is_free(here: Path) -> None:
     file("run")()
-    refused("run/private: not a directory", "generate", "claim.yaml", "-o", "run")
+    refused("run: is a file, and the output is a folder", "generate", "claim.yaml", "-o", "run")
     Path("run").unlink()
     assert command.run("generate", "claim.yaml", "-o", "run").returncode == 0
     assert {path.name for path in Path("run/private").iterdir()} == {
@@ -191,7 +191,7 @@ def test_a_folder_where_a_file_of_a_run_goes(
 
 
 RELEASES: dict[str, tuple[Callable[[], None], str, str]] = {
-    "OUT is a file": (file("out"), "out: exists and is not empty", "out"),
+    "OUT is a file": (file("out"), "out: is a file, and the output is a folder", "out"),
     "OUT is a link to nowhere": (link("out", "nowhere"), "out: exists and is not empty", "out"),
     "OUT holds something": (file("out/a"), "out: exists and is not empty", "out"),
     "OUT lies in a file": (nothing, "claim.yaml/out: (not a directory|file exists)", "claim.yaml/out"),
@@ -357,7 +357,9 @@ def test_commands_that_write_on_a_full_disk_and_where_something_lies(name: str, 
     else:
         Path(made).write_text("another thing")
     refused(
-        f"{made}.*: (is a directory|is no file|is there already|file exists|not a directory)", *name.split(), *arguments
+        f"{made}.*: (is a (directory|folder|file)|is no file|is there already|file exists|not a directory)",
+        *name.split(),
+        *arguments,
     )
     Path(made).rmdir() if Path(made).is_dir() else Path(made).unlink()
     result = command.run(*name.split(), *arguments)

@@ -361,12 +361,13 @@ def test_a_place_that_is_taken_is_refused(kind: str, case: Finished) -> None:
         (out / "mine.txt").write_text("mine")
     elif kind == "a file":
         out.write_text("mine")
+        says = "is a file, and the output is a folder"
     elif kind == "a link":
         out.symlink_to(case.folder / "elsewhere")
     elif kind == "the private folder":
         output, says = "run/private/out", "lies in the private folder"
     else:
-        output = "run"
+        output, says = "run", "is what the command reads"
     before = len(case.releases())
     case.refused(says, output=output)
     assert len(case.releases()) == before
