@@ -86,6 +86,8 @@ class LanguageModel:
                 network, tokenizer = _load(folder, device, _DTYPES[dtype])
         except Exception as error:  # a folder may be wrong in any way; a user needs one line
             reason = " ".join(str(error).split()) or type(error).__name__
+            if "ignore_mismatched_sizes" in reason:
+                reason = "its weights have other shapes than config.json says"
             raise ValueError(f"model {str(source)!r} cannot be loaded: {reason[:200]}") from None
         try:
             model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
