@@ -142,11 +142,13 @@ class Lives:
         self._server.stdin.write(json.dumps(_JOB | job | {"folder": str(folder), "printed": printed}) + "\n")
         self._server.stdin.flush()
         answer = json.loads(self._server.stdout.readline())
-        passed = (folder / "points").read_text().splitlines()
+        notes = folder / "points"  # which a life that is killed at once has not begun
+        passed = notes.read_text().splitlines() if notes.exists() else []
         last = Point(*json.loads(passed[-1])) if passed else None
+        errors = [folder / f"errors-{place}" for place in range(len(answer["codes"]))]
         return [
-            Ended(code, (folder / f"errors-{place}").read_text(), answer["seconds"], last)
-            for place, code in enumerate(answer["codes"])
+            Ended(code, path.read_text() if path.exists() else "", answer["seconds"], last)
+            for code, path in zip(answer["codes"], errors, strict=True)
         ]
 
     def __enter__(self) -> Self:
