@@ -79,8 +79,8 @@ def read_data(
             elif (place := drawn.randrange(number)) < SAMPLE:
                 data.rows[place] = row
             if number % 1000 == 0:
-                step(number, number)
-        step(number, number)
+                step(0, 1)  # how many there are is not known before the end
+        step(1, 1)
     if not number:
         raise ValueError(f"{path}: holds no rows to make canaries like")
     asked: list[tuple[str, str | None]] = [("text", text), ("id", id), ("user", user)]

@@ -41,7 +41,9 @@ def _of_guarantee(claim: Claim) -> list[str]:
                 "full, drawn at random, meets such a δ."
             )
         if delta >= LARGE_DELTA:
-            found.append(f"δ = {number(delta)} is large: with this probability nothing at all is promised.")
+            found.append(
+                f"δ = {number(delta)} is large: a mechanism that reveals all data with this probability meets it."
+            )
     if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
         found.append(
             f"ε = {number(guarantee.epsilon)} is above {LARGE_EPSILON:g}: the odds of any guess about one {claim.unit} "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import command
@@ -82,6 +84,20 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What libraries log at any level, wherever it would be printed."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in (None, "transformers", "sentence_transformers", "datasets")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield lines
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
 def shown(result: command.Result) -> tuple[int, list[str]]:
     """The exit code, and the stages and notes that a command reported; anything else on standard error is a mistake."""
     stages = []
@@ -96,7 +112,9 @@ def shown(result: command.Result) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_neighbours_are_told_apart_by_nothing_that_is_shown(claim: str, tmp_path: Path, small: Path) -> None:
+def test_neighbours_are_told_apart_by_nothing_that_is_shown(
+    claim: str, tmp_path: Path, small: Path, logged: list[str]
+) -> None:
     seen, asked = {}, [] if claim == "secrets" else ["--delta", "1e-3"]
     for name, records in neighbours(claim).items():
         path = written(tmp_path / name, CLAIMS[claim], records)
@@ -112,6 +130,7 @@ def test_neighbours_are_told_apart_by_nothing_that_is_shown(claim: str, tmp_path
         assert (again.stdout, again.stderr) == ("", ""), name
         seen[name] = found
     assert all(found == seen["all"] for found in seen.values())
+    assert logged == []
 
 
 def test_a_long_text_is_encoded_without_a_word(
