@@ -167,10 +167,12 @@ def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: in
     total = Fraction(0)
     for clip, deviation in zip(clips, deviations, strict=True):
         total += (mean_sensitivity(clip, records, adjacency) / Fraction(validate.positive(deviation=deviation))) ** 2
-    root = math.sqrt(total)
-    while Fraction(root) ** 2 < total:
-        root = math.nextafter(root, math.inf)
-    return root
+    # √(a/b) = √(ab)/b in whole numbers of at least 64 bits more than a float has: squares leave float64 before roots do.
+    product = total.numerator * total.denominator
+    shift = max(0, 128 - product.bit_length() // 2)
+    root = math.isqrt(product << 2 * shift)
+    root += root * root < product << 2 * shift
+    return conversions.up(Fraction(root, total.denominator << shift))
 
 
 def joint_noise_multiplier(epsilon: float, delta: float, releases: int) -> float:

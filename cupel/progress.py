@@ -81,7 +81,8 @@ def _bar(title: str) -> Iterator[Step]:
     task = bar.add_task(title, total=100)
 
     def step(done: int, total: int) -> None:
-        bar.start()  # at the first step, so that an error before any work is all that a person sees
+        if done > 0:  # so that an error before any work is all that a person sees
+            bar.start()
         bar.update(task, completed=_percent(done, total))
 
     try:

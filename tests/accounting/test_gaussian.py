@@ -124,6 +124,14 @@ def test_joint_mu_is_the_root_rounded_up(layers: list[tuple[float, float]], reco
         assert Fraction(mu * (1 - 2**-51)) ** 2 < exact  # at most two floats above the root
 
 
+def test_joint_mu_of_squares_beyond_float64() -> None:
+    """The squares underflow where the root does not: exact ones, and between neighbouring floats."""
+    assert gaussian.joint_mu([3.0, 4.0], [1.0, 1.0], records=1, adjacency="add_remove") == 5.0
+    mu = gaussian.joint_mu([2.0**-1000] * 2, [1.0, 1.0], records=1, adjacency="add_remove")
+    assert mu == math.ldexp(math.nextafter(math.sqrt(2), math.inf), -1000)
+    assert gaussian.joint_mu([1e300], [1e-300], records=1, adjacency="add_remove") == math.inf
+
+
 def test_joint_mu_is_attained() -> None:
     """Records of two layers, clipped to norms 3 and 0.5, one exchanged for its negative: the scaled difference of the
     means has the norm that joint_mu says, to float error of a mean of ten vectors."""

@@ -35,7 +35,8 @@ MEMORY = 4 * 2**30
 LONGEST_LINE = 600
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
-_BAR = re.compile(r"[━╸╺]{3}|\d+/\d+ .*\d:\d\d:\d\d")
+_BAR = re.compile(r"[━╸╺]{3}|\d+% +[-\d]:[-\d]{2}:[-\d]{2}")
+_PYTHON_WARNING = re.compile(r"\b[A-Z]\w*Warning\b")  # "Warning: …" alone is a line of ours
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
     lines = stderr.splitlines() if "\x1c" not in stderr else stderr.split("\n")
     if code not in (0, 1, 2, 4):
         faults.append(f"exit code {code}")
-    if "Traceback" in stderr or "Warning" in stderr:
+    if "Traceback" in stderr or _PYTHON_WARNING.search(stderr):
         faults.append("traceback or warning")
     elif code == 2:
         told = [line for line in lines if not _is_progress(line)]
@@ -180,7 +181,7 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
 
 
 def _is_progress(line: str) -> bool:
-    if not line.strip() or _BAR.search(line):
+    if not line.strip() or _BAR.search(line) or line.startswith("Warning: "):  # what is to be read with care
         return True
     try:
         row = json.loads(line)
