@@ -81,8 +81,10 @@ def _laplace(accountant: Accountant[Any], event: dp_event.LaplaceDpEvent) -> Exa
 
 
 def _discrete_laplace(accountant: Accountant[Any], event: dp_event.DiscreteLaplaceDpEvent) -> Exact:
+    """A parameter of 0 is no law, and is counted as no protection, as dp_accounting does."""
     sensitivity = validate.integer(sensitivity=event.sensitivity)
-    return Fraction(noise(event.noise_parameter, "noise_parameter")) * sensitivity * accountant.scale
+    parameter = Fraction(noise(event.noise_parameter, "noise_parameter"))
+    return parameter * sensitivity * accountant.scale if parameter or not sensitivity else math.inf
 
 
 def _randomized_response(accountant: Accountant[Any], event: dp_event.RandomizedResponseDpEvent) -> Exact:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +23,79 @@ def tail_bound(laws: Sequence[tuple[Law, int]], epsilon: float) -> float:
     """An upper bound on δ(ε), ε > 0, of runs of several laws: the least over many λ and largest losses counted."""
     tails = [_tail(law) for law, _ in laws]
     cuts = np.append(epsilon * np.geomspace(1 / 64, 64, 25), math.inf)
-    places = [np.searchsorted(losses, cuts, side="right") - 1 for losses, _ in tails]
-    beyond = np.zeros(cuts.size)
-    for (_, above), place, (_, count) in zip(tails, places, laws, strict=True):
-        beyond += count * np.where(place < 0, 1.0, above[place])
+    counted = _Counted.of(laws, tails, cuts)
     tilts = np.geomspace(1e-2, 1e6, 65)
     for _ in range(2):
+        exponents, sizes = counted.moments(tilts)
         factors = tilts * np.log(tilts) - (1 + tilts) * np.log1p(tilts) - tilts * epsilon
-        exponents, sizes = (each[:, None] for each in (factors, tilts * (epsilon + np.log1p(tilts) + 1)))
-        for (losses, above), place, (_, count) in zip(tails, places, laws, strict=True):
-            moments, room = _log_moments(losses, above, tilts, np.maximum(place, 0))
-            exponents, sizes = exponents + count * moments, sizes + count * room
-        bounds = np.exp(np.minimum(exponents + 32 * UNIT * (sizes + 1), 0.0)) + beyond
+        exponents, sizes = exponents + factors[:, None], sizes + (tilts * (epsilon + np.log1p(tilts) + 1))[:, None]
+        bounds = np.exp(np.minimum(exponents + 32 * UNIT * (sizes + 1), 0.0)) + counted.beyond
         best = int(np.argmin(bounds.min(axis=1)))
         tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 17)
     return min(1.0, float(bounds.min()) * (1 + (16 + 4 * len(laws)) * UNIT) + 1e-305)
+
+
+def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
+    """An upper bound on ε(δ) of runs of several laws, from the same moments; inf where they say nothing.
+
+    For each λ and each largest loss counted, the ε at which Chernoff's bound is what that loss leaves of δ.
+    """
+    tails = [_tail(law) for law, _ in laws]
+    shares = np.array([0.9, 0.5, 0.1, 1e-2, 1e-4, 1e-8])
+    cuts = [math.inf]
+    for share in shares:  # a loss that all together exceed with at most this share of δ
+        places = [
+            int(np.count_nonzero(above * count * len(laws) > share * delta))
+            for (_, above), (_, count) in zip(tails, laws, strict=True)
+        ]
+        ends = [losses[min(place, losses.size - 1)] for (losses, _), place in zip(tails, places, strict=True)]
+        cuts.append(float(max(ends)))
+    counted = _Counted.of(laws, tails, np.array(cuts))
+    left = delta * (1 - 1e-12) - counted.beyond * (1 + 1e-12) - 1e-305
+    if not (left > 0).any():
+        return math.inf
+    tilts, best = np.geomspace(1e-2, 1e6, 65), math.inf
+    for _ in range(3):
+        exponents, sizes = counted.moments(tilts)
+        factors = tilts * np.log(tilts) - (1 + tilts) * np.log1p(tilts)
+        room = 64 * UNIT * (sizes + (tilts * (np.log1p(tilts) + 1))[:, None] + 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bounds = (exponents + factors[:, None] + room - np.log(left)) / tilts[:, None]
+        bounds = np.where(left > 0, bounds, math.inf) * (1 + 8 * UNIT)
+        best = min(best, float(bounds.min()))
+        place = int(np.argmin(bounds.min(axis=1)))
+        tilts = np.geomspace(tilts[max(place - 1, 0)], tilts[min(place + 1, tilts.size - 1)], 17)
+    return max(best, 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counted:
+    """Laws with losses up to some cuts counted, and the rest taken as infinite.
+
+    Attributes:
+        parts: for each law its losses, bounds on the mass beyond them, the places of the cuts, and its count.
+        beyond: a bound on the probability of a loss beyond each cut.
+    """
+
+    parts: list[tuple[Floats, Floats, NDArray[np.intp], int]]
+    beyond: Floats
+
+    @classmethod
+    def of(cls, laws: Sequence[tuple[Law, int]], tails: Sequence[tuple[Floats, Floats]], cuts: Floats) -> _Counted:
+        parts, beyond = [], np.zeros(cuts.size)
+        for (losses, above), (_, count) in zip(tails, laws, strict=True):
+            place = np.searchsorted(losses, cuts, side="right") - 1
+            beyond += count * np.where(place < 0, 1.0, above[place])
+            parts.append((losses, above, np.maximum(place, 0), count))
+        return cls(parts, beyond)
+
+    def moments(self, tilts: Floats) -> tuple[Floats, Floats]:
+        """Bounds on Σ n log E[e^{λL}; L ≤ cut] at each λ (rows) and cut, and the size of what was rounded."""
+        exponents, sizes = np.zeros((tilts.size, self.beyond.size)), np.zeros((tilts.size, 1))
+        for losses, above, place, count in self.parts:
+            moments, room = _log_moments(losses, above, tilts, place)
+            exponents, sizes = exponents + count * moments, sizes + count * room
+        return exponents, sizes
 
 
 def _tail(law: Law) -> tuple[Floats, Floats]:

@@ -83,11 +83,20 @@ def clip_steps(logits: ArrayLike, clip: float) -> Steps:
     return _clipped(flat, _tops(flat), limit).reshape(raw.shape)
 
 
-def whole_clip(clip: float) -> int:
-    """c in grid steps, rounded down."""
+def check_clip(clip: float) -> None:
+    """Refuses a clip that the grid of logits cannot hold.
+
+    Raises:
+        ValueError: for a clip below 2⁻²⁴ or above 64.
+    """
     validate.positive(clip=clip)
     if not GRID <= clip <= _MAX_CLIP:
         raise ValueError(f"clip must be between {GRID:.3g} and {_MAX_CLIP:g}, not {clip!r}")
+
+
+def whole_clip(clip: float) -> int:
+    """c in grid steps, rounded down."""
+    check_clip(clip)
     return math.floor(clip / GRID)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from cupel.accounting import concentrated_curve, conversions, law_products
+from cupel.accounting import concentrated_curve, conversions, gaussian_curve, law_products
 from cupel.accounting.components import Component, gaussian
 from cupel.accounting.lattice_enclosure import Enclosure
 from cupel.accounting.laws import Law
@@ -35,7 +35,13 @@ def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
 
 
 def distinct(compositions: Sequence[Composition]) -> list[Composition]:
-    unique = {key_of(each): each for each in compositions}
+    """The alternatives that may be the worst: of those that differ in a Gaussian only, the one of largest μ."""
+    unique: dict[object, Composition] = {}
+    for each in compositions:
+        key = key_of(tuple(pair for pair in each if pair[0].mu is None))
+        known = unique.get(key)
+        if known is None or _squares(each) > _squares(known):
+            unique[key] = each
     if len(unique) > _MOST:
         raise ValueError(f"at most {_MOST} different compositions of disjoint parts can be compared, not {len(unique)}")
     return list(unique.values())
@@ -50,6 +56,10 @@ def mu_of(composition: Composition) -> float | None:
     if any(part.mu is None for part, _ in composition):
         return None
     return joint_mu(composition)[0]
+
+
+def _squares(composition: Composition) -> Fraction:
+    return joint_mu([pair for pair in composition if pair[0].mu is not None])[1]
 
 
 def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[float, Fraction]:
@@ -91,6 +101,47 @@ def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
     if any(part.concentrated is not None for part, _ in parts):
         return []
     return [(getattr(part, side), times) for part, times in parts]
+
+
+def simple_epsilon(composition: Composition, delta: float) -> float:
+    """An upper bound on ε(δ) that is never far off by much more than a factor, for where a lattice has no answer.
+
+    The largest finite losses add up, what is dominated by Gaussians has their μ, what is concentrated its ρ and ξ, and
+    δ is first reduced by the probability of an infinite loss.
+    """
+    largest, gaussians = 0.0, []
+    log_finite, rho, xi = 0.0, Fraction(0), Fraction(0)
+    for part, count in composition:
+        if part.mu is not None:
+            gaussians.append((part, count))
+            continue
+        if part.concentrated is not None:
+            rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
+            continue
+        laws = (part.remove, part.add)
+        certain = max(SingleLaw(law).certain(1) for law in laws)
+        if certain >= 1:
+            return math.inf
+        log_finite += count * math.log1p(-certain) * (1 + 1e-12)
+        most = max(SingleLaw(law).largest() for law in laws)
+        mu = max(law.dominating_mu for law in laws)
+        if math.isfinite(most):
+            largest += count * most * (1 + 1e-14)
+        elif math.isfinite(mu):
+            gaussians.append((gaussian(mu * (1 + 1e-14)), count))
+        else:
+            return math.inf
+    left = delta + math.expm1(log_finite) * (1 + 1e-12)
+    left *= 1 - 1e-12
+    if left <= 0:
+        return math.inf
+    mu, squares = joint_mu(gaussians)
+    noisy = 0.0
+    if mu or rho or xi:
+        noisy = conversions.epsilon_from_zcdp(conversions.up(rho + squares / 2), left, conversions.up(xi))
+    if mu and not rho and not xi:
+        noisy = min(noisy, gaussian_curve.epsilon(mu * (1 + 1e-14), left).upper)
+    return (largest + noisy) * (1 + 1e-14)
 
 
 def zcdp_epsilon(composition: Composition, delta: float) -> float:

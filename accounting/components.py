@@ -16,6 +16,8 @@ from cupel.accounting.normal_mixtures import NormalMixtures
 
 DIRECTIONS = ("remove", "add")
 
+_FARTHEST = 1e100  # of a shift, in standard deviations
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Component:
@@ -144,6 +146,8 @@ def gaussian_mixture(
         return None
     if not standard_deviation:
         return _noiseless(w, s, mirrored)
+    if s.max() > _FARTHEST * standard_deviation:  # losses that float64 does not hold count as infinite
+        return replace(_noiseless(w, s, mirrored), tight=False)
     law = NormalMixtures(w, s / standard_deviation, mirrored=mirrored)
     if w.size == 1:
         return gaussian(float(law.shifts[0]) * (2 if mirrored else 1))

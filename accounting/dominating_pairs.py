@@ -20,6 +20,7 @@ from cupel.accounting.component_products import (
     key_of,
     merged,
     mu_of,
+    simple_epsilon,
     zcdp_epsilon,
 )
 from cupel.accounting.components import DIRECTIONS, Component
@@ -93,7 +94,7 @@ class DominatingPair:
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
             return DominatingPair.identity()
-        if not noise_multiplier:
+        if not noise_multiplier or math.isinf(sensitivity / noise_multiplier):
             return DominatingPair.non_private()
         return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
 
@@ -104,7 +105,7 @@ class DominatingPair:
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
             return DominatingPair.identity()
-        if not noise_multiplier:
+        if not noise_multiplier or math.isinf(sensitivity / noise_multiplier):
             return DominatingPair.non_private()
         return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
 
@@ -125,8 +126,9 @@ class DominatingPair:
         """Noise on the integers with p(x) ∝ e^{−a|x|}: the loss is a(2j − Δ) for j = 0…Δ, a number of steps."""
         validate.non_negative(parameter=parameter)
         validate.integer(sensitivity=sensitivity)
-        moves = sensitivity and parameter
-        return DominatingPair._of(components.discrete_laplace(parameter, sensitivity) if moves else None)
+        if sensitivity and not parameter:  # no such law: the noise would have to be infinite, or none
+            return DominatingPair.non_private()
+        return DominatingPair._of(components.discrete_laplace(parameter, sensitivity) if sensitivity else None)
 
     @staticmethod
     def approx_dp(epsilon: float, delta: float = 0.0) -> DominatingPair:
@@ -228,28 +230,30 @@ class DominatingPair:
         return DominatingPair._of(components.profile(remove, add, low=low, high=high, label=label))
 
     @staticmethod
-    def blend(pairs: Sequence[DominatingPair], weights: Sequence[float], *, slack: float = 0.0) -> DominatingPair:
+    def blend(pairs: Sequence[DominatingPair], weights: Sequence[float], *, rounded_up: bool = False) -> DominatingPair:
         """One of several mechanisms runs, chosen with public probabilities, and the choice is released.
 
         Args:
             pairs: single mechanisms.
-            weights: their probabilities; the sum is 1 (to 1e-9; they are normalised), or less by at most `slack`.
-            slack: how much too small the weights may be together.
+            weights: their probabilities; the sum is 1 (to 1e-9; they are normalised).
+            rounded_up: the weights are upper bounds on the probabilities and taken as they are. The pair is then known
+                from above only.
         """
-        validate.non_negative(slack=slack)
         total = math.fsum(weights)
-        if len(pairs) != len(weights) or not pairs or not -1e-9 - slack <= total - 1 <= 1e-9 or min(weights) < 0:
+        least, most = 1 - 1e-9, math.inf if rounded_up else 1 + 1e-9
+        if len(pairs) != len(weights) or not pairs or min(weights) < 0 or not least <= total <= most:
             raise ValueError("a blend needs as many weights as pairs, at least 0 and with sum 1")
-        if not slack and total != 1:
+        if not rounded_up and total != 1:
             weights = [weight / total for weight in weights]
         parts = [(pair._single(), float(weight)) for pair, weight in zip(pairs, weights, strict=True) if weight > 0]
-        remove, add = ([getattr(part, side) for part, _ in parts] for side in DIRECTIONS)
         chances = [weight for _, weight in parts]
-        label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {slack!r})"
-        tight = all(part.tight for part, _ in parts)
+        remove, add = (
+            Blend([getattr(part, side) for part, _ in parts], chances, rounded_up=rounded_up) for side in DIRECTIONS
+        )
+        label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {rounded_up})"
+        tight = all(part.tight for part, _ in parts) and not rounded_up
         alone = any(part.alone for part, _ in parts)
-        component = Component(Blend(remove, chances, slack), Blend(add, chances, slack), label, None, tight, alone)
-        return DominatingPair._of(component)
+        return DominatingPair._of(Component(remove, add, label, None, tight, alone))
 
     # --- composition
 
@@ -370,7 +374,10 @@ class DominatingPair:
 
         def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
-                return gaussian_curve.epsilon(mu, delta), True
+                found = gaussian_curve.epsilon(mu, delta)
+                if math.isinf(found.upper):  # a δ near the end of float64
+                    found = Interval(found.lower, simple_epsilon(composition, delta))
+                return found, True
             known = zcdp_epsilon(composition, delta)
             if 600 < known < math.inf:  # beyond what a lattice reaches
                 return Interval(0.0, known), True
@@ -379,6 +386,8 @@ class DominatingPair:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
             upper = min(found.upper, known)
+            if not met and not rough and not (upper < math.inf and upper - found.lower <= WIDTH * upper):
+                upper = min(upper, simple_epsilon(composition, delta))
             return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
 
         return self._worst(ask, direction, width)
@@ -510,7 +519,7 @@ class DominatingPair:
         validate.positive(width=width)
         found: list[tuple[Interval, bool]] = []
         for each, side in itertools.product(self._alternatives, self._sides(direction)):
-            if found and self._is_less(rough := ask(each, side, 30 * width, True)[0], found):
+            if found and self._is_less(rough := ask(each, side, 1.0, True)[0], found):
                 found.append((rough, True))  # cannot be the worst, so how narrow it is does not matter
             else:
                 found.append(ask(each, side, width, False))

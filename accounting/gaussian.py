@@ -167,7 +167,7 @@ def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: in
     total = Fraction(0)
     for clip, deviation in zip(clips, deviations, strict=True):
         total += (mean_sensitivity(clip, records, adjacency) / Fraction(validate.positive(deviation=deviation))) ** 2
-    # √(a/b) = √(ab)/b in whole numbers of at least 64 bits more than a float has: squares leave float64 before roots do.
+    # √(a/b) = √(ab)/b in whole numbers of 128 bits: squares leave float64 before roots do.
     product = total.numerator * total.denominator
     shift = max(0, 128 - product.bit_length() // 2)
     root = math.isqrt(product << 2 * shift)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import conversions, validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.advanced import Advanced
+from cupel.accounting.basic import Basic
 from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.components import Component
 from cupel.accounting.composition import Accountant, Unsupported, noise, randomized_response_epsilon
@@ -20,8 +23,11 @@ from cupel.accounting.events import (
     TruncatedPoissonSampledDpEvent,
     children,
 )
+from cupel.accounting.gdp import GaussianDP
 from cupel.accounting.law_transforms import Symmetrized
 from cupel.accounting.normal_mixtures import NormalMixtures
+from cupel.accounting.rdp import RenyiAccountant
+from cupel.accounting.zcdp import ZeroConcentrated
 
 
 class Lattice(Accountant[DominatingPair]):
@@ -51,11 +57,15 @@ class Lattice(Accountant[DominatingPair]):
         return self.cost
 
     def epsilon(self, delta: float) -> Bound:
-        return self._answer(self.pair.epsilon(delta, width=self.width), "epsilon", delta=delta)
+        found = self._capped(self.pair.epsilon(delta, width=self.width), lambda other: other.epsilon(delta))
+        return self._answer(found, "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The least δ; ε may be negative."""
-        return self._answer(self.pair.delta(epsilon, width=self.width), "delta", at=epsilon)
+        found = self.pair.delta(epsilon, width=self.width)
+        if epsilon >= 0:
+            found = self._capped(found, lambda other: other.delta(epsilon))
+        return self._answer(found, "delta", at=epsilon)
 
     def beta(self, alpha: float) -> Bound:
         found = self.pair.beta(alpha, width=self.width)
@@ -63,6 +73,16 @@ class Lattice(Accountant[DominatingPair]):
 
     def blowup(self, p: float) -> Bound:
         return self._answer(self.pair.blowup(p, width=self.width), "r", at=p)
+
+    def _capped(self, found: Interval, ask: Callable[[Accountant[Any]], Bound]) -> Interval:
+        """No more than what simpler accountants certify: `basic` always, the others where the interval is wide."""
+        narrow = math.isfinite(found.upper) and found.upper - found.lower <= self.width * found.upper
+        upper = found.upper
+        for kind in (Basic,) if narrow or (not self.pair.tight and math.isfinite(upper)) else _SIMPLER:
+            other = kind(self.adjacency, self.unit)
+            if other.supports(self.event) is None:
+                upper = min(upper, ask(other.compose(self.event)).value)
+        return Interval(min(found.lower, upper), upper)
 
     def _answer(
         self,
@@ -91,6 +111,9 @@ class Lattice(Accountant[DominatingPair]):
             return DominatingPair.parallel(costs, one=how_many == 1)
         except ValueError as reason:
             raise Unsupported(f"lattice has no bound for these disjoint parts: {reason}") from None
+
+
+_SIMPLER: tuple[type[Accountant[Any]], ...] = (Basic, Advanced, ZeroConcentrated, GaussianDP, RenyiAccountant)
 
 
 def dominating_pair(event: DpEvent, adjacency: Adjacency | str) -> DominatingPair:
@@ -255,18 +278,18 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
     from scipy.stats import binom
 
     limit = event.max_batch_size
-    overflow = float(binom.sf(limit - 1, event.source_dataset_size - 1, rate))  # to a relative 1e-9, which slack covers
     whole = DominatingPair.gaussian(1.0, mu).poisson_sampled(rate)
-    if overflow < 1e-300:
+    if limit >= event.source_dataset_size:
         return whole
+    overflow = float(binom.sf(limit - 1, event.source_dataset_size - 1, rate))  # to a relative 1e-9
+    overflow = max(overflow, 1e-300)
     cut = DominatingPair.gaussian(1.0, 2 * mu).poisson_sampled(rate * limit / (limit + 1))
     if accountant.adjacency is Adjacency.ZERO_OUT and limit:
         share = rate * limit / (limit + 1)
         law = Symmetrized(NormalMixtures([1 - share, share], [0.0, 2 * mu]))
         cut = DominatingPair.of(law, law, label=f"symmetrized({share!r}, {2 * mu!r})")
-    least, slack = overflow * (1 - 1e-9), 3e-9 * overflow
-    kept = max(0.0, 1 - overflow * (1 + 1e-9))
-    return DominatingPair.blend([whole, cut], [kept, least], slack=slack).loosened()
+    chances = [1 - overflow * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
+    return DominatingPair.blend([whole, cut], chances, rounded_up=True).loosened()
 
 
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:

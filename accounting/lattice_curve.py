@@ -34,8 +34,11 @@ class Curve:
         values, whole = values[:-1], float(values[-1])
         if above:
             beyond = self._at(product, self.losses[-1]) * product.beyond if product.beyond else 0.0
-            values = (values + product.certain) * (1 + product.excess) * (1 + 4 * UNIT) + beyond * (1 + 64 * UNIT)
-            self.values: Floats = np.minimum(values, 1.0)
+            if product.missing:
+                beyond += self._at(product, product.floor) * product.missing
+            values = (values + product.certain + beyond * (1 + 64 * UNIT)) * (1 + product.excess) * (1 + 4 * UNIT)
+            # Left of the product's floor its weights say nothing.
+            self.values: Floats = np.where(self.losses < product.floor, 1.0, np.minimum(values, 1.0))
             self._alias = np.zeros(1)
         else:
             values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)

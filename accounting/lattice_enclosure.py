@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cupel.accounting.bounds import Interval
-from cupel.accounting.chernoff import tail_bound
+from cupel.accounting.chernoff import tail_bound, tail_bound_epsilon
 from cupel.accounting.lattice_convolution import products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
@@ -21,6 +21,12 @@ from cupel.accounting.single_law import SingleLaw
 Composed = Sequence[tuple[Law, int]]
 
 _ATTEMPTS = 7
+_WIDEST = 1e-3
+"""The relative width of the first lattice that is tried."""
+_ROUGH = 0.03
+"""That of the only one where a bound from above is wanted roughly."""
+_LEAST_DELTA = 1e-250
+"""Below it sums of weights say nothing, and Chernoff's bound answers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +40,9 @@ class Plan:
         outside: tilted mass of the product that may lie outside its window.
         slopes: exponents of Chernoff's bound on it, to the left and to the right.
         supports: the losses between which each law gets a lattice.
+        loss: a guess of the loss that is asked for, or about.
         focus: the loss above which the curve is wanted.
-        log_delta: a guess of log δ there.
+        log_delta: a guess of log δ at `loss`.
     """
 
     step: float
@@ -44,6 +51,7 @@ class Plan:
     outside: float
     slopes: tuple[float, float]
     supports: tuple[tuple[float, float], ...]
+    loss: float
     focus: float
     log_delta: float
 
@@ -66,25 +74,46 @@ class Enclosure:
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
-        """ε(δ), which may be negative, and whether upper − lower ≤ width·upper."""
-        cut = self._cut(delta, width)
+        """ε(δ), at least 0 from above, and whether upper − lower ≤ width·upper."""
+        found, met = Interval(0.0, math.inf), False
+        if delta > _LEAST_DELTA:
+            found, met = self._epsilon_by_lattices(delta, width)
+        low, high = found.lower, found.upper
+        if not met and not self._rough and not _relative(low, high) <= _WIDEST:
+            high = min(high, tail_bound_epsilon(self.laws, delta))
+            if not self.upper_only:  # a part of a composition is a post-processing of it
+                low = max(low, *(SingleLaw(law).epsilon(delta, 1.0)[0].lower for law, _ in self.laws))
+        if self.certain(1) <= delta:
+            high = min(high, max(self.highest + self._margin(), 0.0))
+        return Interval(min(low, high), high), met or _relative(low, high) <= width
+
+    def _epsilon_by_lattices(self, delta: float, width: float) -> tuple[Interval, bool]:
+        cut = self._cut(delta, _WIDEST)
         saddle = self._prepared(cut)[2].at_delta(delta)
-        scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
-        if saddle.epsilon < 0.1 * saddle.spread and self._at_zero(width) <= delta:
+        if saddle.epsilon < 0.1 * saddle.spread and self._at_zero() <= delta:
             return Interval(0.0, 0.0), True
-        # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
-        precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * width)
-        plan = self._plan(cut, saddle, width * scale, precision)
+
+        def planned(rung: float, epsilon: float | None) -> Plan:
+            cut = self._cut(delta, rung)
+            if epsilon is None:
+                saddle = self._prepared(cut)[2].at_delta(delta)
+            else:
+                saddle = self._prepared(cut)[2].at_epsilon(epsilon)
+                saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=math.log(delta))
+            scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
+            # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
+            precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * rung)
+            return self._plan(cut, saddle, rung * scale, precision)
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else below.epsilon(delta)), above.epsilon(delta)
 
-        return self._refined(plan, ask, lambda low, high: high <= 0 or high - max(low, 0.0) <= width * high)
+        return self._refined(planned, ask, width, guessed=True)
 
-    def _at_zero(self, width: float) -> float:
+    def _at_zero(self) -> float:
         """An upper bound on δ(0), which is also at most the sum of the parts' total variations."""
         apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
-        return min(apart * (1 + 1e-12), self.delta(0.0, max(width, 1e-2))[0].upper)
+        return min(apart * (1 + 1e-12), self.delta(0.0, _WIDEST)[0].upper)
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
@@ -94,14 +123,15 @@ class Enclosure:
         if epsilon >= self.highest - margin:  # how far the largest loss may be off, so δ may be that much more
             more = 0.0 if epsilon > self.highest + margin else 4 * margin
             return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
-        plan, point = self._plan_for_loss(epsilon, width), np.array([epsilon])
-        if plan.log_delta < -230:  # δ is too small for a sum of weights: a bound from above is all there is to say
+        point = np.array([epsilon])
+        if self._plan_for_loss(epsilon, _WIDEST).log_delta < -230:
+            # δ is too small for a sum of weights: a bound from above is all there is to say
             return Interval(0.0, tail_bound(self.laws, epsilon)), True
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
 
-        found, met = self._refined(plan, ask, lambda low, high: high - low <= width * high)
+        found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width)
         low, high = max(0.0, found.lower), min(1.0, found.upper)
         if not low or high > 100 * low:  # a lattice says little of losses that are rare and far from all others
             high = min(high, tail_bound(self.laws, epsilon))
@@ -113,12 +143,12 @@ class Enclosure:
         """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
         if self.certain(-1) >= 1:
             return Interval(1.0, 1.0), True
-        plan, point = self._plan_for_level(p, width), np.array([p])
+        point = np.array([p])
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (p if below is None else float(below.blowup(point)[0])), float(above.blowup(point)[0])
 
-        found, met = self._refined(plan, ask, lambda low, high: high - low <= width * high)
+        found, met = self._refined(lambda rung, _: self._plan_for_level(p, rung), ask, width)
         return Interval(max(p, found.lower), min(1.0, found.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
@@ -174,7 +204,7 @@ class Enclosure:
         above, below = self._measures(plan)
         known = not self.upper_only and all(measure.masses.any() for measure, _ in below)
         sides = [above, below] if known else [above]
-        found = products(sides, plan.tilt, plan.outside, plan.slopes)
+        found = products(sides, plan.tilt, plan.outside, plan.slopes, plan.focus)
         curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
         return curves[0], (curves[1] if known else None)
 
@@ -228,18 +258,28 @@ class Enclosure:
     def _plan(self, cut: float, saddle: Saddle, room: float, precision: float) -> Plan:
         """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
         _, supports, cumulants = self._prepared(cut)
-        tilt = 0.6 * saddle.tilt
+        tilt, log_share = self._tilt(cumulants, saddle)
         step = 0.84 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
         widest = max(max(high - low, 1e-3 * max(abs(low), abs(high))) for low, high in supports)
         step = min(step, widest / 24)
         if self.count > 1 and saddle.spread > 1e-6 * widest:
             step = min(step, saddle.spread / 4)
-        # Of the tilted product this much lies beyond ε.
-        log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
         narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count)
-        return Plan(step, tilt, cut, outside, cumulants.slopes(tilt, outside), narrowed, focus, saddle.log_delta)
+        return Plan(
+            step, tilt, cut, outside, cumulants.slopes(tilt, outside), narrowed, saddle.epsilon, focus, saddle.log_delta
+        )
+
+    def _tilt(self, cumulants: Cumulants, saddle: Saddle) -> tuple[float, float]:
+        """λ, and the log of the tilted product's mass beyond the loss: a small λ keeps the window small, but that mass
+        must be more than what a transform's rounding takes."""
+        for factor in (0.6, 0.75, 0.9, 1.0):
+            tilt = factor * saddle.tilt
+            log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
+            if log_share > math.log(1e-7):
+                break
+        return tilt, log_share
 
     def _narrowed(self, cut: float, tilt: float, share: float) -> tuple[tuple[float, float], ...]:
         """Supports without what weighs less than `share` on the left once it is tilted."""
@@ -256,49 +296,93 @@ class Enclosure:
 
     def _refined(
         self,
-        plan: Plan,
+        planned: Callable[[float, float | None], Plan],
         ask: Callable[[Curve, Curve | None], tuple[float, float]],
-        narrow: Callable[[float, float], bool],
+        width: float,
+        *,
+        guessed: bool = False,
     ) -> tuple[Interval, bool]:
-        """The answer on finer and finer lattices, the best of both sides, until it is narrow enough."""
-        low, high = -math.inf, math.inf
-        step = plan.step
+        """The answer on finer and finer lattices, the best of both sides, until it is narrow enough.
+
+        Which lattices are tried, and in which order, does not depend on the width: it only says when to stop, so a
+        narrower request never has a wider answer.
+
+        Args:
+            planned: a relative width and a guess of the loss, if there is one, to a lattice.
+            ask: the answer of two curves, from below and from above.
+            width: of the answer, relative to its upper end.
+            guessed: the answer is a loss, so a plan can be made again for it where the guess was far off.
+        """
+        best = (-math.inf, math.inf)
+        last: tuple[float, tuple[float, float]] | None = None
+        loss: float | None = None
+        for rung in (_ROUGH,) if self._rough else _rungs(width):
+            before = best
+            plan = planned(rung, loss)
+            if last is not None:
+                plan = dataclasses.replace(plan, step=last[0] * self._shrink(last[1], rung))
+            relocated = planned if guessed and loss is None else None
+            best, last, loss = self._on_rung(rung, plan, relocated, ask, best, last, loss)
+            if self._rough or _relative(*best) <= width:
+                return Interval(min(best), best[1]), True
+            if not _relative(*best) <= 0.95 * _relative(*before):  # finer lattices do not fit, or rounding is the limit
+                break
+        return Interval(min(best), best[1]), False
+
+    def _on_rung(
+        self,
+        rung: float,
+        plan: Plan,
+        planned: Callable[[float, float | None], Plan] | None,
+        ask: Callable[[Curve, Curve | None], tuple[float, float]],
+        best: tuple[float, float],
+        last: tuple[float, tuple[float, float]] | None,
+        loss: float | None,
+    ) -> tuple[tuple[float, float], tuple[float, tuple[float, float]] | None, float | None]:
+        """The best answer, the last step with its own answer, and the guess of the loss, after some lattices."""
+        low, high = best
+        step, finest = plan.step, 0.0
         for _ in range(_ATTEMPTS):
             try:
                 found = ask(*self.curves(dataclasses.replace(plan, step=step)))
             except TooFine:
-                if math.isfinite(high):
+                finest = step
+                if last is None or not math.isfinite(high):
+                    step *= 4
+                elif last[0] > 1.5 * finest:
+                    step = math.sqrt(last[0] * finest)
+                else:
                     break
-                step, plan = 4 * step, dataclasses.replace(plan, step=math.inf)
                 continue
-            if plan.focus > -math.inf and (
-                found[0] == -math.inf or found[1] <= plan.focus + 2 * step
-            ):  # the guess was wrong: the answer lies below
-                plan = dataclasses.replace(plan, focus=-math.inf)
+            if plan.focus > -math.inf and (found[0] == -math.inf or found[1] <= plan.focus + 2 * step):
+                plan = dataclasses.replace(plan, focus=-math.inf)  # the guess was wrong: the answer lies below
                 continue
             before, low, high = high, max(low, found[0]), min(high, found[1])
-            if self._rough or narrow(low, high):
-                return Interval(min(low, high), high), True
-            if plan.step == math.inf:  # coarser than was asked for, because finer does not fit
+            last = step, found
+            if self._rough or _relative(low, high) <= rung:
                 break
-            if self.upper_only:
-                if before - high <= 1e-2 * abs(high - low) if math.isfinite(low) else before - high < 1e-3 * abs(high):
+            middle = high if self.upper_only else (max(low, 0.0) + high) / 2
+            if planned is not None and 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle:
+                loss = middle  # the guess was far off
+                plan, planned = planned(rung, loss), None
+                step = max(plan.step, 1.5 * finest)
+                continue
+            if self.upper_only and before - high < rung * abs(high):
+                break
+            step *= 0.5 if self.upper_only else self._shrink(found, rung)
+            if step <= finest:
+                if last[0] <= 1.5 * finest:
                     break
-                step /= 2
-            else:
-                step *= self._shrink(found, narrow)
-        return Interval(min(low, high), high), False
+                step = math.sqrt(last[0] * finest)
+        return (low, high), last, loss
 
-    def _shrink(self, found: tuple[float, float], narrow: Callable[[float, float], bool]) -> float:
+    def _shrink(self, found: tuple[float, float], rung: float) -> float:
         """How much finer the next lattice is: the width falls with the square of the step, or with the step."""
         low, high = found
         if not math.isfinite(high) or not math.isfinite(low):
             return 0.3
-        middle = (low + high) / 2
-        factor = 0.9
-        while factor > 1e-4 and not narrow(middle - factor * (high - low) / 2, middle + factor * (high - low) / 2):
-            factor *= 0.8
-        return float(max(0.9 * factor if self._discrete else 0.9 * math.sqrt(factor), 0.02))
+        factor = min(0.9, 0.9 * rung / max(_relative(low, high), 1e-300))
+        return float(max(0.95 * factor if self._discrete else 0.95 * math.sqrt(factor), 0.02))
 
     def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None] | None:
         plan = dataclasses.replace(plan, focus=-math.inf)
@@ -308,6 +392,21 @@ class Enclosure:
             except TooFine:
                 plan = dataclasses.replace(plan, step=4 * plan.step)
         return None
+
+
+def _rungs(width: float) -> Iterator[float]:
+    """Widths from `_WIDEST` down by tens, the last at most `width`."""
+    rung = _WIDEST
+    yield rung
+    while rung > width * (1 + 1e-9) and rung > 1e-15:
+        rung /= 10
+        yield rung
+
+
+def _relative(low: float, high: float) -> float:
+    """The width of an answer, relative to its upper end; both count as at least 0."""
+    low, high = max(low, 0.0), max(high, 0.0)
+    return (high - low) / high if 0 < high < math.inf else (0.0 if not high else math.inf)
 
 
 def aligned_step(laws: Composed, step: float) -> float:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails
-from cupel.accounting.normal_mixtures import odds_of
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Moved, Tails, odds_of
 
 
 class Sampled(Law):
@@ -27,6 +26,7 @@ class Sampled(Law):
         self.certain = rate * law.certain
         self.certain_error, self.end_error = law.certain_error + 4 * UNIT, law.end_error
         self.discrete = law.discrete
+        self.dominating_mu = law.dominating_mu
         self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
         self.highest = self._grown(law.highest)
         if law.impossible:
@@ -85,6 +85,7 @@ class Sampled(Law):
             np.where(none, 0.0, share * np.expm1(tails.shift)) + shift,
             stay * tails.q_slack + self.rate * tails.p_slack,
             tails.q_slack,
+            moved=Moved(self.rate * p_above, self.rate * p_below, self.rate, stay),
         )
 
 
@@ -93,28 +94,31 @@ class Blend(Law):
 
     Args:
         laws: the pairs.
-        weights: w_i, positive, sum 1 up to a rounding each and `slack`.
-        slack: how much too small their sum may be; the blend is then known from above only.
+        weights: w_i, positive, sum 1 up to a rounding each.
+        rounded_up: the weights are upper bounds, so their sum may be more; the blend is then known from above only.
     """
 
-    def __init__(self, laws: Sequence[Law], weights: Sequence[float], slack: float = 0.0) -> None:
-        self.laws, self.weights, self.slack = tuple(laws), tuple(weights), slack
+    def __init__(self, laws: Sequence[Law], weights: Sequence[float], *, rounded_up: bool = False) -> None:
+        self.laws, self.weights, self._rounded_up = tuple(laws), tuple(weights), rounded_up
         self.certain = sum(w * law.certain for w, law in zip(weights, laws, strict=True))
+        chances = [law.most_certain if law.upper_only else law.certain * (1 + law.certain_error) for law in laws]
+        self.most_certain = sum(w * chance for w, chance in zip(weights, chances, strict=True)) * (1 + 1e-14)
         self.impossible = sum(w * law.impossible for w, law in zip(weights, laws, strict=True))
         self.discrete = all(law.discrete for law in laws)
         self.atom = next((law.atom for law in laws if law.atom is not None), None)
         self.lowest = min(law.lowest for law in laws)
-        self.highest = max(law.highest for law in laws) if not slack else math.inf
+        self.highest = max(law.highest for law in laws)
+        self.dominating_mu = max(law.dominating_mu for law in laws)
         self.end_error = max(law.end_error for law in laws)
         self.certain_error = max(law.certain_error for law in laws)
-        self.upper_only = slack > 0 or any(law.upper_only for law in laws)
+        self.upper_only = rounded_up or any(law.upper_only for law in laws)
 
     def pruned(self, mass: float) -> Law:
-        return Blend([law.pruned(mass) for law in self.laws], self.weights, self.slack)
+        return Blend([law.pruned(mass) for law in self.laws], self.weights, rounded_up=self._rounded_up)
 
     def above(self, thresholds: Floats) -> Floats:
         curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
-        return np.asarray(np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT) + self.slack, 1.0))
+        return np.asarray(np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT), 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
         parts = [law.tails(thresholds) for law in self.laws]
@@ -129,8 +133,8 @@ class Blend(Law):
             total("q_below"),
             np.max([part.error for part in parts], axis=0) + 2 * (len(parts) + 2) * UNIT,
             np.max([part.shift for part in parts], axis=0),
-            float(total("p_slack")) + self.slack,
-            float(total("q_slack")) + self.slack,
+            float(total("p_slack")),
+            float(total("q_slack")),
         )
 
 
@@ -147,6 +151,7 @@ class Symmetrized(Law):
         self.law = law
         self.certain = self.impossible = law.certain
         self.highest, self.lowest = law.highest, -law.highest
+        self.dominating_mu = law.dominating_mu
 
     def swapped(self) -> Law:
         return self

@@ -26,6 +26,32 @@ _SIXTEENTHS = np.arange(17) / 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Moved:
+    """What is left of one law of a pair where a share of it is the other: P = wQ + R, or Q = wP + R.
+
+    Then P(A) − tQ(A) = R(A) − (t − w)Q(A), which does not cancel where w is near 1 and the two laws hardly differ.
+
+    Attributes:
+        above, below: R on both sides of the thresholds.
+        rate, stay: 1 − w and w, each off by a relative 2u.
+        of_p: P = wQ + R; otherwise Q = wP + R.
+    """
+
+    above: Floats
+    below: Floats
+    rate: float
+    stay: float
+    of_p: bool = True
+
+    def __getitem__(self, part: slice) -> Moved:
+        return Moved(self.above[part], self.below[part], self.rate, self.stay, self.of_p)
+
+    def turned(self) -> Moved:
+        """The same for (Q, P) and the thresholds −b."""
+        return Moved(self.below[::-1], self.above[::-1], self.rate, self.stay, not self.of_p)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tails:
     """Masses on both sides of thresholds b, each array of the same length.
 
@@ -36,6 +62,7 @@ class Tails:
         shift: bound on |b̃ − b|, one a threshold.
         near: bounds on P and Q of what lies between b̃ and b, where they are known better than by the mass above the
             threshold before.
+        moved: R of P = wQ + R or of Q = wP + R, with the same relative error, where the laws are so.
         p_slack, q_slack: absolute: masses of P and of Q may be up to this much too small, besides their relative error.
     """
 
@@ -48,11 +75,13 @@ class Tails:
     p_slack: float = 0.0
     q_slack: float = 0.0
     near: tuple[Floats, Floats] | None = None
+    moved: Moved | None = None
 
     def __getitem__(self, part: slice) -> Tails:
         """The masses at some of the thresholds."""
         masses = self.p_above[part], self.p_below[part], self.q_above[part], self.q_below[part]
-        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack)
+        moved = None if self.moved is None else self.moved[part]
+        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack, moved=moved)
 
 
 class Law(ABC):
@@ -68,12 +97,16 @@ class Law(ABC):
     """P(L = ∞): the mass of outcomes that Q never gives."""
     certain_error: float = 1e-13
     """The relative error of that."""
+    most_certain: float = 1.0
+    """A bound on `certain`, where the law is known from above only and its curve says no more."""
     impossible: float = 0.0
     """Q(L = −∞): the mass of outcomes that P never gives."""
     lowest: float = -math.inf
     """The least loss, where it is finite."""
     highest: float = math.inf
     """The largest finite loss, where there is one."""
+    dominating_mu: float = math.inf
+    """μ of a Gaussian pair, N(μ, 1) against N(0, 1), of which this one is a post-processing; inf if none is known."""
     end_error: float = 0.0
     """How far the least and the largest loss may be off, besides a few roundings."""
     upper_only: bool = False
@@ -148,6 +181,8 @@ def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
     have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only.
     """
+    if tails.moved is not None:
+        return _attained_by_moving(tails, tails.moved, log_t)
     turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # masses fall, so it is all up to here
     scale = np.exp(np.minimum(log_t, 700.0))
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
@@ -164,6 +199,36 @@ def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     slack_p, slack_q = np.full(scale.shape, tails.p_slack), tails.q_slack * scale
     near = np.arange(scale.size) < turn
     return middle, under + np.where(near, slack_p, slack_q), over + np.where(near, slack_q, slack_p)
+
+
+def _attained_by_moving(tails: Tails, moved: Moved, log_t: Floats) -> tuple[Floats, Floats, Floats]:
+    """`attained` as R(A) − (t − w)Q(A) for P = wQ + R, and as t((1/t − w)P(A) − R(A)) for Q = wP + R."""
+    scale = np.exp(np.clip(log_t, -700.0, 700.0))
+    odds, rounding = odds_of(np.clip(log_t if moved.of_p else -log_t, -700.0, 700.0), moved.rate, moved.stay)
+    if moved.of_p:
+        rest, other, room = moved.above, tails.q_above * odds, rounding * scale * tails.q_above
+        middle = rest - other
+    else:
+        rest, other = scale * moved.above, tails.p_above * (scale * odds)
+        middle, room = other - rest, rounding * tails.p_above
+    room = room + (tails.error + 6 * _EXP) * (rest + np.abs(other)) + 1e-305
+    under = np.where(np.abs(log_t) > 700, math.inf, room + 1e-305 * scale)
+    over = np.where(log_t < -700, math.inf, room + 1e-320 * scale)
+    return middle, under + tails.q_slack * scale, over + tails.p_slack
+
+
+def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
+    """e^b − 1 + q at |b| ≤ 700, and its error over e^b.
+
+    Where e^b < 1/2 it is e^b − (1 − q), both with a relative error: e^b − 1 would lose all digits of a small 1 − q.
+    `stay` and `rate` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
+    above it by no more than 16u.
+    """
+    grown, low = np.expm1(b), b < -math.log(2)
+    with np.errstate(over="ignore"):
+        rounding = (_EXP * np.abs(grown) + 4 * UNIT * rate + 4 * UNIT * np.abs(grown + rate)) * np.exp(-b)
+    odds = np.where(low, np.exp(b) - stay, grown + rate)
+    return odds, np.where(low, _EXP + 4 * UNIT, rounding)
 
 
 class Laplace(Law):
@@ -282,6 +347,7 @@ class Swapped(Law):
         self.lowest, self.highest = -law.highest, -law.lowest
         self.certain, self.impossible = law.impossible, law.certain
         self.certain_error, self.end_error = law.certain_error, law.end_error
+        self.dominating_mu = law.dominating_mu
 
     def swapped(self) -> Law:
         return self.law
@@ -306,4 +372,5 @@ class Swapped(Law):
             tails.q_slack,
             tails.p_slack,
             None if tails.near is None else (tails.near[1][::-1], tails.near[0][::-1]),
+            None if tails.moved is None else tails.moved.turned(),
         )

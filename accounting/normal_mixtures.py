@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Tails
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Moved, Tails, odds_of
 
 _NDTR = 8 * UNIT  # scipy's ndtr, relative, times 1 + z²; tests hold it against mpmath
 
@@ -41,6 +41,9 @@ class NormalMixtures(Law):
         if not mirrored and still > 0:
             self.lowest = math.log(still)
         self._log_weights = np.log(self.weights)
+        # From N(s, 1) or N(0, 1) a smaller shift is made by scaling and noise, and a mixture by choosing one at random.
+        self.dominating_mu = (2 if mirrored else 1) * float(self.shifts[-1]) if not slack else math.inf
+        self._rate = math.fsum(self.weights[self.shifts > 0]) + slack
 
     def pruned(self, mass: float) -> Law:
         if self.mirrored or self.weights.size < 3:
@@ -76,23 +79,30 @@ class NormalMixtures(Law):
         x, shift = self._inverse(thresholds)
         far = np.abs(x) > 40 + self.shifts[-1]  # less than 1e-315 of either law is left there
         x = np.where(far, np.copysign(np.inf, x), x)
-        p_above, p_below, reach = self._sides(x, self.shifts)
+        moved = None
         if self.mirrored:
-            q_above, q_below, other = self._sides(x, -self.shifts)
+            p_above, p_below, reach = self._sides(x, self.weights, self.shifts)
+            q_above, q_below, other = self._sides(x, self.weights, -self.shifts)
             reach = np.maximum(reach, other)
         else:
             q_above, q_below = _normal_sides(x)
+            stay = float(self.weights[0]) if self.shifts[0] == 0 else 0.0
+            p_above, p_below, reach = self._sides(x, self.weights[bool(stay) :], self.shifts[bool(stay) :])
+            if stay and self.slack <= 1e-6 * self._rate:
+                moved = Moved(p_above, p_below, self._rate, stay)
+            if stay:
+                p_above, p_below = p_above + stay * q_above, p_below + stay * q_below
         # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
         finite = np.isfinite(x)
         reach = np.maximum(reach, np.abs(x))
         reach, size = np.where(finite, reach, 0.0), np.where(finite, np.abs(x), 0.0) + self.shifts[-1]
         error = _NDTR * (1 + reach * reach) + 8 * UNIT * size * (reach + 1) + 2 * self.weights.size * UNIT
-        return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack)
+        return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack, moved=moved)
 
-    def _sides(self, x: Floats, shifts: Floats) -> tuple[Floats, Floats, Floats]:
+    def _sides(self, x: Floats, weights: Floats, shifts: Floats) -> tuple[Floats, Floats, Floats]:
         """Mixture mass above and below x, and the largest |argument| of a Φ."""
         above, below = np.zeros(x.shape), np.zeros(x.shape)
-        for weight, place in zip(self.weights, shifts, strict=True):
+        for weight, place in zip(weights, shifts, strict=True):
             up, down = _normal_sides(x - place)
             above += weight * up
             below += weight * down
@@ -185,20 +195,6 @@ class NormalMixtures(Law):
         parts = np.exp(heights - largest)
         mass = parts.sum(axis=0)
         return np.log(mass) + largest, self.shifts @ parts / mass
-
-
-def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
-    """e^b − 1 + q at |b| ≤ 700, and its error over e^b.
-
-    Where e^b < 1/2 it is e^b − (1 − q), both with a relative error: e^b − 1 would lose all digits of a small 1 − q.
-    `stay` and `rate` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
-    above it by no more than 16u.
-    """
-    grown, low = np.expm1(b), b < -math.log(2)
-    with np.errstate(over="ignore"):
-        rounding = (_EXP * np.abs(grown) + 4 * UNIT * rate + 4 * UNIT * np.abs(grown + rate)) * np.exp(-b)
-    odds = np.where(low, np.exp(b) - stay, grown + rate)
-    return odds, np.where(low, _EXP + 4 * UNIT, rounding)
 
 
 def _normal_sides(x: Floats) -> tuple[Floats, Floats]:

@@ -67,7 +67,7 @@ def _compose(text: str, adjacency: Adjacency, composition: Composition) -> Any:
         raise Unsupported(f"dp_accounting gave up on this composition: {reason}") from None
 
 
-_MOST_POINTS = 4_000_000  # which take seconds
+_MOST_POINTS = 1_000_000  # which take seconds
 
 
 @functools.lru_cache(maxsize=8)
@@ -78,7 +78,9 @@ def _cached(key: _Key) -> Any:
     total = pld.identity(_INTERVAL)
     for event, count in composition:
         if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, with σ/√n
-            if 16 * math.sqrt(count) > event.noise_multiplier * _INTERVAL * _MOST_POINTS:  # 8 deviations to each side
+            moved = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+            reach = 16 * moved * math.sqrt(count) / event.noise_multiplier  # 8 deviations to each side
+            if reach > _INTERVAL * _MOST_POINTS:
                 raise ValueError(f"the losses of {count} releases are on a grid of more than {_MOST_POINTS} points")
             joint = pld.from_gaussian_mechanism(
                 event.noise_multiplier / math.sqrt(count),
@@ -97,6 +99,8 @@ def _single(event: DpEvent, adjacency: Adjacency) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     scale = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    if (points := _range_of_losses(event, scale) / _INTERVAL) > _MOST_POINTS:
+        raise ValueError(f"the losses of {type(event).__name__} are on a grid of {points:.2g} points")
     common = {"value_discretization_interval": _INTERVAL}
     match event:
         case dp_event.LaplaceDpEvent():
@@ -124,6 +128,21 @@ def _single(event: DpEvent, adjacency: Adjacency) -> Any:
                 event.event.noise_multiplier, sampling_prob=event.sampling_probability, **common
             )
     raise AssertionError(f"no distribution for {event!r}")
+
+
+def _range_of_losses(event: DpEvent, scale: int) -> float:
+    """About how far apart the losses of one run lie: 16 standard deviations of a Gaussian, all of them of Laplace."""
+    match event:
+        case dp_event.PoissonSampledDpEvent():
+            return _range_of_losses(event.event, scale)
+        case dp_event.GaussianDpEvent():
+            return 16 * scale / float(event.noise_multiplier)
+        case dp_event.LaplaceDpEvent():
+            return 2 * scale / float(event.noise_multiplier)
+        case dp_event.MixtureOfGaussiansDpEvent():
+            most = float(max(event.sensitivities)) / float(event.standard_deviation)
+            return most * (16 + most)
+    return 0.0
 
 
 def _noisy(accountant: PrivacyLoss, event: dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent) -> Alternatives:

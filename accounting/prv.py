@@ -6,6 +6,7 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
@@ -16,6 +17,9 @@ from cupel.accounting.composition import Unsupported, noise
 
 EPSILON_ERROR = 0.01
 """The ε error that prv_accountant is asked for; it is added to every answer."""
+
+_MOST_POINTS = 4_000_000  # which take some ten seconds
+_LEAST_NOISE = 0.01  # below it losses are in the thousands, and the library's sums may not end
 
 
 class PrivacyRandomVariables(DistributionAccountant):
@@ -65,8 +69,10 @@ def _has_no_privacy(composition: Composition) -> bool:
 def _compose(composition: Composition, adjacency: Adjacency, delta_error: float) -> Any:
     from prv_accountant import PRVAccountant
 
+    composition = _joined(composition)
     variables = [_variable(event, adjacency) for event, _ in composition]
     counts = [count for _, count in composition]
+    _check_size(composition, variables, delta_error)
     try:
         library = PRVAccountant(
             prvs=variables, eps_error=EPSILON_ERROR, delta_error=delta_error, max_self_compositions=counts
@@ -74,6 +80,38 @@ def _compose(composition: Composition, adjacency: Adjacency, delta_error: float)
         return library.compute_composition(counts)
     except (RuntimeError, ValueError, FloatingPointError) as error:
         raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
+
+
+def _joined(composition: Composition) -> Composition:
+    """n Gaussians as one, with σ/√n: the library's lattice grows with n."""
+    gaussians = [(event, count) for event, count in composition if isinstance(event, dp_event.GaussianDpEvent)]
+    if not gaussians:
+        return composition
+    mu = math.sqrt(math.fsum(count / event.noise_multiplier**2 for event, count in gaussians))
+    rest = [part for part in composition if not isinstance(part[0], dp_event.GaussianDpEvent)]
+    return (*rest, (dp_event.GaussianDpEvent(1 / mu), 1))
+
+
+def _check_size(composition: Composition, variables: list[Any], delta_error: float) -> None:
+    """Refuses a composition whose losses the library would put on too many points, before it tries.
+
+    Half its domain and its mesh are the library's own (Gopi, Lee and Wutschitz 2021, Theorem 5.5 and Remark 5.6).
+    """
+    from prv_accountant.accountant import compute_safe_domain_size
+
+    counts = [count for _, count in composition]
+    noises = [getattr(event, "event", event).noise_multiplier for event, _ in composition]
+    least = min(noises)
+    if least < _LEAST_NOISE:
+        raise Unsupported(f"prv is asked for noise multipliers of at least {_LEAST_NOISE:g}, not {least:g}")
+    with np.errstate(all="ignore"):  # what is too large for it is not a number that is small enough
+        half = compute_safe_domain_size(variables, counts, eps_error=EPSILON_ERROR, delta_error=delta_error)
+    mesh = EPSILON_ERROR / math.sqrt(sum(counts) / 2 * math.log(12 / delta_error))
+    if not 2 * half <= mesh * _MOST_POINTS:
+        raise Unsupported(
+            f"prv_accountant would put the losses of {sum(counts)} releases on {2 * half / mesh:.2g} points; "
+            f"it is asked for at most {_MOST_POINTS:.2g}"
+        )
 
 
 def _variable(event: DpEvent, adjacency: Adjacency) -> Any:

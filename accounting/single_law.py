@@ -23,7 +23,7 @@ class SingleLaw:
     def certain(self, side: int) -> float:
         """P(loss = ∞), rounded to a side."""
         if side > 0 and self.law.upper_only:
-            return float(self.law.above(np.array([650.0]))[0])
+            return min(self.law.most_certain, float(self.law.above(np.array([650.0]))[0]))
         return min(1.0, self.law.certain * (1 + side * self.law.certain_error))
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
@@ -63,24 +63,29 @@ class SingleLaw:
         """The least ε ≥ 0 with δ(ε) ≤ δ, and whether upper − lower ≤ width·upper."""
         if self.certain(1) > delta:
             return Interval(math.inf if self.certain(-1) > delta else 0.0, math.inf), self.certain(-1) > delta
-        high = self._crossing(delta, 1)
+        high = min(self._crossing(delta, 1), self.largest())
         low = 0.0 if self.law.upper_only else min(self._crossing(delta, 0), high)
-        return Interval(low, high), high - low <= width * high
+        return Interval(low, high), math.isfinite(high) and high - low <= width * high
+
+    def largest(self) -> float:
+        """An upper bound on the largest finite loss, at least 0."""
+        margin = 64 * UNIT * (1 + abs(self.law.highest)) + 2 * self.law.end_error
+        return max(self.law.highest + margin, 0.0) if math.isfinite(self.law.highest) else math.inf
 
     def _crossing(self, delta: float, side: int) -> float:
         """The least ε ≥ 0 known to have an upper bound of at most δ (side 1), or the largest known to have a lower
         bound above it (side 0).
         """
         grid = _FIRST[_FIRST >= 0]
+        low, high = 0.0, math.inf  # what was found so far: a bound at a loss depends on the grid it is found on
         for _ in range(_ROUNDS):
             above = self._curve(grid)[side] > delta
             index = int(np.count_nonzero(np.logical_and.accumulate(above)))
-            if index == 0:  # in the first round it is 0; later it has been found to do before
-                return float(grid[0])
-            if index == grid.size:
-                return math.inf if side else float(grid[-1])
-            low, high = float(grid[index - 1]), float(grid[index])
-            if high - low <= 4 * UNIT * high:
+            if index < grid.size:
+                high = min(high, float(grid[index]))
+            if index:
+                low = max(low, float(grid[index - 1]))
+            if not math.isfinite(high) or high - low <= 4 * UNIT * high:
                 break
             grid = np.concatenate([[low], low + (high - low) * np.arange(1, _POINTS) / _POINTS, [high]])
         return high if side else low

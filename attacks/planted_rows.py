@@ -49,6 +49,13 @@ class Column:
     values: tuple[Value, ...] = ()
     quoted: bool = False
 
+    @property
+    def different(self) -> float:
+        """How many different values `draw` gives, at most."""
+        if self.kind == "other":
+            return 2.0**48
+        return len(self.values) if self.kind == "word" else (self.high - self.low) * 10.0**self.decimals + 2
+
     def draw(self, count: int, rng: np.random.Generator) -> list[Value]:
         """Values drawn evenly from the range of the column or from its words; made-up words for one of neither."""
         if self.kind == "word":
@@ -151,17 +158,21 @@ def draw_unusual_rows(
     """
     if not compared(columns):
         raise ValueError("no column holds numbers or at most 200 different words, so rows cannot be compared")
+    few = f"the columns allow too few different rows that are not in the data, {count} are needed; plan fewer canaries"
+    if math.prod(column.different for column in compared(columns)) < count:
+        raise ValueError(few)
     pool: dict[tuple[str, ...], dict[str, Value]] = {}
     for _ in range(20):
+        before = len(pool)
         for row in draw_rows(2 * count, columns, rng):
             pool.setdefault(tuple(_canonical(row[column.name]) for column in compared(columns)), row)
-        if len(pool) >= 2 * count:
+        if len(pool) >= 2 * count or len(pool) < 1.01 * before:
             break
     rows = list(pool.values())
     distances, _ = nearest(rows, columns, known)
     order = np.argsort(-distances, kind="stable")[:count]
     if len(order) < count or distances[order[-1]] <= 0:
-        raise ValueError(f"the columns allow too few rows that are not in the data for {count} canaries; plan fewer")
+        raise ValueError(few)
     order = rng.permutation(order)
     return [rows[place] for place in order], distances[order]
 

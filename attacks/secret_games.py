@@ -39,7 +39,7 @@ _BASE = 10  # values are told apart by digits, each a place on a circle of its o
 _SIZE = 1000  # of public clusters: the published centre then moves by ê − e_v over n, to a relative 1e-3 an occurrence
 _LEAST_NOISE = 1e-6  # what the attacker takes for no noise
 _CONTROL_NOISE = 0.01  # a guess is then wrong with a probability far below 1e-100
-_AT_A_TIME = {"recorded": 50, "os": 5}  # games between two points to resume from
+_AT_A_TIME = {"recorded": 50, "os": 5}  # games of up to 20 rounds between two points to resume from
 _SETTINGS = {"recorded": "noise from a recorded source", "os": "noise from the operating system's entropy"}
 _ANY = "the claim is for any public records and embeddings, so that each value may have a cluster of its own"
 _ASSUMED: dict[str, tuple[str, ...]] = {
@@ -146,7 +146,7 @@ class SecretGame:
             progress: called with games done and `games`.
         """
         validate.integer(minimum=1, games=games)
-        a_time = _AT_A_TIME[noise]
+        a_time = max(1, _AT_A_TIME[noise] // max(1, self.rounds // 10))
         model, release = self.model, self.against(noise)
 
         def some(index: int, seeds: np.random.SeedSequence) -> int:

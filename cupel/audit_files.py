@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
@@ -73,9 +73,9 @@ class Scored(Part):
     sha256: str
     bytes: int
     rows: int
-    candidates: list[float]
-    never: list[float]
-    copied: list[float]
+    candidates: list[FiniteFloat]
+    never: list[FiniteFloat]
+    copied: list[FiniteFloat]
 
     def belongs_to(self, manifest: Manifest) -> bool:
         """Whether there is a score for each canary of the plan."""

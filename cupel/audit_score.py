@@ -104,7 +104,8 @@ def score(
     before = synthetic.stat()
     with progress.stage("Hashing") as step:
         found = hashed(synthetic, step)
-    if found == read_json(folder / PLAN).get("canaries", {}).get("sha256"):
+    planted = read_json(folder / PLAN).get("canaries")
+    if isinstance(planted, dict) and found == planted.get("sha256"):
         raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
     scorings = _others(folder, digest, found)
     if len(scorings) >= manifest.files:

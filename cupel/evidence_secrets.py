@@ -176,9 +176,9 @@ def values_of(p: float) -> int:
     Raises:
         ValueError: for a p below 1e-5: so many clusters cannot be released again and again.
     """
-    values = round(1 / p)
-    if 1 / p > MOST_VALUES:
+    if p * MOST_VALUES < 1:
         raise ValueError(f"secret_reconstruction plays with 1/p values, at most {MOST_VALUES}; p = {p:g} is too small")
+    values = round(1 / p)
     return values if values * p >= 1 - 1e-12 else values + 1
 
 

@@ -31,6 +31,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.clipped_rows import check_clip
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
 from cupel.mechanisms import noise, selection
 from cupel.mechanisms.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
@@ -124,10 +125,8 @@ class PrivateInference:
         validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
         validate.one_of(("sound", "as_published"), variant=self.variant)
         validate.one_of(("fixed", "packed"), rows=self.rows)
-        validate.positive(clip=self.clip)
+        check_clip(self.clip)
         validate.positive(temperature=self.temperature)
-        if self.clip > 64:
-            raise ValueError(f"clip must be at most 64, not {self.clip!r}")
         if self.aggregate != "none":
             selection.check_range(self.clip, self.temperature)
         for name in ("batch_size", "tokens", "records", "records_per_context"):

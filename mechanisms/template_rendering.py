@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -17,7 +18,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import jinja2
 
 SECONDS = 10.0
 """What one rendering may take."""
@@ -174,13 +178,18 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
     """A prompt, rendered here and now, for templates of this package; `rendered` does it for those of others."""
     if "{%" not in template and "{{" not in template:
         return template.format(**values)
+    return _compiled(template).render(values)
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(template: str) -> jinja2.Template:
     import jinja2.sandbox
 
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
     del environment.filters["random"], environment.globals["lipsum"]  # a prompt is a function of its records
-    return environment.from_string(template).render(values)
+    return environment.from_string(template)
 
 
 def _chat(template: str, values: dict[str, Any]) -> str:

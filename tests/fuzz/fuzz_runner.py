@@ -16,6 +16,7 @@ import re
 import resource
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 from collections import Counter, defaultdict
@@ -35,6 +36,7 @@ MEMORY = 4 * 2**30
 LONGEST_LINE = 600
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
+_WORKING = 6  # entries of a ledger that has tokens or texts
 _BAR = re.compile(r"[━╸╺]{3}|\d+% +[-\d]:[-\d]{2}:[-\d]{2}")
 _PYTHON_WARNING = re.compile(r"\b[A-Z]\w*Warning\b")  # "Warning: …" alone is a line of ours
 
@@ -139,19 +141,35 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
     stdout = (outside / "stdout").read_text(encoding="utf-8", errors="surrogateescape")
     stderr = (outside / "stderr").read_text(encoding="utf-8", errors="surrogateescape")
     faults = [killed] if killed else []
-    if not killed and code in (-signal.SIGXCPU, -signal.SIGKILL):
+    working = not killed and code == -signal.SIGXCPU and _is_working(folder, stderr)
+    if not killed and code in (-signal.SIGXCPU, -signal.SIGKILL) and not working:
         faults.append(f"took more than {SECONDS} s")
     after = _snapshot(folder)
     changed = sorted({name for name, _ in after.items() ^ before.items()})
     if code != 2:  # what a command is made to write: files of its own, and the folder of a run or an audit
         changed = [name for name in changed if name in before and "/" not in name]
-    faults += judge(code, stdout, stderr, changed)
+    faults += [] if working else judge(code, stdout, stderr, changed)
     shutil.rmtree(outside, ignore_errors=True)
     peak = max(0, usage.ru_maxrss * 1024 - _OWN_BYTES)
     return Outcome(code, seconds, peak, tuple(faults), stderr[-1500:])
 
 
 _OWN_BYTES = 0
+
+
+def _is_working(folder: Path, stderr: str) -> bool:
+    """Whether a command that ran out of time was at work that a claim asks for, such as a million tokens: it
+    showed progress, or, where it was to be quiet, its folder holds tokens or texts."""
+    if re.search(r"\d+% +[-\d]:|\"percent\": [1-9]", stderr):
+        return True
+    if any(texts.stat().st_size for texts in folder.rglob("private/candidates.jsonl")):
+        return True
+    for ledger in folder.rglob("ledger.sqlite"):
+        with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
+            (last,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+        if last >= _WORKING:
+            return True
+    return False
 
 
 def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[str]:
@@ -164,6 +182,8 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
         faults.append("traceback or warning")
     elif code == 2:
         told = [line for line in lines if not _is_progress(line)]
+        if told and "the same command goes on from there" in told[0]:
+            changed = []  # a run that was begun is kept
         if len(told) != 1 or not told[0].startswith("cupel: "):
             faults.append(f"{len(told)} lines with exit code 2")
         elif len(told[0]) > LONGEST_LINE:
@@ -266,6 +286,8 @@ class Summary:
         out.append(f"{'all':<20}{self.cases:>8}" + "".join(f"{self.codes[code]:>9}" for code in codes))
         out.append(f"slowest: {self.slowest[0]:.1f} s, case {self.slowest[1]}")
         out.append(f"largest: {self.largest[0] / 2**20:.0f} MiB more than at its start, case {self.largest[1]}")
+        stopped = self.codes[-signal.SIGXCPU] - sum(outcome.code == -signal.SIGXCPU for _, outcome in self.failed)
+        out.append(f"at work after {SECONDS} s, and stopped: {stopped}")
         out.append(f"cases with a fault: {len(self.failed)}")
         return out
 

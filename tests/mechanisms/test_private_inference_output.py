@@ -254,7 +254,8 @@ def test_slots_follow_from_public_numbers_alone() -> None:
     [
         ({"aggregate": "mode"}, "aggregate must be one of"),
         ({"clip": 0.0}, "clip must be above 0"),
-        ({"clip": 70.0, "temperature": 10.0}, "clip must be at most 64"),
+        ({"clip": 70.0, "temperature": 10.0}, "clip must be between 5.96e-08 and 64, not 70.0"),
+        ({"clip": 1e-9}, "clip must be between 5.96e-08 and 64, not 1e-09"),
         ({"temperature": -1.0}, "temperature must be above 0"),
         ({"temperature": 0.1}, "at most 40"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
