@@ -159,10 +159,11 @@ _OWN_BYTES = 0
 
 def _is_working(folder: Path, stderr: str) -> bool:
     """Whether a command that ran out of time was at work that a claim asks for, such as a million tokens: it
-    showed progress, or, where it was to be quiet, its folder holds tokens or texts."""
+    showed progress, or, where it was to be quiet, its folder holds tokens, texts or games."""
     if re.search(r"\d+% +[-\d]:|\"percent\": [1-9]", stderr):
         return True
-    if any(texts.stat().st_size for texts in folder.rglob("private/candidates.jsonl")):
+    kept = [*folder.rglob("private/candidates.jsonl"), *folder.rglob("repetitions.jsonl")]
+    if any(file.stat().st_size for file in kept):
         return True
     for ledger in folder.rglob("ledger.sqlite"):
         with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
