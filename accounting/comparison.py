@@ -26,6 +26,7 @@ from cupel.accounting.events import (
     SecretReleaseDpEvent,
     TruncatedPoissonSampledDpEvent,
 )
+from cupel.accounting.lattice import Lattice
 from cupel.accounting.rdp import RenyiAccountant
 from cupel.accounting.realised import ExPost
 from cupel.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
@@ -35,6 +36,12 @@ Answers = Mapping[str, Callable[[], Sequence[Bound]]]
 
 Progress = Callable[[int, int], None]
 """Called with the methods that have answered and the methods in all."""
+
+Shown = Callable[[Sequence["Row"]], None]
+"""Called with a method's rows as soon as it has answered."""
+
+WIDTH = 1e-6
+"""Relative width of the certified interval that is asked for, so that it is narrower than what libraries differ by."""
 
 _LIBRARIES = (
     "scipy.fft",
@@ -76,6 +83,7 @@ class Comparison:
         at: the argument at which the quantity is bounded: δ of an ε, p of an r.
         rows: certified bounds first, smaller values before larger ones.
         unsupported: why methods have no bound, by their names.
+        inapplicable: those of them that have none for any mechanism of this kind, whatever its parameters.
     """
 
     about: Mapping[str, Any]
@@ -85,6 +93,7 @@ class Comparison:
     at: float
     rows: tuple[Row, ...]
     unsupported: Mapping[str, str]
+    inapplicable: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain JSON types."""
@@ -96,6 +105,7 @@ class Comparison:
             "at": json_number(self.at),
             "rows": [row.to_json() for row in self.rows],
             "unsupported": dict(self.unsupported),
+            "inapplicable": list(self.inapplicable),
         }
 
 
@@ -108,8 +118,9 @@ def compare(
     methods: Sequence[str] | None = None,
     others: Answers | None = None,
     progress: Progress | None = None,
+    shown: Shown | None = None,
 ) -> Comparison:
-    """What every accountant says of the ε of `event` at one δ.
+    """What every accountant says of the ε of `event` at one δ; ``lattice`` to a relative `WIDTH`.
 
     Args:
         event: an event, a ledger or a run.
@@ -119,6 +130,7 @@ def compare(
         methods: names of accountants, by default all of the registry.
         others: further methods that know this very mechanism.
         progress: called as methods answer.
+        shown: called with the rows of each method as it answers, ``lattice`` first.
 
     Returns:
         One row an accountant; two for ``rdp`` where the orders whose numerical error is not counted give less.
@@ -130,14 +142,17 @@ def compare(
     names = tuple(ACCOUNTANTS) if methods is None else tuple(dict.fromkeys(methods))
     described = _event_of(event)
     empty = {name: accountant(name, adjacency, unit) for name in names}
+    if Lattice.name in empty:
+        empty = {Lattice.name: Lattice(adjacency, unit, WIDTH)} | {n: a for n, a in empty.items() if n != Lattice.name}
 
     def answer(chosen: Accountant[Any]) -> Callable[[], Sequence[Bound]]:
         return lambda: _epsilons(chosen, described, delta)
 
     answers = {name: answer(chosen) for name, chosen in empty.items()}
-    rows, unsupported = measure({**answers, **(others or {})}, progress)
+    rows, reasons = measure({**answers, **(others or {})}, progress, shown)
+    never = tuple(name for name in reasons if name in empty and empty[name].supports(described) is not None)
     about = events.to_json(described)
-    return Comparison(about, "epsilon", Adjacency(adjacency), unit or Unit(), delta, rows, unsupported)
+    return Comparison(about, "epsilon", Adjacency(adjacency), unit or Unit(), delta, rows, reasons, never)
 
 
 def _epsilons(empty: Accountant[Any], event: DpEvent, delta: float) -> Sequence[Bound]:
@@ -151,7 +166,9 @@ def _epsilons(empty: Accountant[Any], event: DpEvent, delta: float) -> Sequence[
     return bounds
 
 
-def measure(answers: Answers, progress: Progress | None = None) -> tuple[tuple[Row, ...], dict[str, str]]:
+def measure(
+    answers: Answers, progress: Progress | None = None, shown: Shown | None = None
+) -> tuple[tuple[Row, ...], dict[str, str]]:
     """The rows of methods that answer, in order, and the reasons of the others.
 
     Every method starts with the package's caches empty, so that none is faster because another came before it.
@@ -177,7 +194,10 @@ def measure(answers: Answers, progress: Progress | None = None) -> tuple[tuple[R
                 continue
             seconds = time.perf_counter() - start
         notes = tuple(dict.fromkeys(str(w.message) for w in raised if issubclass(w.category, UserWarning)))
-        rows += [Row(bound, seconds, notes) for bound in bounds]
+        found = [Row(bound, seconds, notes) for bound in bounds]
+        rows += found
+        if shown:
+            shown(found)
     if progress:
         progress(len(answers), len(answers))
     rows.sort(key=lambda row: (row.bound.rigor is not Rigor.CERTIFIED, row.bound.value))

@@ -11,7 +11,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.comparison import Answers, Comparison, compare, unit_of
+from cupel.accounting.comparison import Answers, Comparison, Row, compare, unit_of
 from cupel.accounting.comparison_curves import Other, Panel, panels
 from cupel.accounting.comparison_releases import (
     LAYER_METHODS,
@@ -334,9 +334,22 @@ def _of_event(
     others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
 ) -> Compared:
     asked = [name for name in options.methods or ACCOUNTANTS if name in ACCOUNTANTS]
+
+    def shown(rows: Sequence[Row]) -> None:
+        for row in rows:
+            said = number(row.bound.value, "up", 6)
+            options.progress.note(f"{row.bound.method}: ε ≤ {said} ({row.bound.rigor}, {_time(row.seconds)})")
+
     with options.progress.stage("accountants") as step:
         found = compare(
-            event, adjacency=adjacency, delta=delta, unit=unit, methods=asked, others=others[0], progress=step
+            event,
+            adjacency=adjacency,
+            delta=delta,
+            unit=unit,
+            methods=asked,
+            others=others[0],
+            progress=step,
+            shown=shown,
         )
     curves: tuple[Panel, ...] = ()
     if options.output is not None:
@@ -372,7 +385,7 @@ def _where(found: Comparison) -> str:
 
 
 def print_table(compared: Compared) -> None:
-    """The comparison as a table for people, and below it the reasons of those that have no bound."""
+    """The comparison as a table for people, and below it who has no bound and why."""
     from rich.table import Table
 
     from cupel.table_console import TableConsole
@@ -390,7 +403,11 @@ def print_table(compared: Compared) -> None:
     console = TableConsole()
     console.print(table)
     for name, reason in found.unsupported.items():
-        console.print(f"{name}: {reason}", markup=False, highlight=False)
+        if name not in found.inapplicable:
+            console.print(f"{name}: {reason}", markup=False, highlight=False)
+    if found.inapplicable:
+        names = ", ".join(found.inapplicable)
+        console.print(f"No bound for mechanisms of this kind: {names} (`cupel accountants` says why).", highlight=False)
     told = [f"{row.bound.method}: {note}" for row in found.rows for note in row.notes]
     told += [note for panel in compared.panels for note in panel.notes]
     for note in dict.fromkeys((*told, *compared.assumptions)):

@@ -38,6 +38,7 @@ LONGEST_LINE = 600
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 _WORKING = 6  # entries of a ledger that has tokens or texts
 _BAR = re.compile(r"[━╸╺]{3}|\d+% +[-\d]:[-\d]{2}:[-\d]{2}")
+_NOTE = re.compile(r"Warning: |\w+: ε ≤ ")  # what is to be read with care, and bounds as they arrive
 _PYTHON_WARNING = re.compile(r"\b[A-Z]\w*Warning\b")  # "Warning: …" alone is a line of ours
 
 
@@ -202,7 +203,7 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
 
 
 def _is_progress(line: str) -> bool:
-    if not line.strip() or _BAR.search(line) or line.startswith("Warning: "):  # what is to be read with care
+    if not line.strip() or _BAR.search(line) or _NOTE.match(line):
         return True
     try:
         row = json.loads(line)
