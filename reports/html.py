@@ -253,7 +253,9 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     elif upper is None or float(upper.value) == math.inf:
         facts.append((label, "no finite bound", "no accountant supports the claim"))
     else:
-        facts.append((label, text.bound(upper), f"{text.method(upper.method)}, certified"))
+        facts.append((label, text.bound(upper), _certified(upper)))
+    if claim.kind == "ex_post" and isinstance(assay, Assay) and not _contradicted(assay):
+        facts.append(_a_priori(claim, rows))
     if isinstance(assay, Assay):
         nothing = "no audit bound in the claim’s currency"
         note = f"{text.method(lower.method)}, {text.rigor(lower)}" if lower is not None else nothing
@@ -263,6 +265,23 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     else:
         facts.append(("Shown by audits", "nothing", "no audit was made"))
     return facts
+
+
+def _certified(upper: BoundRow) -> str:
+    """What a certified bound holds for, and on how many assumptions."""
+    only = "this output only: " if upper.quantity == "ex_post_epsilon" else ""
+    count = len(upper.assumptions)
+    given = f", given {count} assumption{'s' * (count > 1)}" if count else ""
+    return f"{only}{text.method(upper.method)}, certified{given}"
+
+
+def _a_priori(claim: text.Claimed, rows: Sequence[BoundRow]) -> tuple[str, str, str]:
+    """Beside an ex-post ε, what is proven of every output."""
+    known = [row for row in rows if row.direction == "upper" and row.quantity == "epsilon" and claim.counts(row)]
+    best = min(known, key=lambda row: float(row.value), default=None)
+    if best is None or float(best.value) == math.inf:
+        return "Proven a priori", "no finite bound", "for every output"
+    return "Proven a priori", text.bound(best), f"every output: {_certified(best)}"
 
 
 def _claim_rows(assay: Assay | Release) -> list[tuple[str, str]]:
@@ -302,7 +321,7 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     if audit.control_difference is not None:
         rows.append(("The same, unprotected control", _difference(audit.control_difference)))
     if audit.p_value is not None:
-        rows.append(("p-value", f"{text.number(audit.p_value, 'up', 3)} (no ε follows from it)"))
+        rows.append(("p-value", f"{text.p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
     return [*rows, *((key.replace("_", " ").capitalize(), text.plain(value)) for key, value in scalars.items())]
 
@@ -364,6 +383,14 @@ def _date(created: str) -> str:
     return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
 
 
+def _css(words: str) -> Markup:
+    """A text inside of a quoted string of a style sheet."""
+    plain = "".join(
+        c if c.isascii() and (c.isalnum() or c in " .,:_-") else f"\\{ord(c):x} " for c in text.clean(words)
+    )
+    return Markup(plain)
+
+
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cupel.reports", "templates"),
@@ -385,6 +412,7 @@ def _environment() -> jinja2.Environment:
         "neighbours": text.neighbours,
         "in_words": text.in_words,
         "svg": Markup,
+        "css": _css,
     }
     environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS}
     return environment

@@ -162,8 +162,18 @@ def _plain_decimal(value: Decimal) -> str:
 
 
 def percent(value: float, rounding: Rounding = "nearest") -> str:
-    """A rate in [0, 1] as a percentage with three significant digits; never 100 % or 0 % by rounding."""
-    return f"{number(min(max(value, 0.0), 1.0) * 100, rounding if 0 < value < 1 else 'nearest', 3)} %"
+    """A rate in [0, 1] as a percentage with three significant digits, or more: never 100 % or 0 % by rounding."""
+    value = min(max(value, 0.0), 1.0)
+    hundredths = float(Decimal(repr(value)) * 100)  # a product of floats would add digits of its own
+    if not 0 < value < 1:
+        return f"{number(hundredths)} %"
+    every = (number(hundredths, rounding, digits) for digits in range(3, 18))
+    return f"{next((shown for shown in every if shown != '100'), '99.99999999999999')} %"
+
+
+def p_value(value: float) -> str:
+    """A p-value, rounded up; one that underflowed is not 0."""
+    return "less than 10⁻³⁰⁰" if value < 1e-300 else number(value, "up", 3)
 
 
 def signed_percent(value: float, rounding: Rounding = "nearest") -> str:

@@ -212,3 +212,55 @@ def test_an_assay_with_nothing_in_it_still_renders(assays: dict[str, Assay]) -> 
 def test_an_unknown_side_is_refused(assay: Assay) -> None:
     with pytest.raises(ValueError, match="private or release"):
         render(assay, side="public")  # type: ignore[arg-type]
+
+
+def test_an_ex_post_bound_says_that_it_is_of_this_output_beside_its_number(assays: dict[str, Assay]) -> None:
+    """And what is proven of every output stands next to it."""
+    words = " ".join(Page(render(assays["ex_post"], side="private")).words.split())
+    start, end = words.index("Proven"), words.index("Shown by audits")
+    assert "this output only: Ex-post accounting, certified" in words[start:end]
+    assert "Proven a priori" in words[start:end]
+    assert "Proven a priori" not in Page(render(assays["approx_dp"], side="private")).words
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_verdict_says_on_how_many_assumptions_the_proof_rests(assays: dict[str, Assay], count: int) -> None:
+    assay = assays["approx_dp"]
+    upper = next(row for row in assay.bounds if (row.direction, row.rigor) == ("upper", "certified"))
+    upper = upper.model_copy(update={"assumptions": [f"Assumption {k}." for k in range(count)]})
+    words = Page(render(assay.model_copy(update={"best_upper": upper}), side="private")).words
+    said = {0: "certified\n", 1: "certified, given 1 assumption\n", 2: "certified, given 2 assumptions\n"}[count]
+    assert f"{said.strip()}\nShown by audits" in re.sub(r"\s*\n\s*", "\n", words)
+
+
+def test_supported_without_an_audit_looks_unlike_supported_with_one(assays: dict[str, Assay]) -> None:
+    assay = assays["ex_post"].model_copy(update={"verdict": "SUPPORTED"})
+    assert "by proof alone" not in Page(render(assay, side="private")).words
+    alone = assay.model_copy(update={"audits": [], "history": []})
+    html = render(alone, side="private")
+    assert "by proof alone: no audit was made" in Page(html).words
+    assert 'class="word supported unaudited"' in html
+
+
+def test_everything_is_inside_a_landmark(assay: Assay) -> None:
+    """Readers of screens jump between landmarks; what lies outside of all is missed (axe: region)."""
+    for side in SIDES:
+        body = render(assay, side=side).split("<body>")[1]  # type: ignore[arg-type]
+        top = re.sub(r"<(aside|header|nav|main|footer)\b.*?</\1>", "", body, flags=re.DOTALL)
+        assert re.sub(r'<a class="skip".*?</a>|</body>|</html>|\s', "", top) == ""
+
+
+def test_printed_pages_say_whose_they_are(assays: dict[str, Assay]) -> None:
+    assay = assays["approx_dp"].model_copy(update={"name": 'a "b\\ } </style>é'})
+    for side, word in zip(SIDES, ("PRIVATE", "RELEASABLE"), strict=True):
+        html = render(assay, side=side)  # type: ignore[arg-type]
+        (printed,) = re.findall(r"@top-left \{ content: \"(.*)\"; \}", html)
+        assert printed == f"{word} · a \\22 b\\5c  \\7d  \\3c \\2f style\\3e \\e9 "
+        assert assay.ledger.head in html.split("@bottom-left")[1].split("}")[0]
+
+
+def test_withheld_evidence_is_a_line_an_audit(assays: dict[str, Assay]) -> None:
+    assay = assays["ex_post"]
+    html = render(assay, side="release")
+    assert html.count("Results are withheld") == len({(a.name, a.attack) for a in assay.audits})
+    assert "How it was done" not in html

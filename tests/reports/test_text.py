@@ -68,6 +68,10 @@ def test_an_enclosure_is_rounded_outward(low: float | str, high: float | str, pr
 
 def test_a_rate_is_never_rounded_to_certainty() -> None:
     assert text.percent(0.99999, "down") == "99.9 %"
+    assert text.percent(0.99999) == "99.999 %"
+    assert text.percent(0.99999, "up") == "99.999 %"
+    assert text.percent(1 - 2**-53) == "99.99999999999999 %"
+    assert text.percent(1e-9) == "1 × 10⁻⁷ %"
     assert text.percent(1.0) == "100 %"
     assert text.percent(0.0) == "0 %"
 
@@ -176,3 +180,8 @@ def test_names_of_methods_become_words() -> None:
 
 def test_control_and_direction_characters_are_shown() -> None:
     assert text.clean("a\x00b\u202ec\ud800") == "a�b�c?"
+
+
+def test_a_p_value_is_never_0() -> None:
+    assert text.p_value(0.0) == "less than 10⁻³⁰⁰"
+    assert text.p_value(0.01234) == "0.0124"
