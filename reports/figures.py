@@ -22,12 +22,13 @@ _STEMS = 120
 
 
 def rates(audit: Audit, key: str) -> Figure | None:
-    """Hit rates of an audit and of its controls, each with its exact interval; None if it has none."""
+    """Hit rates of an audit and of its controls, each with its exact interval; None for fewer than two: one rate is
+    a line of text."""
     groups = [("Audited run", audit.rates, svg.LOWER, "o"), ("Controls", audit.controls, svg.PUBLISHED, "s")]
     groups = [group for group in groups if group[1]]
-    if not groups:
-        return None
     every = [rate for _, part, _, _ in groups for rate in part]
+    if len(every) < 2:
+        return None
 
     def draw(width: int) -> MatplotlibFigure:
         narrow = width == svg.NARROW
@@ -44,7 +45,7 @@ def rates(audit: Audit, key: str) -> Figure | None:
         key,
         draw,
         title=f"Hits of the {audit.name.replace('_', ' ')} audit with exact {confidence} intervals",
-        description="; ".join(f"{rate.name}: {_rate_in_words(rate)}" for rate in every),
+        description="; ".join(f"{rate.name}: {rate_in_words(rate)}" for rate in every),
         caption=f"Share of hits, with the exact (Clopper–Pearson) {confidence} interval of each. "
         "Circles: the run that is audited. Squares: controls. Each block has its own scale.",
         header=("What was counted", "Hits", "Out of", "Rate", "Exact interval"),
@@ -101,9 +102,11 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
     return bottom
 
 
-def _rate_in_words(rate: Rate) -> str:
+def rate_in_words(rate: Rate) -> str:
+    """``12 of 40, 30 %, interval 16.5 % to 46.6 %``, rounded outward."""
     low, high = text.percent(rate.interval[0], "down"), text.percent(rate.interval[1], "up")
-    return f"{rate.hits} of {rate.trials}, {text.percent(rate.rate)}, interval {low} to {high}"
+    counted = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
+    return f"{counted}, {text.percent(rate.rate)}, interval {low} to {high}"
 
 
 def tokens(costs: Sequence[TokenCost]) -> Figure | None:

@@ -313,6 +313,9 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     if isinstance(audit, ReleasedAudit):
         return [*rows, ("Results", "withheld: they depend on the private data")]
     rows.append(("Trials", text.plain(audit.trials)))
+    rates = [*audit.rates, *audit.controls]
+    if len(rates) == 1:  # more are drawn
+        rows.append((text.capital(rates[0].name), figures.rate_in_words(rates[0])))
     if audit.controls_passed is not None:
         failed = "FAILED: no conclusion may be drawn from this audit"
         rows.append(("Controls", "behaved as they should" if audit.controls_passed else failed))

@@ -88,12 +88,8 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:
         f"{text.method(row.method)}: {text.bound(row)} ({text.rigor(row)}{_ceiling_in_words(row)})." for row in drawn
     )
     caption = (
-        "Dashed line: the claim. Pale bar: proven, the leak is at most this. "
-        + (
-            "Solid bar: an audit shows that the leak is at least this; the diamond is the test’s ceiling. "
-            if lower
-            else ""
-        )
+        "Dashed line: the claim. Pale bar: proven, the privacy loss is at most this. "
+        + ("Solid bar: an audit shows that it is at least this; the diamond is the test’s ceiling. " if lower else "")
         + ("An outline without fill neither supports nor refutes." if any(not claim.counts(r) for r in drawn) else "")
         + (f" {left_out} more bounds are in the tables." if left_out else "")
     )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cupel.accounting import events
 from cupel.reports import composition, figures, scale, svg, text
 from cupel.reports.assay import Assay, BatchCost, BoundRow, TokenCost
+from cupel.reports.html import render
 
 CLAIM = text.Claimed("pure_dp", "epsilon", 3.0, None, "record", "add_remove")
 
@@ -115,6 +116,15 @@ def test_no_rates_no_figure(assays: dict[str, Assay]) -> None:
     figure = figures.rates(reconstruction, "b")
     assert figure is not None
     assert figure.table[0][:3] == ("source keys disclosed", "41", "2\u202f031")
+
+
+def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> None:
+    audit = assays["ex_post"].audits[1]
+    alone = audit.model_copy(update={"rates": audit.rates[:1], "controls": []})
+    assert figures.rates(alone, "a") is None
+    page = render(assays["ex_post"].model_copy(update={"audits": [alone]}), side="private")
+    words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    assert "Source keys disclosed 41 of 2 031, 2.02 %, interval" in words
 
 
 def words(step: composition.Step) -> str:
