@@ -15,6 +15,8 @@ from cupel.accounting.laws import Floats
 _LEAST = 1e-18
 """The δ below which the curve counts as constant."""
 
+_BLOCK = 1024
+
 _TINY = 1e-320
 """More than what underflow takes: a δ above 0 must not read as 0, which would say pure DP."""
 
@@ -45,12 +47,23 @@ def law(rho: Fraction, xi: Fraction) -> Profile:
 
 
 def _least_delta(excess: Floats, rho: float, xi: float, epsilons: Floats) -> Floats:
-    """The least δ over orders 1 + `excess` at each ε ≥ 0, in blocks of bounded size."""
+    """The least δ over orders 1 + `excess` at each ε ≥ 0.
+
+    The best order grows with ε, so for a block of them only the orders from the best of one end to that of the other
+    are tried. Every order gives a bound.
+    """
     orders = 1 + excess
     divergence = (xi + rho * orders) * (1 + 2.0**-50)
+
+    def logs(some: slice, of: Floats) -> Floats:
+        return np.asarray(
+            conversions.log_delta_from_rdp(orders[some, None], divergence[some, None], of[None, :])  # type: ignore[arg-type]
+        )
+
     out = np.empty(epsilons.size)
-    for begin in range(0, epsilons.size, 4096):
-        block = epsilons[begin : begin + 4096]
-        logs = conversions.log_delta_from_rdp(orders[:, None], divergence[:, None], block[None, :])  # type: ignore[arg-type]
-        out[begin : begin + 4096] = np.exp(logs.min(axis=0)) + _TINY
+    for begin in range(0, epsilons.size, _BLOCK):
+        block = epsilons[begin : begin + _BLOCK]
+        best = logs(slice(None), np.array([block.min(), block.max()])).argmin(axis=0)
+        nearby = slice(max(0, int(best.min()) - 1), int(best.max()) + 2)
+        out[begin : begin + _BLOCK] = np.exp(logs(nearby, block).min(axis=0)) + _TINY
     return out

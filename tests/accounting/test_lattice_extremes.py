@@ -20,6 +20,7 @@ from dp_accounting import DpEvent, dp_event
 from oracle import DIRECTIONS, Atoms, Direction, Exact, Real, mp
 from oracle_cases import FAMILIES, gaussian_by_cdfs, normalised
 
+from cupel.accounting import concentrated_curve
 from cupel.accounting.bounds import Interval
 from cupel.accounting.composition import Unsupported
 from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
@@ -653,3 +654,14 @@ def test_masses_that_sum_to_one_only_when_rounded() -> None:
     assert DominatingPair.finite([1.0, 1e-17], [0.0, 1.0]).self_compose(2).delta(0.5).upper == 1.0
     sixths = DominatingPair.finite([1 / 6] * 6 + [0], [0] * 6 + [1])
     assert sixths.compose(DominatingPair.discrete_gaussian(1.0)).delta(1.0) == Interval(1.0, 1.0)
+
+
+@pytest.mark.parametrize(("rho", "xi"), [(1e-9, 0.0), (0.01, 0.0), (0.3, 0.5), (50.0, 0.0)])
+def test_the_curve_of_zcdp_tries_every_order_that_is_best_somewhere(rho: float, xi: float) -> None:
+    """In blocks of ε only the orders between the best of both ends are tried: as good as all orders at each ε."""
+    law = concentrated_curve.law(Fraction(rho), Fraction(xi))
+    low, high = law.support(0.0, 0.0)
+    losses = np.linspace(low, high, 5001)
+    together = law.above(losses)
+    apart = np.concatenate([law.above(losses[place : place + 1]) for place in range(0, losses.size, 50)])
+    np.testing.assert_array_equal(together[::50], apart)
