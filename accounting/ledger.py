@@ -276,6 +276,8 @@ class Ledger:
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
         if target.exists() and target.samefile(self.path):
             raise LedgerError(f"{target}: this is the ledger itself; export it to another file")
+        if target.exists() and not target.is_file():
+            raise LedgerError(f"{target}: is no file that could be replaced; export it to another one")
         try:
             descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file, contextlib.closing(self._store.rows()) as rows:

@@ -72,6 +72,7 @@ class Options:
             raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
         if self.output is not None and self.output.is_dir():
             raise ValueError(f"{self.output}: is a directory; name a file for the figure")
+        check_output(self.output, ())
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
     """
     if output is None:
         return
+    check_kind(output)
     with input_errors():
         target = real_path(output)
         for given in inputs:
@@ -34,6 +36,21 @@ def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
                 raise InputError(
                     f"{output}: its folder private holds {given}, which the command reads; name another output"
                 )
+
+
+def check_kind(output: Path) -> None:
+    """That an output is no device and no pipe, whose place a whole file or folder would take: `-o /dev/null` as root
+    would leave every program without one.
+
+    Raises:
+        InputError: where it is.
+    """
+    try:
+        mode = output.stat().st_mode
+    except (OSError, ValueError):  # nothing is there, or whoever writes says what is wrong
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputError(f"{output}: is a device or a pipe, and a file is written as a whole; name a file")
 
 
 def real_path(path: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 from cupel.accounting.ledger import Ledger
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.file_errors import naming
+from cupel.outputs import check_kind
 
 LEDGER = "ledger.sqlite"
 PRIVATE = "private"
@@ -221,7 +222,9 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
 
     Raises:
         OSError: that names the file.
+        InputError: where a device or a pipe is in its place.
     """
+    check_kind(path)
     with naming(path):
         partial = _new_beside(path, mode)
         try:

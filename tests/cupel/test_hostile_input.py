@@ -17,6 +17,7 @@ from cupel.claim import LARGEST_FILE, read_claim
 from cupel.errors import InputError
 from cupel.mechanisms.private_inference import MOST_SLOTS, PrivateInference
 from cupel.mechanisms.records import read_rows
+from cupel.run_files import write_atomically
 from cupel.terminal import LONGEST, escaped, one_line
 
 CLAIM = """name: tiny
@@ -315,3 +316,21 @@ def test_a_secret_with_the_least_noise_is_refused_without_a_warning(recwarn: pyt
     line = "calibrate secret --target-r .01 --p 1e-3 --weights .9,.1 --sigma 5e-324 --find rounds"
     refused(run(*line.split()), "no rounds in the bracket")
     assert not list(recwarn)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a device"])
+def test_no_device_and_no_pipe_is_replaced_by_a_file(kind: str, tmp_path: Path) -> None:
+    """A file is written beside and renamed; as root, `-o /dev/null` took the place of the device of all programs."""
+    special = tmp_path / "special.svg"
+    if kind == "pipe":
+        os.mkfifo(special)
+    else:
+        special.symlink_to("/dev/null")
+    before = special.lstat()
+    options = ["--noise-multiplier", "1", "--count", "1", "--delta", "1e-5", "--method", "gdp", "-o", special]
+    refused(run("compare", "gaussian", *options), "is a device or a pipe", "name a file")
+    assert special.lstat() == before
+    with pytest.raises(InputError, match="is a device or a pipe"):
+        write_atomically(special, "text")
+    assert special.lstat().st_ino == before.st_ino
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["special.svg"]

@@ -121,7 +121,7 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
         folder: that was filled for it.
         patch: called in the fork first; puts back an old fault.
     """
-    before = _snapshot(folder)
+    before, devices = _snapshot(folder), _devices()
     outside = folder.with_suffix(".out")
     outside.mkdir()
     started = time.monotonic()
@@ -149,6 +149,8 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
     changed = sorted({name for name, _ in after.items() ^ before.items()})
     if code != 2:  # what a command is made to write: files of its own, and the folder of a run or an audit
         changed = [name for name in changed if name in before and "/" not in name]
+    if _devices() != devices:
+        faults.append("a file took the place of a device")
     faults += [] if working else judge(code, stdout, stderr, changed)
     shutil.rmtree(outside, ignore_errors=True)
     peak = max(0, usage.ru_maxrss * 1024 - _OWN_BYTES)
@@ -156,6 +158,11 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
 
 
 _OWN_BYTES = 0
+
+
+def _devices() -> list[int]:
+    """What the devices are that mutations name; whoever may write to their folder could replace one."""
+    return [os.lstat(name).st_mode for name in fuzz_mutations.PATHS if name.startswith("/dev/")]
 
 
 def _is_working(folder: Path, stderr: str) -> bool:
