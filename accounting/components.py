@@ -16,7 +16,7 @@ from cupel.accounting.normal_mixtures import NormalMixtures
 
 DIRECTIONS = ("remove", "add")
 
-_FARTHEST = 1e100  # of a shift, in standard deviations
+_NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +135,9 @@ def gaussian_mixture(
         raise ValueError(f"the weights of a mixture must be at least 0 with sum 1; their sum is {w.sum()!r}")
     if not (np.isfinite(s).all() and (s >= 0).all()):
         raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
+    if s.max() >= _NEAREST * standard_deviation:
+        # What hardly moves counts as still: H changes by less than the room that every bound on it has for underflow.
+        s = np.where(s < _NEAREST * standard_deviation, 0.0, s)
     groups: dict[float, list[float]] = {}
     for place, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
         groups.setdefault(place, []).append(weight)

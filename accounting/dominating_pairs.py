@@ -386,7 +386,7 @@ class DominatingPair:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
             upper = min(found.upper, known)
-            if not met and not rough and not (upper < math.inf and upper - found.lower <= WIDTH * upper):
+            if enclosure.wide and not rough:
                 upper = min(upper, simple_epsilon(composition, delta))
             return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
 

@@ -57,14 +57,17 @@ class Lattice(Accountant[DominatingPair]):
         return self.cost
 
     def epsilon(self, delta: float) -> Bound:
-        found = self._capped(self.pair.epsilon(delta, width=self.width), lambda other: other.epsilon(delta))
+        found = self._capped(lambda width: self.pair.epsilon(delta, width=width), lambda other: other.epsilon(delta))
         return self._answer(found, "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
         """The least δ; ε may be negative."""
-        found = self.pair.delta(epsilon, width=self.width)
-        if epsilon >= 0:
-            found = self._capped(found, lambda other: other.delta(epsilon))
+        if epsilon < 0:
+            found = self.pair.delta(epsilon, width=self.width)
+        else:
+            found = self._capped(
+                lambda width: self.pair.delta(epsilon, width=width), lambda other: other.delta(epsilon)
+            )
         return self._answer(found, "delta", at=epsilon)
 
     def beta(self, alpha: float) -> Bound:
@@ -74,9 +77,14 @@ class Lattice(Accountant[DominatingPair]):
     def blowup(self, p: float) -> Bound:
         return self._answer(self.pair.blowup(p, width=self.width), "r", at=p)
 
-    def _capped(self, found: Interval, ask: Callable[[Accountant[Any]], Bound]) -> Interval:
-        """No more than what simpler accountants certify: `basic` always, the others where the interval is wide."""
-        narrow = math.isfinite(found.upper) and found.upper - found.lower <= self.width * found.upper
+    def _capped(self, ask_pair: Callable[[float], Interval], ask: Callable[[Accountant[Any]], Bound]) -> Interval:
+        """No more than what simpler accountants certify: `basic` always, the others where the interval is wide.
+
+        Whether it is wide is found at the default width, so that a narrower request does not ask fewer of them.
+        """
+        found = ask_pair(self.width)
+        first = found if self.width >= WIDTH else ask_pair(WIDTH)
+        narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
         upper = found.upper
         for kind in (Basic,) if narrow or (not self.pair.tight and math.isfinite(upper)) else _SIMPLER:
             other = kind(self.adjacency, self.unit)

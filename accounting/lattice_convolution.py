@@ -298,6 +298,7 @@ def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail:
         if part.count >= _MANY
     ]
     real, imaginary, room = (np.sum([each[k] for each in (s.log for s in spectra)], axis=0) for k in range(3))
+    room = room + len(spectra) * UNIT * (np.abs(real) + np.abs(imaginary))
     magnitude = np.exp(np.minimum(real, 1.0))
     powered = magnitude * (np.cos(imaginary) + 1j * np.sin(imaginary))
     error = magnitude * (np.expm1(np.minimum(room, 600.0)) + 16 * UNIT)
@@ -407,6 +408,7 @@ def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:
         spectrum = scipy.fft.rfft(np.roll(_folded(np.append(np.zeros(last), part.weights[last:]), size), -centre))
         lifted = np.where(dropped, 0.0, spectrum / scale / np.where(dropped, 1.0, 1 - missing))
         off = np.where(dropped, 0.0, (transform_error + 4 * UNIT) * rare_mass / np.where(dropped, 1.0, magnitude))
+        # With at most .5/64 of rare mass and |B/S| above .3, |F/B − 1| is below .03.
         off += np.abs(lifted) * (2 * np.expm1(log[2]) + 256 * UNIT)
         rare = _log1p(2 * lifted.real + np.abs(lifted) ** 2, -lifted, off / (1 - np.abs(lifted)))
     times = [

@@ -55,7 +55,7 @@ class Curve:
 
     def _at(self, product: Product, loss: float) -> float:
         """What a unit of tilted mass weighs at a loss, rounded up."""
-        exponent = product.log_total - product.tilt * loss
+        exponent = product.log_total - product.tilt * (loss - product.blur)
         if exponent > 700:
             return math.inf
         return math.exp(exponent) * (1 + 8 * UNIT * (1 + abs(product.log_total) + abs(product.tilt * loss)))

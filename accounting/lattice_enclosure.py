@@ -71,6 +71,9 @@ class Enclosure:
         self.upper_only = rough or any(law.upper_only for law, _ in laws)
         self._rough = rough
         self._discrete = any(law.discrete for law, _ in laws)
+        self.first = (0.0, math.inf)
+        """The ends after the first lattices, which are the same for every width: fallbacks are chosen by them, or a
+        narrower request might have a wider answer."""
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
@@ -79,13 +82,18 @@ class Enclosure:
         if delta > _LEAST_DELTA:
             found, met = self._epsilon_by_lattices(delta, width)
         low, high = found.lower, found.upper
-        if not met and not self._rough and not _relative(low, high) <= _WIDEST:
+        if self.wide and not self._rough:
             high = min(high, tail_bound_epsilon(self.laws, delta))
             if not self.upper_only:  # a part of a composition is a post-processing of it
                 low = max(low, *(SingleLaw(law).epsilon(delta, 1.0)[0].lower for law, _ in self.laws))
         if self.certain(1) <= delta:
             high = min(high, max(self.highest + self._margin(), 0.0))
         return Interval(min(low, high), high), met or _relative(low, high) <= width
+
+    @property
+    def wide(self) -> bool:
+        """Whether the first lattices gave no narrow answer."""
+        return not _relative(*self.first) <= _WIDEST
 
     def _epsilon_by_lattices(self, delta: float, width: float) -> tuple[Interval, bool]:
         cut = self._cut(delta, _WIDEST)
@@ -133,7 +141,9 @@ class Enclosure:
 
         found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width)
         low, high = max(0.0, found.lower), min(1.0, found.upper)
-        if not low or high > 100 * low:  # a lattice says little of losses that are rare and far from all others
+        if (
+            self.first[0] <= 0 or self.first[1] > 100 * self.first[0]
+        ):  # a lattice says little of losses that are rare and far from all others
             high = min(high, tail_bound(self.laws, epsilon))
             if not self.upper_only:  # a part of a composition is a post-processing of it
                 low = max(low, *(SingleLaw(law).delta(epsilon, 1.0)[0].lower for law, _ in self.laws))
@@ -322,7 +332,9 @@ class Enclosure:
             if last is not None:
                 plan = dataclasses.replace(plan, step=last[0] * self._shrink(last[1], rung))
             relocated = planned if guessed and loss is None else None
-            best, last, loss = self._on_rung(rung, plan, relocated, ask, best, last, loss)
+            best, last, loss = self._on_rung(rung, plan, relocated, ask, best, last, loss, guessed)
+            if rung in (_ROUGH, _WIDEST):
+                self.first = best
             if self._rough or _relative(*best) <= width:
                 return Interval(min(best), best[1]), True
             if not _relative(*best) <= 0.95 * _relative(*before):  # finer lattices do not fit, or rounding is the limit
@@ -338,6 +350,7 @@ class Enclosure:
         best: tuple[float, float],
         last: tuple[float, tuple[float, float]] | None,
         loss: float | None,
+        guessed: bool,
     ) -> tuple[tuple[float, float], tuple[float, tuple[float, float]] | None, float | None]:
         """The best answer, the last step with its own answer, and the guess of the loss, after some lattices."""
         low, high = best
@@ -354,7 +367,7 @@ class Enclosure:
                 else:
                     break
                 continue
-            if plan.focus > -math.inf and (found[0] == -math.inf or found[1] <= plan.focus + 2 * step):
+            if guessed and plan.focus > -math.inf and (found[0] == -math.inf or found[1] <= plan.focus + 2 * step):
                 plan = dataclasses.replace(plan, focus=-math.inf)  # the guess was wrong: the answer lies below
                 continue
             before, low, high = high, max(low, found[0]), min(high, found[1])

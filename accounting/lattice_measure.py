@@ -294,7 +294,10 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta
         p[first], q[first] = tails.p_below[first + 1], q_below[first + 1]
         p[last], q[last] = p_above[last], tails.q_above[last]
     if moved is not None and rest is not None:
-        rest[last], rest[first] = moved.above[last], moved.rate if first == last else moved.below[first + 1]
+        # Of what is left, too, only finite losses are merged.
+        certain, impossible = (law.certain, 0.0) if moved.of_p else (0.0, law.impossible)
+        rest[last] = moved.above[last] - certain
+        rest[first] = moved.rate - certain - impossible if first == last else moved.below[first + 1] - impossible
     inside = slice(first, last + 1)
     p, q, losses = p[inside], q[inside], losses[inside]
     excess = _excess(moved, None if rest is None else rest[inside], p, q, losses)

@@ -25,6 +25,8 @@ class Sampled(Law):
         self.law, self.rate = law, rate
         self.certain = rate * law.certain
         self.certain_error, self.end_error = law.certain_error + 4 * UNIT, law.end_error
+        if math.isfinite(law.highest):
+            self.end_error += 64 * UNIT * (1 + abs(law.highest))
         self.discrete = law.discrete
         self.dominating_mu = law.dominating_mu
         self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
@@ -39,7 +41,7 @@ class Sampled(Law):
 
     def _grown(self, loss: float) -> float:
         if loss > 700:
-            return loss + math.log(self.rate)
+            return float(np.logaddexp(math.log1p(-self.rate), loss + math.log(self.rate)))
         if loss < -math.log(2):  # 1 − q may be small
             return math.log((1 - self.rate) + self.rate * math.exp(loss))
         return math.log1p(self.rate * math.expm1(loss))

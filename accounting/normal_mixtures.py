@@ -86,8 +86,9 @@ class NormalMixtures(Law):
             reach = np.maximum(reach, other)
         else:
             q_above, q_below = _normal_sides(x)
-            stay = float(self.weights[0]) if self.shifts[0] == 0 else 0.0
-            p_above, p_below, reach = self._sides(x, self.weights[bool(stay) :], self.shifts[bool(stay) :])
+            still = int(np.count_nonzero(self.shifts == 0))
+            stay = float(self.weights[:still].sum())
+            p_above, p_below, reach = self._sides(x, self.weights[still:], self.shifts[still:])
             if stay and self.slack <= 1e-6 * self._rate:
                 moved = Moved(p_above, p_below, self._rate, stay)
             if stay:
@@ -145,10 +146,12 @@ class NormalMixtures(Law):
         if self.slack:  # 1 − w₀ is not the weight that is known
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            y = np.log(odds) - math.log(float(self.weights[1]))  # their quotient may leave float64
+            log_odds, log_weight = np.log(odds), math.log(float(self.weights[1]))
+            y = log_odds - log_weight  # their quotient may leave float64
             x = y / place + place / 2
             share = odds * np.exp(-b)
-            shift = 2 * rounding + share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
+            shift = 2 * rounding + share * 2 * _EXP * (np.abs(log_odds) + abs(log_weight))
+            shift += share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
         none = odds <= 0
         edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
         shift = np.where(none, edge, np.where(np.isfinite(shift), shift, math.inf))

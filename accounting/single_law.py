@@ -19,10 +19,13 @@ class SingleLaw:
 
     def __init__(self, law: Law) -> None:
         self.law = law
+        self._wide = True
 
     def certain(self, side: int) -> float:
         """P(loss = ∞), rounded to a side."""
-        if side > 0 and self.law.upper_only:
+        if self.law.upper_only and side < 0:
+            return 0.0
+        if self.law.upper_only:
             return min(self.law.most_certain, float(self.law.above(np.array([650.0]))[0]))
         return min(1.0, self.law.certain * (1 + side * self.law.certain_error))
 
@@ -65,7 +68,13 @@ class SingleLaw:
             return Interval(math.inf if self.certain(-1) > delta else 0.0, math.inf), self.certain(-1) > delta
         high = min(self._crossing(delta, 1), self.largest())
         low = 0.0 if self.law.upper_only else min(self._crossing(delta, 0), high)
+        self._wide = not (math.isfinite(high) and high - low <= 1e-3 * high)
         return Interval(low, high), math.isfinite(high) and high - low <= width * high
+
+    @property
+    def wide(self) -> bool:
+        """Whether the last answer is wide; it is the same for every width."""
+        return self._wide
 
     def largest(self) -> float:
         """An upper bound on the largest finite loss, at least 0."""

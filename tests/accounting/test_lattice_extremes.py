@@ -665,3 +665,43 @@ def test_the_curve_of_zcdp_tries_every_order_that_is_best_somewhere(rho: float, 
     together = law.above(losses)
     apart = np.concatenate([law.above(losses[place : place + 1]) for place in range(0, losses.size, 50)])
     np.testing.assert_array_equal(together[::50], apart)
+
+
+@pytest.mark.parametrize("shift", [1e-45, 1e-200, 5e-324])
+@pytest.mark.parametrize("side", DIRECTIONS)
+def test_a_shift_that_underflows_counts_as_still(shift: float, side: Direction) -> None:
+    """Beside another component without a shift, it was counted neither as still nor as moved."""
+    tiny = DominatingPair.gaussian_mixture([0.5, 0.3, 0.2], [0.0, shift, 1e150], 1e150)
+    none = DominatingPair.gaussian_mixture([0.8, 0.2], [0.0, 1e150], 1e150)
+    for epsilon in (0.0, 0.5):
+        found, expected = tiny.delta(epsilon, direction=side), none.delta(epsilon, direction=side)
+        assert found.lower <= expected.upper
+        assert expected.lower <= found.upper
+        assert found.width <= 1e-3 * found.upper
+
+
+@pytest.mark.parametrize("side", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "count", "at"), [(0.5, 0.05, 20, 0.1001), (1.0, 1e-3, 200, 0.021), (1.0, 1e-3, 200, 0.05)]
+)
+def test_samples_of_what_may_tell_all_have_narrow_answers(
+    epsilon: float, delta: float, count: int, at: float, side: Direction
+) -> None:
+    """Of what is left when the other law is taken out, too, only the finite losses are merged into the last point."""
+    pair = DominatingPair.approx_dp(epsilon, delta).poisson_sampled(0.1).self_compose(count)
+    found = pair.epsilon(at, direction=side)
+    assert found.upper - found.lower <= 1e-3 * found.upper
+
+
+@pytest.mark.parametrize("rate", [1e-290, 1e-300, 1e-302])
+def test_the_largest_loss_of_a_rare_sample_is_not_too_small(rate: float) -> None:
+    """log(1 − q + q e^ε) at an ε where e^ε is near the end of float64, to 50 digits."""
+    law = DominatingPair.laplace(1 / 701.0).poisson_sampled(rate)._alternatives[0][0][0].remove
+    with mp.workdps(50):
+        exact = mp.log(1 - mp.mpf(rate) + mp.mpf(rate) * mp.exp(701))
+        assert law.highest + 2 * law.end_error >= exact * (1 - mp.mpf(10) ** -12)
+
+
+def test_of_a_blend_of_rounded_weights_no_infinite_loss_is_known_from_below() -> None:
+    both = [DominatingPair.approx_dp(1.0, 0.2), DominatingPair.laplace(1.0)]
+    assert DominatingPair.blend(both, [0.9, 0.9], rounded_up=True).epsilon(0.1).lower == 0.0
