@@ -677,7 +677,7 @@ def test_a_shift_that_underflows_counts_as_still(shift: float, side: Direction) 
         found, expected = tiny.delta(epsilon, direction=side), none.delta(epsilon, direction=side)
         assert found.lower <= expected.upper
         assert expected.lower <= found.upper
-        assert found.width <= 1e-3 * found.upper
+        assert found.width <= 1e-3 * found.upper or found.upper < 1e-300  # 0 beyond −log of what is still
 
 
 @pytest.mark.parametrize("side", DIRECTIONS)
