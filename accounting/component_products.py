@@ -104,10 +104,11 @@ def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
 
 
 def simple_epsilon(composition: Composition, delta: float) -> float:
-    """An upper bound on ε(δ) that is never far off by much more than a factor, for where a lattice has no answer.
+    """An upper bound on ε(δ) for where a lattice has no narrow answer; inf if a part has neither a largest loss, nor a
+    dominating Gaussian, nor a ρ.
 
-    The largest finite losses add up, what is dominated by Gaussians has their μ, what is concentrated its ρ and ξ, and
-    δ is first reduced by the probability of an infinite loss.
+    Largest finite losses add up, Gaussians compose by μ², zCDP by ρ and ξ, and the probability of an infinite loss is
+    taken off δ first.
     """
     largest, gaussians = 0.0, []
     log_finite, rho, xi = 0.0, Fraction(0), Fraction(0)

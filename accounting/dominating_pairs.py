@@ -94,8 +94,10 @@ class DominatingPair:
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
             return DominatingPair.identity()
-        if not noise_multiplier or math.isinf(sensitivity / noise_multiplier):
+        if not noise_multiplier:
             return DominatingPair.non_private()
+        if math.isinf(sensitivity / noise_multiplier):  # losses beyond float64 count as infinite, which they are not
+            return DominatingPair.non_private().loosened()
         return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
 
     @staticmethod
@@ -105,8 +107,10 @@ class DominatingPair:
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
             return DominatingPair.identity()
-        if not noise_multiplier or math.isinf(sensitivity / noise_multiplier):
+        if not noise_multiplier:
             return DominatingPair.non_private()
+        if math.isinf(sensitivity / noise_multiplier):
+            return DominatingPair.non_private().loosened()
         return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
 
     @staticmethod

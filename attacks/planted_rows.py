@@ -54,7 +54,9 @@ class Column:
         """How many different values `draw` gives, at most."""
         if self.kind == "other":
             return 2.0**48
-        return len(self.values) if self.kind == "word" else (self.high - self.low) * 10.0**self.decimals + 2
+        if self.kind == "word":
+            return len(self.values)
+        return (self.high - self.low) * 10.0**self.decimals + 2 if self.decimals <= 300 else math.inf
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Value]:
         """Values drawn evenly from the range of the column or from its words; made-up words for one of neither."""

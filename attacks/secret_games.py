@@ -167,6 +167,7 @@ class SecretGame:
             "variant": self.variant,
             "noise": noise,
             "games": games,
+            "at a time": a_time,
         }
         right = repeat(some, -(-games // a_time), seed=seed, folder=folder, progress=step, settings=settings)
         return SecretGuesses(

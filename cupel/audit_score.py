@@ -104,8 +104,10 @@ def score(
     before = synthetic.stat()
     with progress.stage("Hashing") as step:
         found = hashed(synthetic, step)
-    planted = read_json(folder / PLAN).get("canaries")
-    if isinstance(planted, dict) and found == planted.get("sha256"):
+    planted = read_json(folder / PLAN).get("canaries", {})
+    if not isinstance(planted, dict):
+        raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
+    if found == planted.get("sha256"):
         raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
     scorings = _others(folder, digest, found)
     if len(scorings) >= manifest.files:

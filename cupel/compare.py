@@ -11,6 +11,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Rigor
 from cupel.accounting.comparison import Answers, Comparison, Row, compare, unit_of
 from cupel.accounting.comparison_curves import Other, Panel, panels
 from cupel.accounting.comparison_releases import (
@@ -339,7 +340,8 @@ def _of_event(
     def shown(rows: Sequence[Row]) -> None:
         for row in rows:
             said = number(row.bound.value, "up", 6)
-            options.progress.note(f"{row.bound.method}: ε ≤ {said} ({row.bound.rigor}, {_time(row.seconds)})")
+            sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
+            options.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {_time(row.seconds)})")
 
     with options.progress.stage("accountants") as step:
         found = compare(

@@ -38,7 +38,7 @@ LONGEST_LINE = 600
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 _WORKING = 6  # entries of a ledger that has tokens or texts
 _BAR = re.compile(r"[━╸╺]{3}|\d+% +[-\d]:[-\d]{2}:[-\d]{2}")
-_NOTE = re.compile(r"Warning: |\w+: ε ≤ ")  # what is to be read with care, and bounds as they arrive
+_NOTE = re.compile(r"Warning: |\w+: ε [≤≈] ")  # what is to be read with care, and bounds as they arrive
 _PYTHON_WARNING = re.compile(r"\b[A-Z]\w*Warning\b")  # "Warning: …" alone is a line of ours
 
 
@@ -147,7 +147,8 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
         faults.append(f"took more than {SECONDS} s")
     after = _snapshot(folder)
     changed = sorted({name for name, _ in after.items() ^ before.items()})
-    if code != 2:  # what a command is made to write: files of its own, and the folder of a run or an audit
+    begun = code == 2 and "the same command goes on from there" in stderr  # a run that was begun is kept
+    if code != 2 or begun:  # what a command is made to write: files of its own, and the folder of a run or an audit
         changed = [name for name in changed if name in before and "/" not in name]
     if _devices() != devices:
         faults.append("a file took the place of a device")
@@ -191,8 +192,6 @@ def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[s
         faults.append("traceback or warning")
     elif code == 2:
         told = [line for line in lines if not _is_progress(line)]
-        if told and "the same command goes on from there" in told[0]:
-            changed = []  # a run that was begun is kept
         if len(told) != 1 or not told[0].startswith("cupel: "):
             faults.append(f"{len(told)} lines with exit code 2")
         elif len(told[0]) > LONGEST_LINE:
