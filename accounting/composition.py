@@ -48,6 +48,7 @@ class Accountant(ABC, Generic[C]):
         self.unit = unit or Unit()
         self.event: DpEvent = dp_event.NoOpDpEvent()
         self._total: C | None = None
+        self._last_cost: tuple[DpEvent, C] | None = None
 
     def supports(self, event: DpEvent) -> str | None:
         """None if the accountant has a bound for `event`, else the reason why it has none."""
@@ -56,7 +57,7 @@ class Accountant(ABC, Generic[C]):
         if self.unit.kind == "group" and not self.converts_groups:
             return f"{self.name} has no bound for groups; basic, zcdp and gdp have"
         try:
-            self._cost(event)
+            self._last_cost = event, self._cost(event)
         except Unsupported as reason:
             return str(reason)
         return None
@@ -68,10 +69,13 @@ class Accountant(ABC, Generic[C]):
             ValueError: with the reason, where the event is not supported.
         """
         validate.integer(count=count)
-        if reason := self.supports(event):
-            raise Unsupported(reason)
         new = self._copy()
         new.event = events.compose([(self.event, 1), (event, count)])
+        asked = new.event if count and isinstance(self.event, dp_event.NoOpDpEvent) else event
+        if reason := self.supports(asked):
+            raise Unsupported(reason)
+        if self._last_cost is not None and self._last_cost[0] is new.event:
+            new._total = self._last_cost[1]
         return new
 
     @abstractmethod

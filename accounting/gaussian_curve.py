@@ -16,6 +16,7 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.conversions import _NDTR_ERROR
 from cupel.accounting.laws import UNIT, Floats
 
+_PARTS = np.arange(1, 128) / 128
 _LEAST_DELTA = 1e-305
 """Upper bounds are never below: e^x underflows before δ is 0."""
 
@@ -90,15 +91,15 @@ def epsilon(mu: float, target: float) -> Interval:
     low, high = 0.0, max(1.0, mu * mu)
     while delta(mu, high).upper > target:
         low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high or high - low < 1e-15 * high:
-            break
-        low, high = (middle, high) if delta(mu, middle).upper > target else (low, middle)
-    floor, step = low, 1e-15 * high
-    while floor > 0 and delta(mu, floor).lower < target:
-        floor, step = max(0.0, floor - step), 2 * step
-    return Interval(floor, high)
+    while high - low > 4 * UNIT * high:
+        points = low + (high - low) * _PARTS
+        points = points[(points > low) & (points < high)]
+        enough = deltas(mu, points)[1] <= target
+        first = int(np.argmax(enough)) if enough.any() else points.size
+        low, high = (points[first - 1] if first else low), (points[first] if first < points.size else high)
+    floors = high - np.append(0.0, 1e-15 * high * 2.0 ** np.arange(60))
+    floors = floors[(floors > 0) & (deltas(mu, floors)[0] >= target)]
+    return Interval(float(floors.max(initial=0.0)), float(high))
 
 
 def blowup(mu: float, p: float) -> Interval:

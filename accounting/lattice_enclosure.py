@@ -14,7 +14,7 @@ from cupel.accounting.chernoff import tail_bound, tail_bound_epsilon
 from cupel.accounting.lattice_convolution import products
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_guess import Cumulants, Saddle
-from cupel.accounting.lattice_measure import Measure, TooFine, pair_of, rounded_step
+from cupel.accounting.lattice_measure import MOST_POINTS, Measure, TooFine, pair_of, rounded_step
 from cupel.accounting.laws import UNIT, Floats, Law
 from cupel.accounting.single_law import SingleLaw
 
@@ -56,6 +56,35 @@ class Plan:
     log_delta: float
 
 
+@dataclass(slots=True)
+class _Found:
+    """What lattices have said so far.
+
+    Attributes:
+        low, high: the best answers.
+        step, last: the last lattice and its own answer.
+        loss: a better guess of the loss than the first, where that was far off.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    step: float = 0.0
+    last: tuple[float, float] | None = None
+    loss: float | None = None
+
+    def add(self, step: float, answer: tuple[float, float]) -> None:
+        self.low, self.high = max(self.low, answer[0]), min(self.high, answer[1])
+        self.step, self.last = step, answer
+
+    @property
+    def width(self) -> float:
+        return _relative(self.low, self.high)
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(min(self.low, self.high), self.high)
+
+
 class Enclosure:
     """The curve δ(ε) of a product of laws in one direction, enclosed around the losses that a question asks about.
 
@@ -74,6 +103,8 @@ class Enclosure:
         self.first = (0.0, math.inf)
         """The ends after the first lattices, which are the same for every width: fallbacks are chosen by them, or a
         narrower request might have a wider answer."""
+        self._last_measures: tuple[object, tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]] | None = None
+        self._kept: list[tuple[float, tuple[Curve, Curve | None]]] = []
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
@@ -102,7 +133,7 @@ class Enclosure:
             return Interval(0.0, 0.0), True
 
         def planned(rung: float, epsilon: float | None) -> Plan:
-            cut = self._cut(delta, rung)
+            cut = self._cut(delta, min(rung, _WIDEST))
             if epsilon is None:
                 saddle = self._prepared(cut)[2].at_delta(delta)
             else:
@@ -162,29 +193,51 @@ class Enclosure:
         return Interval(max(p, found.lower), min(1.0, found.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
-        """Bounds on δ at each ε ≥ 0, the best of lattices for several of them."""
+        """Bounds on δ at each ε ≥ 0, the best of lattices for several of them and of those of earlier calls."""
         low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
         if self.certain(-1) >= 1:
             return high, high
-        for point in np.unique(np.quantile(epsilons, [0.0, 0.25, 0.5, 0.75, 1.0])):
-            if point >= self.highest:
+
+        def use(curves: tuple[Curve, Curve | None]) -> None:
+            above, below = curves
+            np.fmin(high, above.delta(epsilons), out=high)  # beyond float64 there is no answer
+            if below is not None:
+                np.fmax(low, below.delta(epsilons), out=low)
+
+        for _, curves in self._kept:
+            use(curves)
+        for place in _spread_out(epsilons):
+            point = float(epsilons[place])
+            if point >= self.highest or self._is_known(point, low[place], high[place]):
                 continue
-            if (found := self._curves_or_coarser(self._plan_for_loss(float(point), 1e-3))) is None:
-                continue
-            above, below = found
-            high = np.fmin(high, above.delta(epsilons))  # beyond float64 there is no answer
-            low = low if below is None else np.fmax(low, below.delta(epsilons))
+            if (found := self._curves_or_coarser(self._plan_for_loss(point, _WIDEST))) is not None:
+                use(found)
+                self._keep(point, found)
         outside = epsilons > self.highest + self._margin()
         return np.where(outside, self.certain(-1), low), np.where(outside, self.certain(1), high)
+
+    def _is_known(self, loss: float, low: float, high: float) -> bool:
+        """Whether a kept lattice is as good at a loss as another would be."""
+        if self.upper_only:
+            return any(abs(loss - kept) <= 0.05 * loss for kept, _ in self._kept)
+        return _relative(low, high) <= _WIDEST
+
+    def _keep(self, loss: float, curves: tuple[Curve, Curve | None]) -> None:
+        self._kept.append((loss, curves))
+        while len(self._kept) > 1 and sum(above.losses.size for _, (above, _) in self._kept) > MOST_POINTS:
+            self._kept.pop(0)
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
         """Bounds on the blow-up of each p in (0, 1), the best of lattices for several of them."""
         low, high = ps.copy(), np.ones(ps.size)
         if self.certain(-1) >= 1:
             return high, high
-        points = np.exp(np.quantile(np.log(ps), [0.0, 0.25, 0.5, 0.75, 1.0]))
-        for point in np.unique(np.clip(points, 1e-280, 0.999)):
-            if (found := self._curves_or_coarser(self._plan_for_level(float(point), 1e-3))) is None:
+        for place in _spread_out(ps):
+            point = min(max(float(ps[place]), 1e-280), 0.999)
+            ends = float(low[place]), float(high[place])
+            if max(_relative(*ends), _relative(1 - ends[1], 1 - ends[0])) <= _WIDEST:  # of the type II error, too
+                continue
+            if (found := self._curves_or_coarser(self._plan_for_level(point, 1e-3))) is None:
                 continue
             above, below = found
             high = np.fmin(high, above.blowup(ps))  # beyond float64 there is no answer
@@ -219,7 +272,10 @@ class Enclosure:
         return curves[0], (curves[1] if known else None)
 
     def _measures(self, plan: Plan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
-        """Every law on the plan's lattice, from above and from below."""
+        """Every law on the plan's lattice, from above and from below; that of the last plan is kept."""
+        key = plan.step, plan.cut, plan.supports, plan.log_delta
+        if self._last_measures is not None and self._last_measures[0] == key:
+            return self._last_measures[1]
         aligned = aligned_step(self.laws, plan.step)
         step = rounded_step(aligned)
         upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
@@ -227,10 +283,12 @@ class Enclosure:
         below: list[tuple[Measure, int]] = []
         laws, _, _ = self._prepared(plan.cut)
         for law, (_, count), support in zip(laws, self.laws, plan.supports, strict=True):
-            upper, lower = pair_of(law, step, upper_step, plan.cut, *support, math.exp(max(plan.log_delta, -600.0)))
+            delta = math.exp(max(plan.log_delta, -600.0))
+            upper, lower = pair_of(law, step, upper_step, plan.cut, *support, delta, upper_only=self.upper_only)
             above.append((upper, count))
             if lower is not None:
                 below.append((lower, count))
+        self._last_measures = key, (above, below)
         return above, below
 
     def _cut(self, delta: float, width: float) -> float:
@@ -323,23 +381,20 @@ class Enclosure:
             width: of the answer, relative to its upper end.
             guessed: the answer is a loss, so a plan can be made again for it where the guess was far off.
         """
-        best = (-math.inf, math.inf)
-        last: tuple[float, tuple[float, float]] | None = None
-        loss: float | None = None
+        found = _Found()
         for rung in (_ROUGH,) if self._rough else _rungs(width):
-            before = best
-            plan = planned(rung, loss)
-            if last is not None:
-                plan = dataclasses.replace(plan, step=last[0] * self._shrink(last[1], rung))
-            relocated = planned if guessed and loss is None else None
-            best, last, loss = self._on_rung(rung, plan, relocated, ask, best, last, loss, guessed)
+            before = found.width
+            plan = planned(rung, found.loss)
+            if found.last is not None:
+                plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, rung))
+            self._on_rung(rung, plan, planned if guessed else None, ask, found)
             if rung in (_ROUGH, _WIDEST):
-                self.first = best
-            if self._rough or _relative(*best) <= width:
-                return Interval(min(best), best[1]), True
-            if not _relative(*best) <= 0.95 * _relative(*before):  # finer lattices do not fit, or rounding is the limit
+                self.first = found.low, found.high
+            if self._rough or found.width <= width:
+                return found.interval, True
+            if not found.width <= 0.95 * before:  # finer lattices do not fit, or rounding is the limit
                 break
-        return Interval(min(best), best[1]), False
+        return found.interval, False
 
     def _on_rung(
         self,
@@ -347,47 +402,43 @@ class Enclosure:
         plan: Plan,
         planned: Callable[[float, float | None], Plan] | None,
         ask: Callable[[Curve, Curve | None], tuple[float, float]],
-        best: tuple[float, float],
-        last: tuple[float, tuple[float, float]] | None,
-        loss: float | None,
-        guessed: bool,
-    ) -> tuple[tuple[float, float], tuple[float, tuple[float, float]] | None, float | None]:
-        """The best answer, the last step with its own answer, and the guess of the loss, after some lattices."""
-        low, high = best
+        found: _Found,
+    ) -> None:
+        """Adds to what was found, on some lattices; `planned` where the answer is a loss that was guessed."""
         step, finest = plan.step, 0.0
         for _ in range(_ATTEMPTS):
             try:
-                found = ask(*self.curves(dataclasses.replace(plan, step=step)))
+                answer = ask(*self.curves(dataclasses.replace(plan, step=step)))
             except TooFine:
                 finest = step
-                if last is None or not math.isfinite(high):
+                if found.last is None or not math.isfinite(found.high):
                     step *= 4
-                elif last[0] > 1.5 * finest:
-                    step = math.sqrt(last[0] * finest)
+                elif found.step > 1.5 * finest:
+                    step = math.sqrt(found.step * finest)
                 else:
                     break
                 continue
-            if guessed and plan.focus > -math.inf and (found[0] == -math.inf or found[1] <= plan.focus + 2 * step):
+            if planned and plan.focus > -math.inf and (answer[0] == -math.inf or answer[1] <= plan.focus + 2 * step):
                 plan = dataclasses.replace(plan, focus=-math.inf)  # the guess was wrong: the answer lies below
                 continue
-            before, low, high = high, max(low, found[0]), min(high, found[1])
-            last = step, found
-            if self._rough or _relative(low, high) <= rung:
+            before = found.high
+            found.add(step, answer)
+            if self._rough or found.width <= rung:
                 break
-            middle = high if self.upper_only else (max(low, 0.0) + high) / 2
-            if planned is not None and 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle:
-                loss = middle  # the guess was far off
-                plan, planned = planned(rung, loss), None
-                step = max(plan.step, 1.5 * finest)
+            middle = found.high if self.upper_only else (max(found.low, 0.0) + found.high) / 2
+            far_off = 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle
+            if planned and found.loss is None and far_off:
+                found.loss = middle
+                plan = planned(rung, middle)
+                step = max(min(plan.step, step * self._shrink(answer, rung)), 1.5 * finest)
                 continue
-            if self.upper_only and before - high < rung * abs(high):
+            if self.upper_only and before - found.high < rung * abs(found.high):
                 break
-            step *= 0.5 if self.upper_only else self._shrink(found, rung)
+            step *= 0.5 if self.upper_only else self._shrink(answer, rung)
             if step <= finest:
-                if last[0] <= 1.5 * finest:
+                if found.step <= 1.5 * finest:
                     break
-                step = math.sqrt(last[0] * finest)
-        return (low, high), last, loss
+                step = math.sqrt(found.step * finest)
 
     def _shrink(self, found: tuple[float, float], rung: float) -> float:
         """How much finer the next lattice is: the width falls with the square of the step, or with the step."""
@@ -405,6 +456,12 @@ class Enclosure:
             except TooFine:
                 plan = dataclasses.replace(plan, step=4 * plan.step)
         return None
+
+
+def _spread_out(values: Floats) -> list[int]:
+    """The places of the middle of some values, of their ends and of their quartiles, in this order."""
+    order = np.argsort(values, kind="stable")
+    return list(dict.fromkeys(int(order[round(share * (values.size - 1))]) for share in (0.5, 0.0, 1.0, 0.25, 0.75)))
 
 
 def _rungs(width: float) -> Iterator[float]:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Moved, Tails, attained, odds_of
+from cupel.accounting.laws import _EXP, UNIT, Floats, Law, Moved, Tails, attained
 
 MOST_POINTS = 1 << 21
 """The most lattice points of a law or a product: 16 MiB an array, of which a dozen are alive at once."""
 
 
+_NEAR_END = np.concatenate([np.arange(65) / 64, np.arange(2.0, 9.0)])
 _BLOCK = 128
 _WIDEST = 600.0  # e^{±300} times a mass of at least LEAST does not underflow
 LEAST = 1e-150
@@ -75,9 +76,17 @@ def rounded_start(start: float, step: float, *, up: bool) -> float:
 
 
 def pair_of(
-    law: Law, step: float, upper_step: float, tail: float, low: float, high: float, delta: float = 1.0
+    law: Law,
+    step: float,
+    upper_step: float,
+    tail: float,
+    low: float,
+    high: float,
+    delta: float = 1.0,
+    *,
+    upper_only: bool = False,
 ) -> tuple[Measure, Measure | None]:
-    """The law on a lattice from above and from below (None for a law that is known from above only).
+    """The law on a lattice from above and from below (None where only the first is wanted, or known).
 
     Args:
         law: the law.
@@ -101,14 +110,37 @@ def pair_of(
     if law.upper_only:
         return _above_of_curve(law, begin, step, count, tail), None
     lower_begin = begin - step / 2
-    _, curve, tails = law.hockey_stick(points(lower_begin, step, count + 1))
-    below = _below(law, tails, begin, step, tail, delta)
+    below = None
+    if not upper_only or law.atom is None:
+        _, curve, tails = law.hockey_stick(_ends_of_cells(law, lower_begin, step, count + 1))
+    if not upper_only:
+        below = _below(law, tails, begin, step, tail, delta)
     if law.atom is None:
         return _above(law, tails, curve, lower_begin, step, tail), below
     # Atoms sit on the points of both lattices, so those from above need thresholds of their own.
     begin = rounded_start(begin, upper_step, up=True)
     _, curve, tails = law.hockey_stick(points(begin, upper_step, count))
     return _above(law, tails, curve, begin, upper_step, tail), below
+
+
+def _ends_of_cells(law: Law, begin: float, step: float, count: int) -> Floats:
+    """The ends of the cells of a lattice from below: half-way between its points, but atoms at the ends of a law have
+    cells of their own.
+
+    With what lies beside it, the last atom's cell would have a ratio P/Q below its point, and all of it would count as
+    a step less.
+    """
+    ends = points(begin, step, count)
+    if law.atom is None or law.discrete or law.lowest == law.highest:
+        return ends
+    for end, side in ((law.lowest, 1), (law.highest, -1)):
+        if not math.isfinite(end):
+            continue
+        margin = 1e-6 * step + 4 * law.end_error + 1e-12 * (1 + abs(end))
+        place = round((end - begin) / step - 0.5)  # of the lattice point that is the atom
+        if 0 <= place < count - 1 and margin < step / 4 and abs(begin + (place + 0.5) * step - end) < margin:
+            ends[place + (side > 0)] = end + side * margin
+    return ends
 
 
 def _anchor(law: Law, step: float) -> tuple[float, bool]:
@@ -131,17 +163,21 @@ def _anchor(law: Law, step: float) -> tuple[float, bool]:
 
 def _edge(law: Law, end: float, step: float, side: int) -> float | None:
     """a within a few steps of the end, with log P/Q of all that lies between the end and a + side·step/2 equal to a."""
-    points = end + side * step * np.arange(9)
+    steps = _NEAR_END
     for _ in range(2):
-        tails = law.tails(np.sort(points + side * step / 2))
+        points = end + side * step * steps
+        tails = law.tails(points + side * step / 2 if side > 0 else (points + side * step / 2)[::-1])
         p, q = (tails.p_below, tails.q_below) if side > 0 else (tails.p_above[::-1], tails.q_above[::-1])
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = side * (np.log(p) - np.log(q) - points)
         inside = np.flatnonzero(excess < 0)
         if not inside.size or inside[0] == 0:
             return None
-        points = np.linspace(points[inside[0] - 1], points[inside[0]], 65)
-    return float(points[-1])
+        low, high = float(steps[inside[0] - 1]), float(steps[inside[0]])
+        if high - low < 1 / 32:
+            break
+        steps = low + (high - low) * _NEAR_END[:65]
+    return end + side * step * high
 
 
 def _cells(tails: Tails) -> tuple[Floats, Floats]:
@@ -154,12 +190,14 @@ def _between(above: Floats, below: Floats) -> Floats:
     return np.maximum(np.where(above[:-1] <= below[1:], above[:-1] - above[1:], below[1:] - below[:-1]), 0.0)
 
 
-def _excess(moved: Moved | None, rest: Floats | None, p: Floats, q: Floats, log_t: Floats) -> Floats:
-    """P − tQ of sets, by what is left of one law where a share of it is the other: `rest` is R of the same sets."""
-    if moved is None or rest is None:
-        return p - q * np.exp(log_t)
-    odds, _ = odds_of(log_t if moved.of_p else -log_t, moved.rate, moved.stay)
-    return rest - odds * q if moved.of_p else np.exp(log_t) * (odds * p - rest)
+def _excess(
+    moved: Moved | None, rest: Floats | None, p: Floats, q: Floats, scale: Floats, odds: Floats | None
+) -> Floats:
+    """P − tQ of sets, t = `scale`, by what is left of one law where a share of it is the other: `rest` is R of the same
+    sets."""
+    if moved is None or rest is None or odds is None:
+        return p - q * scale
+    return rest - odds * q if moved.of_p else scale * (odds * p - rest)
 
 
 def _above(law: Law, tails: Tails, curve: Floats, start: float, step: float, tail: float) -> Measure:
@@ -171,7 +209,9 @@ def _above(law: Law, tails: Tails, curve: Floats, start: float, step: float, tai
     losses = points(start, step, curve.size)
     moved = tails.moved
     rest = None if moved is None else _between(moved.above, moved.below)
-    right = np.clip(_excess(moved, rest, p, q, losses[:-1]) / -math.expm1(-step), 0.0, p)
+    odds = None if moved is None else moved.odds(losses[:-1])[0]
+    right = _excess(moved, rest, p, q, np.exp(losses[:-1]), odds) / -math.expm1(-step)
+    right = np.minimum(np.maximum(right, 0.0), p)
     masses = np.zeros(curve.size)
     masses[:-1] = p - right
     masses[1:] += right
@@ -299,8 +339,9 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta
         rest[last] = moved.above[last] - certain
         rest[first] = moved.rate - certain - impossible if first == last else moved.below[first + 1] - impossible
     inside = slice(first, last + 1)
-    p, q, losses = p[inside], q[inside], losses[inside]
-    excess = _excess(moved, None if rest is None else rest[inside], p, q, losses)
+    p, q, losses, scale = p[inside], q[inside], losses[inside], scale[inside]
+    odds = None if moved is None else moved.odds(losses)
+    excess = _excess(moved, None if rest is None else rest[inside], p, q, scale, None if odds is None else odds[0])
     over, under = np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
     masses = p + (np.append(0.0, over[1:]) - np.append(over[1:], 0.0)) / math.expm1(step)
     masses += (under - np.append(0.0, under[:-1])) / -math.expm1(-step)
@@ -308,7 +349,7 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta
         masses = _convex(masses, losses)
     else:
         masses = np.maximum(masses, 0.0)
-    return _checked_below(law, masses, tails[first : last + 2], losses, step, tail, delta)
+    return _checked_below(law, masses, tails[first : last + 2], losses, odds, step, tail, delta)
 
 
 def _convex(masses: Floats, losses: Floats) -> Floats:
@@ -325,7 +366,14 @@ def _convex(masses: Floats, losses: Floats) -> Floats:
 
 
 def _checked_below(
-    law: Law, masses: Floats, lines: Tails, losses: Floats, step: float, tail: float, delta: float
+    law: Law,
+    masses: Floats,
+    lines: Tails,
+    losses: Floats,
+    odds: tuple[Floats, Floats] | None,
+    step: float,
+    tail: float,
+    delta: float,
 ) -> Measure:
     """The masses with the excess that puts every piece of their curve under a line.
 
@@ -333,7 +381,7 @@ def _checked_below(
     """
     allowed = np.full(losses.size, math.inf)
     for place in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
-        middle, room, _ = attained(lines[place], losses)
+        middle, room, _ = attained(lines[place], losses, odds)
         if place.start == 0:  # left of the first point it is the line of all that P can give
             impossible = law.impossible * math.exp(losses[0])
             middle[0] = impossible - math.expm1(losses[0])

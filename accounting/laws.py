@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 UNIT = 2.0**-53
 _EXP = 4 * UNIT  # numpy's exp, expm1, log and log1p, relative
 
+_LOG_HALF = -math.log(2)
 _DISTANCES = np.concatenate([-np.geomspace(1e6, 1e-9, 41), np.geomspace(1e-9, 1e6, 41)])
 _SIXTEENTHS = np.arange(17) / 16
 
@@ -35,6 +36,7 @@ class Moved:
         above, below: R on both sides of the thresholds.
         rate, stay: 1 − w and w, each off by a relative 2u.
         of_p: P = wQ + R; otherwise Q = wP + R.
+        known: `odds` of the thresholds themselves, where they were needed before.
     """
 
     above: Floats
@@ -42,13 +44,19 @@ class Moved:
     rate: float
     stay: float
     of_p: bool = True
+    known: tuple[Floats, Floats] | None = None
 
     def __getitem__(self, part: slice) -> Moved:
         return Moved(self.above[part], self.below[part], self.rate, self.stay, self.of_p)
 
     def turned(self) -> Moved:
         """The same for (Q, P) and the thresholds −b."""
-        return Moved(self.below[::-1], self.above[::-1], self.rate, self.stay, not self.of_p)
+        known = None if self.known is None else (self.known[0][::-1], self.known[1][::-1])
+        return Moved(self.below[::-1], self.above[::-1], self.rate, self.stay, not self.of_p, known)
+
+    def odds(self, log_t: Floats) -> tuple[Floats, Floats]:
+        """t − w, or 1/t − w where Q = wP + R, and its error over t or 1/t."""
+        return odds_of(np.minimum(np.maximum(log_t if self.of_p else -log_t, -700.0), 700.0), self.rate, self.stay)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +135,7 @@ class Law(ABC):
     def hockey_stick(self, thresholds: Floats) -> tuple[Floats, Floats, Tails]:
         """Lower and upper bounds on H(e^b) at increasing thresholds, and the masses they were made from."""
         tails = self.tails(thresholds)
-        middle, under, over = attained(tails, thresholds)
+        middle, under, over = attained(tails, thresholds, None if tails.moved is None else tails.moved.known)
         # {L > b̃} misses the P-mass between b̃ and b, which lies above a threshold whose own b̃ is below both.
         above = _before(tails, thresholds) if tails.near is None else tails.near[0] * (1 + tails.error)
         before = above + tails.p_slack
@@ -175,14 +183,15 @@ def _before(tails: Tails, thresholds: Floats) -> Floats:
     return np.concatenate([[1.0], above])[last]
 
 
-def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
+def attained(tails: Tails, log_t: Floats, odds: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats, Floats]:
     """P(A) − tQ(A) of each A = {L > b̃}, one t a threshold, and how far below and above it the exact value may be.
 
     Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
-    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only.
+    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only. `odds`
+    are those of `tails.moved` at `log_t`, if they are known.
     """
     if tails.moved is not None:
-        return _attained_by_moving(tails, tails.moved, log_t)
+        return _attained_by_moving(tails, tails.moved, log_t, odds or tails.moved.odds(log_t))
     turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # masses fall, so it is all up to here
     scale = np.exp(np.minimum(log_t, 700.0))
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
@@ -201,20 +210,27 @@ def attained(tails: Tails, log_t: Floats) -> tuple[Floats, Floats, Floats]:
     return middle, under + np.where(near, slack_p, slack_q), over + np.where(near, slack_q, slack_p)
 
 
-def _attained_by_moving(tails: Tails, moved: Moved, log_t: Floats) -> tuple[Floats, Floats, Floats]:
+def _attained_by_moving(
+    tails: Tails, moved: Moved, log_t: Floats, known: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, Floats]:
     """`attained` as R(A) − (t − w)Q(A) for P = wQ + R, and as t((1/t − w)P(A) − R(A)) for Q = wP + R."""
-    scale = np.exp(np.clip(log_t, -700.0, 700.0))
-    odds, rounding = odds_of(np.clip(log_t if moved.of_p else -log_t, -700.0, 700.0), moved.rate, moved.stay)
+    largest = float(np.abs(log_t[[0, -1]]).max(initial=0.0))  # thresholds rise, so it is at an end
+    scale = np.exp(log_t if largest <= 700 else np.clip(log_t, -700.0, 700.0))
+    odds, rounding = known
     if moved.of_p:
-        rest, other, room = moved.above, tails.q_above * odds, rounding * scale * tails.q_above
-        middle = rest - other
+        rest, other = moved.above, tails.q_above * odds
+        middle, room = rest - other, rounding * (scale * tails.q_above)
     else:
         rest, other = scale * moved.above, tails.p_above * (scale * odds)
         middle, room = other - rest, rounding * tails.p_above
     room = room + (tails.error + 6 * _EXP) * (rest + np.abs(other)) + 1e-305
-    under = np.where(np.abs(log_t) > 700, math.inf, room + 1e-305 * scale)
-    over = np.where(log_t < -700, math.inf, room + 1e-320 * scale)
-    return middle, under + tails.q_slack * scale, over + tails.p_slack
+    under, over = room + 1e-305 * scale, room + 1e-320 * scale
+    if largest > 700:
+        under = np.where(np.abs(log_t) > 700, math.inf, under)
+        over = np.where(log_t < -700, math.inf, over)
+    if tails.p_slack or tails.q_slack:
+        under, over = under + tails.q_slack * scale, over + tails.p_slack
+    return middle, under, over
 
 
 def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
@@ -224,11 +240,14 @@ def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
     `stay` and `rate` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
     above it by no more than 16u.
     """
-    grown, low = np.expm1(b), b < -math.log(2)
-    with np.errstate(over="ignore"):
-        rounding = (_EXP * np.abs(grown) + 4 * UNIT * rate + 4 * UNIT * np.abs(grown + rate)) * np.exp(-b)
-    odds = np.where(low, np.exp(b) - stay, grown + rate)
-    return odds, np.where(low, _EXP + 4 * UNIT, rounding)
+    grown = np.expm1(b)
+    odds = grown + rate
+    rounding = (_EXP * np.abs(grown) + 4 * UNIT * np.abs(odds) + 4 * UNIT * rate) * np.exp(-b)
+    low = b < _LOG_HALF
+    if low.any():
+        odds = np.where(low, np.exp(b) - stay, odds)
+        rounding = np.where(low, _EXP + 4 * UNIT, rounding)
+    return odds, rounding
 
 
 class Laplace(Law):

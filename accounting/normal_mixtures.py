@@ -76,7 +76,8 @@ class NormalMixtures(Law):
         return min(low, high), high
 
     def tails(self, thresholds: Floats) -> Tails:
-        x, shift = self._inverse(thresholds)
+        odds = self._odds(thresholds)
+        x, shift = self._inverse(thresholds) if odds is None else self._inverse_of_two(thresholds, *odds)
         far = np.abs(x) > 40 + self.shifts[-1]  # less than 1e-315 of either law is left there
         x = np.where(far, np.copysign(np.inf, x), x)
         moved = None
@@ -90,7 +91,8 @@ class NormalMixtures(Law):
             stay = float(self.weights[:still].sum())
             p_above, p_below, reach = self._sides(x, self.weights[still:], self.shifts[still:])
             if stay and self.slack <= 1e-6 * self._rate:
-                moved = Moved(p_above, p_below, self._rate, stay)
+                known = odds if self._rate == self._one_rate else None
+                moved = Moved(p_above, p_below, self._rate, stay, known=known)
             if stay:
                 p_above, p_below = p_above + stay * q_above, p_below + stay * q_below
         # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
@@ -129,20 +131,27 @@ class NormalMixtures(Law):
         if self.mirrored and self.weights.size == 1:
             x = b / (2 * self.shifts[0])
             return x, 16 * UNIT * np.abs(b)
-        if self.weights.size == 2 and not self.mirrored and self.shifts[0] == 0:
-            return self._inverse_of_two(b)
         return self._inverse_by_newton(b)
 
-    def _inverse_of_two(self, b: Floats) -> tuple[Floats, Floats]:
+    def _odds(self, b: Floats) -> tuple[Floats, Floats] | None:
+        """e^b − 1 + q and its error over e^b for one shift that is drawn with probability q; None for any other law."""
+        if self.weights.size != 2 or self.mirrored or self.shifts[0]:
+            return None
+        return odds_of(np.minimum(np.maximum(b, -700.0), 700.0), self._one_rate, float(self.weights[0]))
+
+    @property
+    def _one_rate(self) -> float:
+        """q of one shift; without some of its mass 1 − q is the weight that is known."""
+        return float(self.weights[-1]) if not self.slack else 1 - float(self.weights[0])
+
+    def _inverse_of_two(self, b: Floats, odds: Floats, rounding: Floats) -> tuple[Floats, Floats]:
         """L(x) = log(1 − q + q e^y), y = s(x − s/2): y = log((e^b − 1 + q)/q).
 
         The rounding of e^b − 1 + q moves L by its own size over e^b, that of y by (e^b − 1 + q)/e^b times
         16u(|y| + s|x| + s²).
         """
         place = float(self.shifts[1])
-        rate = float(self.weights[1]) if not self.slack else 1 - float(self.weights[0])
-        b = np.clip(b, -700.0, 700.0)
-        odds, rounding = odds_of(b, rate, float(self.weights[0]))
+        b = np.minimum(np.maximum(b, -700.0), 700.0)
         if self.slack:  # 1 − w₀ is not the weight that is known
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

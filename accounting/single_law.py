@@ -10,6 +10,8 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.laws import UNIT, Floats, Law
 
 _FIRST = np.concatenate([-np.geomspace(650, 1e-12, 181), [0.0], np.geomspace(1e-12, 650, 181)])
+_NEAR = np.append(np.geomspace(1.0, 1e-16, 97), 0.0)
+_PARTS = np.arange(1, 256) / 256
 _ROUNDS = 12
 _POINTS = 33
 
@@ -66,8 +68,12 @@ class SingleLaw:
         """The least ε ≥ 0 with δ(ε) ≤ δ, and whether upper − lower ≤ width·upper."""
         if self.certain(1) > delta:
             return Interval(math.inf if self.certain(-1) > delta else 0.0, math.inf), self.certain(-1) > delta
-        high = min(self._crossing(delta, 1), self.largest())
-        low = 0.0 if self.law.upper_only else min(self._crossing(delta, 0), high)
+        crossing = self._crossing(delta, 1, _FIRST[_FIRST >= 0])
+        high = min(crossing, self.largest())
+        low = 0.0
+        if not self.law.upper_only:
+            near = crossing * (1 - _NEAR) if math.isfinite(crossing) else _FIRST[_FIRST >= 0]
+            low = min(self._crossing(delta, 0, near), high)
         self._wide = not (math.isfinite(high) and high - low <= 1e-3 * high)
         return Interval(low, high), math.isfinite(high) and high - low <= width * high
 
@@ -81,11 +87,10 @@ class SingleLaw:
         margin = 64 * UNIT * (1 + abs(self.law.highest)) + 2 * self.law.end_error
         return max(self.law.highest + margin, 0.0) if math.isfinite(self.law.highest) else math.inf
 
-    def _crossing(self, delta: float, side: int) -> float:
+    def _crossing(self, delta: float, side: int, grid: Floats) -> float:
         """The least ε ≥ 0 known to have an upper bound of at most δ (side 1), or the largest known to have a lower
-        bound above it (side 0).
+        bound above it (side 0); at first among the losses of a grid.
         """
-        grid = _FIRST[_FIRST >= 0]
         low, high = 0.0, math.inf  # what was found so far: a bound at a loss depends on the grid it is found on
         for _ in range(_ROUNDS):
             above = self._curve(grid)[side] > delta
@@ -96,7 +101,7 @@ class SingleLaw:
                 low = max(low, float(grid[index - 1]))
             if not math.isfinite(high) or high - low <= 4 * UNIT * high:
                 break
-            grid = np.concatenate([[low], low + (high - low) * np.arange(1, _POINTS) / _POINTS, [high]])
+            grid = np.concatenate([[low], low + (high - low) * _PARTS, [high]])
         return high if side else low
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:

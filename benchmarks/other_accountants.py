@@ -5,94 +5,126 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import dp_accounting
 import numpy as np
-from dp_accounting import mechanism_calibration
+from dp_accounting import DpEvent, dp_event, mechanism_calibration
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import NDArray
-from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
+from prv_accountant import PRVAccountant
+from prv_accountant import privacy_random_variables as variables
 
-Epsilon = Callable[[float, float, int, float], tuple[float, float]]
-"""From σ, q, n and δ to a lower and an upper end."""
 
-_OPTIONAL = ("opacus", "autodp")
+class NotOffered(Exception):
+    """The library has no accountant for an event."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An accountant that answers from above.
+
+    Attributes:
+        epsilon: an event, δ, the adjacency and how fine the lattice is to an upper bound on ε.
+        coarsest: an error of ε to the coarsest lattice that is worth a try.
+        package: the distribution that it comes in.
+    """
+
+    epsilon: Callable[[DpEvent, float, str, float], float]
+    coarsest: Callable[[float], float]
+    package: str
+
+
+def _pld_epsilon(asked: DpEvent, delta: float, adjacency: str, interval: float) -> float:
+    """Connect-the-dots, the worse of both directions; `interval` is the distance of lattice points."""
+    relation = {"add_remove": "ADD_OR_REMOVE_ONE", "replace_one": "REPLACE_ONE"}[adjacency]
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation[relation], interval)
+    try:
+        accountant.compose(asked)
+    except dp_accounting.UnsupportedEventError as error:
+        raise NotOffered from error
+    return float(accountant.get_epsilon(delta))
+
+
+def _prv_epsilon(asked: DpEvent, delta: float, adjacency: str, error: float) -> float:
+    """Removal only; `error` is the ε error that is added to the answer, and an error of δ in proportion."""
+    parts = _parts(asked)
+    counts = [count for _, count in parts]
+    less = delta * min(1e-3, error / 10)
+    accountant = PRVAccountant([_variable(part) for part, _ in parts], error, less, counts)
+    return float(accountant.compute_epsilon(delta, counts)[2])
+
+
+def _opacus_epsilon(asked: DpEvent, delta: float, adjacency: str, error: float) -> float:
+    """Removal only, sampled Gaussians only; `error` as for prv_accountant."""
+    accountant = importlib.import_module("opacus.accountants").PRVAccountant()
+    accountant.history = [(*_sampled_gaussian(part), count) for part, count in _parts(asked)]
+    return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta * min(1e-3, error / 10)))
+
+
+def _autodp_epsilon(asked: DpEvent, delta: float, adjacency: str, error: float) -> float:
+    """By Rényi divergences, which is what autodp composes sampled mechanisms with; it has no lattice to refine."""
+    mechanisms = importlib.import_module("autodp.mechanism_zoo")
+    transformers = importlib.import_module("autodp.transformer_zoo")
+    sampled = transformers.AmplificationBySampling(PoissonSampling=True)
+    parts = [(*_sampled_gaussian(part), count) for part, count in _parts(asked)]
+    each = [sampled(mechanisms.GaussianMechanism(noise), rate, improved_bound_flag=True) for noise, rate, _ in parts]
+    return float(transformers.Composition()(each, [count for *_, count in parts]).get_approxDP(delta))
+
+
+_ALL = {
+    "dp_accounting": Peer(_pld_epsilon, lambda error: 0.1, "dp-accounting"),
+    "prv_accountant": Peer(_prv_epsilon, lambda error: error, "prv-accountant"),
+    "opacus": Peer(_opacus_epsilon, lambda error: error, "opacus"),
+    "autodp": Peer(_autodp_epsilon, lambda error: 0.0, "autodp"),
+}
+PEERS = {name: peer for name, peer in _ALL.items() if importlib.util.find_spec(name) is not None}
+"""Those that are installed, by the name that they are imported under."""
 
 
 def missing() -> list[str]:
     """Libraries that are compared where they are installed, and are not."""
-    return [name for name in _OPTIONAL if importlib.util.find_spec(name) is None]
+    return [name for name in _ALL if name not in PEERS]
 
 
-def epsilons() -> dict[str, Epsilon]:
-    """Every accountant that is installed, by name."""
-    found: dict[str, Epsilon] = {"dp_accounting": _OfPld(), "prv_accountant": _prv}
-    if "opacus" not in missing():
-        found["opacus"] = _opacus
-    if "autodp" not in missing():
-        found["autodp"] = _autodp
-    return found
+def _parts(asked: DpEvent, count: int = 1) -> list[tuple[DpEvent, int]]:
+    """A composition as a list of what is composed, with counts."""
+    if isinstance(asked, dp_event.SelfComposedDpEvent):
+        return _parts(asked.event, count * asked.count)
+    if isinstance(asked, dp_event.ComposedDpEvent):
+        return [part for each in asked.events for part in _parts(each, count)]
+    return [(asked, count)]
 
 
-def event(noise_multiplier: float, rate: float, steps: int) -> dp_accounting.DpEvent:
+def _sampled_gaussian(asked: DpEvent) -> tuple[float, float]:
+    if isinstance(asked, dp_event.GaussianDpEvent):
+        return asked.noise_multiplier, 1.0
+    if isinstance(asked, dp_event.PoissonSampledDpEvent) and isinstance(asked.event, dp_event.GaussianDpEvent):
+        return asked.event.noise_multiplier, asked.sampling_probability
+    raise NotOffered
+
+
+def _variable(asked: DpEvent) -> variables.PrivacyRandomVariable:
+    if isinstance(asked, dp_event.LaplaceDpEvent):
+        return variables.LaplaceMechanism(1 / asked.noise_multiplier)
+    noise, rate = _sampled_gaussian(asked)
+    if rate == 1.0:
+        return variables.GaussianMechanism(noise)
+    return variables.PoissonSubsampledGaussianMechanism(sampling_probability=rate, noise_multiplier=noise)
+
+
+def event(noise_multiplier: float, rate: float, steps: int) -> DpEvent:
     """Poisson-sampled Gaussian steps as dp_accounting describes them."""
-    one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-    return dp_accounting.SelfComposedDpEvent(one, steps)
+    one = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
+    return dp_event.SelfComposedDpEvent(one, steps)
 
 
-class _OfPld:
-    """Connect-the-dots at the default interval of 1e-4, both directions, from above.
-
-    The lower end is the optimistic estimate of the same library; it is found once, outside of what is timed.
-    """
-
-    def __init__(self) -> None:
-        self._lower: dict[tuple[float, float, int, float], float] = {}
-
-    def __call__(self, sigma: float, rate: float, steps: int, delta: float) -> tuple[float, float]:
-        key = (sigma, rate, steps, delta)
-        if key not in self._lower:
-            optimistic = pld.from_gaussian_mechanism(
-                sigma, sampling_prob=rate, pessimistic_estimate=False, use_connect_dots=False
-            )
-            self._lower[key] = float(optimistic.self_compose(steps).get_epsilon_for_delta(delta))
-        return self._lower[key], float(_pld(sigma, rate, steps).get_epsilon_for_delta(delta))
-
-
-def _pld(sigma: float, rate: float, steps: int) -> Any:
-    return pld.from_gaussian_mechanism(sigma, sampling_prob=rate).self_compose(steps)
-
-
-def _prv(sigma: float, rate: float, steps: int, delta: float) -> tuple[float, float]:
-    variable = PoissonSubsampledGaussianMechanism(sampling_probability=rate, noise_multiplier=sigma)
-    accountant = PRVAccountant(prvs=[variable], eps_error=0.01, delta_error=delta / 1000, max_self_compositions=[steps])
-    lower, _, upper = accountant.compute_epsilon(delta, [steps])
-    return float(lower), float(upper)
-
-
-def _opacus(sigma: float, rate: float, steps: int, delta: float) -> tuple[float, float]:
-    accountant = importlib.import_module("opacus.accountants").PRVAccountant()
-    accountant.history = [(sigma, rate, steps)]
-    upper = float(accountant.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000))
-    return upper - 0.02, upper
-
-
-def _autodp(sigma: float, rate: float, steps: int, delta: float) -> tuple[float, float]:
-    """By Rényi divergences, which is what autodp composes sampled mechanisms with; no lower end."""
-    mechanism_zoo = importlib.import_module("autodp.mechanism_zoo")
-    transformer_zoo = importlib.import_module("autodp.transformer_zoo")
-    sampled = transformer_zoo.AmplificationBySampling(PoissonSampling=True)
-    one = sampled(mechanism_zoo.GaussianMechanism(sigma), rate, improved_bound_flag=True)
-    return 0.0, float(transformer_zoo.Composition()([one], [steps]).get_approxDP(delta))
-
-
-def calibrated(epsilon: float, delta: float, rate: float, steps: int, tolerance: float) -> float:
-    """The noise multiplier by dp_accounting's search in [0.5, 5] with its PLD accountant."""
+def calibrated(epsilon: float, delta: float, rate: float, steps: int, tolerance: float, interval: float) -> float:
+    """The noise multiplier by dp_accounting's search in [0.5, 5] with its PLD accountant at a distance of points."""
     return float(
         mechanism_calibration.calibrate_dp_mechanism(
-            PLDAccountant,
+            lambda: PLDAccountant(value_discretization_interval=interval),
             lambda noise: event(noise, rate, steps),
             epsilon,
             delta,
@@ -107,18 +139,10 @@ def trade_off(sigma: float, rate: float, steps: int, alphas: NDArray[np.float64]
 
     Its δ(ε) is the larger of both directions, so the curve is symmetric.
     """
-    distribution = _pld(sigma, rate, steps)
+    distribution = pld.from_gaussian_mechanism(sigma, sampling_prob=rate).self_compose(steps)
     epsilons = np.linspace(0.0, float(distribution.get_epsilon_for_delta(1e-9)), alphas.size)
     deltas = np.asarray(distribution.get_delta_for_epsilon(epsilons))
     grown = np.exp(epsilons)
     first = (1 - deltas) - np.outer(alphas, grown)
     second = (1 - deltas - alphas[:, None]) / grown
     return np.asarray(np.maximum(np.maximum(first, second).max(axis=1), 0.0))
-
-
-def mixture_epsilon(
-    weights: NDArray[np.float64], sensitivities: NDArray[Any], sigma: float, steps: int, delta: float
-) -> float:
-    """ε of a mixture of Gaussians, both directions, at the default interval."""
-    one = pld.from_mixture_gaussian_mechanism(sigma, sensitivities.astype(float).tolist(), weights.tolist())
-    return float(one.self_compose(steps).get_epsilon_for_delta(delta))

@@ -124,6 +124,16 @@ class Section:
             print(goal)
         print(flush=True)
 
+    def markdown(self, about: Mapping[str, Any]) -> str:
+        """The table with its notes, and what it was measured on."""
+        lines = [self.headers, ["---"] * len(self.headers), *self.rows]
+        table = "\n".join(f"| {' | '.join(cell or '–' for cell in line)} |" for line in lines)
+        versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+        on = f"{about['processor']}, one thread, Python {about['python']}, {versions}"
+        return "\n\n".join(
+            [f"{self.about[0].upper()}{self.about[1:]}", table, "\n".join(f"- {n}" for n in self.notes), on]
+        )
+
     def to_json(self) -> dict[str, Any]:
         goals = [{"what": goal.what, "found": goal.found, "met": goal.met} for goal in self.goals]
         return {"about": self.about, "notes": self.notes, "goals": goals, **self.data}
@@ -156,6 +166,17 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
 
 
+def fill(page: Path, sections: Sequence[Section], about: Mapping[str, Any]) -> None:
+    """Puts each section between the comments <!-- NAME --> and <!-- /NAME --> of a page, if it has them."""
+    text = page.read_text(encoding="utf-8")
+    for section in sections:
+        begin, end = f"<!-- {section.name} -->\n", f"<!-- /{section.name} -->"
+        if begin in text and end in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}{section.markdown(about)}\n{end}{rest.partition(end)[2]}"
+    page.write_text(text, encoding="utf-8")
+
+
 Sections: TypeAlias = Mapping[str, tuple[Callable[[int], Section], int, int]]
 """Name to what makes the section, its rounds, and its rounds with --quick."""
 
@@ -164,6 +185,9 @@ def add_options(parser: argparse.ArgumentParser, sections: Sections) -> None:
     """What every benchmark of sections takes on its command line."""
     parser.add_argument("--quick", action="store_true", help="fewer rounds; missed goals do not fail")
     parser.add_argument("--only", help=f"sections, separated by commas: {', '.join(sections)}")
+    parser.add_argument(
+        "--docs", type=Path, help="a page that has places for tables of these sections: they are filled"
+    )
     parser.add_argument("--json", type=Path, help="where to write everything that was measured")
 
 
@@ -188,6 +212,8 @@ def run_sections(
     print(f"{sum(len(section.goals) for section in done)} goals, {len(missed)} MISSED")
     for goal in missed:
         print(goal)
+    if options.docs:
+        fill(options.docs, done, about)
     if options.json:
         write(options.json, about | {section.name: section.to_json() for section in done})
     return 1 if missed and not options.quick else 0

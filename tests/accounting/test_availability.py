@@ -12,6 +12,7 @@ import pytest
 from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle_inversion import composed_delta, sampled_gaussian
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.advanced import Advanced
@@ -219,28 +220,6 @@ def test_what_had_no_finite_answer_has_one(case: str) -> None:
         assert low * (1 - mpmath.mpf(10) ** -15) <= answer.value <= high * (1 + mpmath.mpf(10) ** -11)
 
 
-def delta_by_inversion(noise: float, rate: float, count: int, epsilon: float) -> mpmath.mpf:
-    """δ(ε) of removal from Poisson-sampled Gaussians by Laplace inversion of (1 − e^{ε − L})⁺, to some 15 digits.
-
-    δ = (1/2π) ∫ e^{nK(s) − sε}/(s(s + 1)) dω at s = λ + iω with K(s) = log E_P e^{sL}; both integrals by the
-    trapezoidal rule, whose error for such integrands falls exponentially in the number of nodes. Noise beyond
-    11 standard deviations is left out, of which 10⁸ runs have less than 1e-19. Shares nothing with a lattice.
-    """
-    with mpmath.workdps(40):
-        q, nodes = mpmath.mpf(rate), [mpmath.mpf(k) / 8 for k in range(-88, 89)]
-        density = [mpmath.npdf(x) / 8 for x in nodes]
-        losses = [mpmath.log(1 - q + q * mpmath.exp(x / noise - mpmath.mpf(1) / (2 * noise**2))) for x in nodes]
-        weights = [p * mpmath.exp(loss) for p, loss in zip(density, losses, strict=True)]
-        tilt, total = mpmath.mpf(37), mpmath.mpf(0)
-        for omega in range(0, 110):
-            s = mpmath.mpc(tilt, omega)
-            # E_P e^{sL} − 1 without the 1, which a power of 10⁸ would miss
-            moment = mpmath.fsum(w * mpmath.expm1(s * loss) for w, loss in zip(weights, losses, strict=True))
-            value = mpmath.exp(count * mpmath.log1p(moment) - s * epsilon) / (s * (s + 1))
-            total += value.real * (1 if omega == 0 else 2)
-        return total / (2 * mpmath.pi)
-
-
 def test_rare_losses_are_enclosed_narrowly() -> None:
     """Where the rounding of float64, counted n-fold, gave [.243, .327]; a transform in longer floats gave [.292, .2966]
     and dp_accounting answers .297 from above."""
@@ -252,14 +231,14 @@ def test_rare_losses_are_enclosed_narrowly() -> None:
 
 
 def test_a_hundred_million_runs_are_enclosed_narrowly() -> None:
-    """Where it was 1 % wide; held against an integral."""
+    """Where it was 1 % wide; held against the inversion of a transform."""
     step = dp_event.PoissonSampledDpEvent(1e-5, dp_event.GaussianDpEvent(1.0))
     found = Lattice("add_remove").compose(dp_event.SelfComposedDpEvent(step, 10**8)).epsilon(1e-8).interval
     assert found is not None
     assert found.upper - found.lower <= 1e-3 * found.upper
-    assert (
-        delta_by_inversion(1.0, 1e-5, 10**8, found.lower) >= 1e-8 >= delta_by_inversion(1.0, 1e-5, 10**8, found.upper)
-    )
+    truth = sampled_gaussian(1e-5)
+    below, above = (composed_delta(*truth, 1.0, 10**8, end, "remove") for end in (found.lower, found.upper))
+    assert below * (1 + 1e-9) >= 1e-8 >= above * (1 - 1e-9)
 
 
 def test_forty_gaussians_on_disjoint_parts_cost_what_the_worst_does() -> None:
