@@ -145,6 +145,17 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
     return (largest + noisy) * (1 + 1e-14)
 
 
+def simple_delta(composition: Composition, epsilon: float) -> float:
+    """An upper bound on δ(ε) by Gaussians that dominate the parts; 1 if one of them has none."""
+    gaussians = []
+    for part, count in composition:
+        mu = max(law.dominating_mu for law in (part.remove, part.add)) if part.mu is None else part.mu
+        if not math.isfinite(mu):
+            return 1.0
+        gaussians.append((gaussian(mu * (1 + 1e-14)), count))
+    return gaussian_curve.delta(joint_mu(gaussians)[0] * (1 + 1e-14), epsilon).upper
+
+
 def zcdp_epsilon(composition: Composition, delta: float) -> float:
     """ε(δ) of a composition of which every part is concentrated, by its ρ and ξ alone; inf for any other."""
     known = [(part.concentrated, count) for part, count in composition if part.concentrated is not None]

@@ -151,7 +151,9 @@ def gaussian_mixture(
         return _noiseless(w, s, mirrored)
     if s.max() > _FARTHEST * standard_deviation:  # losses that float64 does not hold count as infinite
         return replace(_noiseless(w, s, mirrored), tight=False)
-    law = NormalMixtures(w, s / standard_deviation, mirrored=mirrored)
+    # A shift that is not 0 stays so, which changes H by less than that room, too.
+    shifts = np.where(s > 0, np.maximum(s / standard_deviation, _NEAREST), 0.0)
+    law = NormalMixtures(w, shifts, mirrored=mirrored)
     if w.size == 1:
         return gaussian(float(law.shifts[0]) * (2 if mirrored else 1))
     label = f"mixture({w.tolist()!r}, {law.shifts.tolist()!r}, {mirrored})"

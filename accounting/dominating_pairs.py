@@ -20,6 +20,7 @@ from cupel.accounting.component_products import (
     key_of,
     merged,
     mu_of,
+    simple_delta,
     simple_epsilon,
     zcdp_epsilon,
 )
@@ -404,7 +405,10 @@ class DominatingPair:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.delta(mu, epsilon), True
             if epsilon >= 0:
-                return enclosure_of(composition, side, rough=rough).delta(epsilon, width)
+                found, met = enclosure_of(composition, side, rough=rough).delta(epsilon, width)
+                if (not met or not found.lower) and (upper := simple_delta(composition, epsilon)) < found.upper:
+                    found = Interval(min(found.lower, upper), upper)
+                return found, met
             # δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)
             other, met = enclosure_of(composition, _other(side)).delta(-epsilon, width)
             low, high = (-math.expm1(epsilon) + math.exp(epsilon) * end for end in (other.lower, other.upper))

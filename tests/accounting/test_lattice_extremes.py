@@ -705,3 +705,21 @@ def test_the_largest_loss_of_a_rare_sample_is_not_too_small(rate: float) -> None
 def test_of_a_blend_of_rounded_weights_no_infinite_loss_is_known_from_below() -> None:
     both = [DominatingPair.approx_dp(1.0, 0.2), DominatingPair.laplace(1.0)]
     assert DominatingPair.blend(both, [0.9, 0.9], rounded_up=True).epsilon(0.1).lower == 0.0
+
+
+@pytest.mark.parametrize(
+    ("weights", "shifts", "deviation"),
+    [([1.0], [5e-324], 10.0), ([0.5, 0.5], [0.0, 5e-324], 10.0), ([0.3, 0.7], [1.0, 0.0], 1e308)],
+)
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_mixture_that_hardly_moves_costs_hardly_anything(
+    weights: list[float], shifts: list[float], deviation: float, count: int
+) -> None:
+    """All of its shifts underflowed to 0, and there was no answer."""
+    pair = DominatingPair.gaussian_mixture(weights, shifts, deviation).self_compose(count)
+    assert pair.epsilon(1e-5) == Interval(0.0, 0.0)
+    assert pair.delta(0.1).upper <= 1e-300
+    alone = DominatingPair.laplace(1.0)
+    both, one = pair.compose(alone).epsilon(0.1), alone.epsilon(0.1)
+    assert both.lower <= one.upper * (1 + 1e-12)
+    assert one.lower <= both.upper <= 1.001 * one.upper

@@ -150,6 +150,8 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
     begun = code == 2 and "the same command goes on from there" in stderr  # a run that was begun is kept
     if code != 2 or begun:  # what a command is made to write: files of its own, and the folder of a run or an audit
         changed = [name for name in changed if name in before and "/" not in name]
+    if "no connection" in stderr and "--allow-endpoint" not in case.arguments:
+        faults.append("an endpoint was asked that nobody had allowed")
     if _devices() != devices:
         faults.append("a file took the place of a device")
     faults += [] if working else judge(code, stdout, stderr, changed)
