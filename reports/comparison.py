@@ -17,6 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from cupel.accounting.comparison import Comparison
 from cupel.accounting.comparison_curves import Curve, Panel
+from cupel.accounting.number_format import format_upper
 from cupel.reports import svg, text
 from cupel.reports.figures import _LOG_FROM, _decades
 from cupel.reports.svg import Figure
@@ -122,7 +123,7 @@ def _infinite(panel: Panel) -> list[str]:
 
 
 def _value(bound: Any) -> str:
-    return text.number(bound.value, "up", 6)
+    return format_upper(bound.value)
 
 
 def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
 from cupel.reports import svg, text
 from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
 from cupel.reports.svg import Figure
@@ -40,13 +41,13 @@ def rates(audit: Audit, key: str) -> Figure | None:
             y = _hits(axes, part, y + 28, width, colour, marker) + 40
         return figure
 
-    confidence = text.percent(every[0].confidence)
+    confidence = format_confidence(every[0].confidence)
     return svg.both(
         key,
         draw,
-        title=f"Hits of the {audit.name.replace('_', ' ')} audit with exact {confidence} intervals",
+        title=f"Hits of the {audit.name.replace('_', ' ')} audit with exact intervals, confidence {confidence}",
         description="; ".join(f"{rate.name}: {rate_in_words(rate)}" for rate in every),
-        caption=f"Share of hits, with the exact (Clopper–Pearson) {confidence} interval of each. "
+        caption=f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {confidence}. "
         "Circles: the run that is audited. Squares: controls. Each block has its own scale.",
         header=("What was counted", "Hits", "Out of", "Rate", "Exact interval"),
         table=[
@@ -138,18 +139,18 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
         "tokens",
         draw,
         title="Privacy cost of one token by its position in the document",
-        description=f"Mean exact cost is largest at position {peak.position}: ε* = {text.number(peak.mean)}; "
-        f"the published accounting gives {text.number(peak.mean_published)} there. The largest cost of any token is "
-        f"ε* = {text.number(max(cost.largest for cost in costs), 'up')}.",
+        description=f"Mean exact cost is largest at position {peak.position}: ε* = {format_number(peak.mean)}; "
+        f"the published accounting gives {format_upper(peak.mean_published)} there. The largest cost of any token is "
+        f"ε* = {format_upper(max(cost.largest for cost in costs))}.",
         caption="Cost ε of one token against its position: mean and largest exact cost, mean published cost.",
         header=("Position", "Tokens", "Mean ε*", "Largest ε*", "Mean published γ"),
         table=[
             (
                 text.plain(cost.position),
                 text.plain(cost.count),
-                text.number(cost.mean),
-                text.number(cost.largest, "up"),
-                text.number(cost.mean_published),
+                format_number(cost.mean),
+                format_upper(cost.largest),
+                format_upper(cost.mean_published),
             )
             for cost in costs
         ],
@@ -183,7 +184,7 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
         if line is not None:
             axes.axhline(line, color=svg.INK, lw=1.6, ls=(0, (4, 3)))
             axes.text(
-                rank[-1], line, f"claim {text.number(line)}", ha="right", va="bottom", size=svg.SMALL, weight="bold"
+                rank[-1], line, f"claim {format_number(line)}", ha="right", va="bottom", size=svg.SMALL, weight="bold"
             )
         axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
         axes.set_xlim(0.2, len(costs) + 0.8)
@@ -202,8 +203,8 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
         "batches",
         draw,
         title="Privacy cost of every batch",
-        description=f"{len(costs)} batches. Exact cost ε*: largest {text.number(float(epsilons.max()), 'up')}, "
-        f"median {text.number(float(np.median(epsilons)))}. {order}",
+        description=f"{len(costs)} batches. Exact cost ε*: largest {format_upper(float(epsilons.max()))}, "
+        f"median {format_number(float(np.median(epsilons)))}. {order}",
         caption=f"One column a batch. {order} Under add or remove the run costs as much as its costliest batch.",
         header=("Batch", "Label", "Records", "Documents", "Tokens", "Leave-one-out", "Exact ε*", "Published γ"),
         table=[
@@ -213,9 +214,9 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
                 text.plain(cost.size),
                 text.plain(cost.documents),
                 text.plain(cost.tokens),
-                text.number(cost.leave_one_out, "down"),
-                text.number(cost.epsilon, "up"),
-                text.number(cost.epsilon_published),
+                format_lower(cost.leave_one_out),
+                format_upper(cost.epsilon),
+                format_upper(cost.epsilon_published),
             )
             for cost in costs
         ],

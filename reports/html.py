@@ -11,6 +11,7 @@ from typing import Any, Literal
 import jinja2
 from markupsafe import Markup
 
+from cupel.accounting.number_format import format_number, format_p_value, format_upper
 from cupel.reports import composition, figures, scale, text
 from cupel.reports.assay import Assay, Audit, BoundRow, PastVerdict
 from cupel.reports.release import Release, ReleasedAudit, releasable
@@ -231,17 +232,17 @@ def _enclosure(row: BoundRow) -> tuple[str, str]:
         return "–", ""
     low, high = map(float, row.interval)
     width = math.inf if math.isinf(high - low) or high == low == math.inf else high - low
-    return text.ends(low, high), f"width {text.number(width, 'up', 2)}"
+    return text.ends(low, high), f"width {format_upper(width, 2)}"
 
 
 def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[tuple[str, str, str]]:
     """The three numbers of the first screen: claimed, proven, shown. Each with a note."""
     if claim is None:
         return []
-    number = text.number(claim.value)
-    at = f"at δ = {text.number(claim.delta)}, " if claim.delta is not None else ""
+    number = format_number(claim.value)
+    at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
     if claim.at is not None:
-        at = f"at {text.ARGUMENTS[claim.quantity]} = {text.number(claim.at)}, "
+        at = f"at {text.ARGUMENTS[claim.quantity]} = {format_number(claim.at)}, "
     facts = [("Claimed", f"{claim.symbol} ≤ {number}", at + text.neighbours(claim.adjacency, claim.unit))]
     upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
@@ -324,7 +325,7 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     if audit.control_difference is not None:
         rows.append(("The same, unprotected control", _difference(audit.control_difference)))
     if audit.p_value is not None:
-        rows.append(("p-value", f"{text.p_value(audit.p_value)} (no ε follows from it)"))
+        rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
     return [*rows, *((key.replace("_", " ").capitalize(), text.plain(value)) for key, value in scalars.items())]
 
@@ -344,10 +345,10 @@ def _too_low(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> str:
     ]
     if claim is None or not ceilings or max(map(float, ceilings)) > claim.value:
         return ""
-    highest = text.number(max(map(float, ceilings)), "down")
+    highest = format_upper(max(map(float, ceilings)))
     return (
         f"This audit could not have refuted the claim, whatever it had found: its ceiling, {highest}, is not above "
-        f"the claimed {text.number(claim.value)}. That it refutes nothing says nothing."
+        f"the claimed {format_number(claim.value)}. That it refutes nothing says nothing."
     )
 
 
@@ -370,7 +371,7 @@ def _shares(spent: dict[str, float]) -> list[tuple[str, str, float]]:
     """Stage, ε in words, share of the largest in percent."""
     largest = max((value for value in spent.values() if math.isfinite(value)), default=0.0)
     return [
-        (stage, text.number(value, "up"), 100.0 * min(value / largest, 1.0) if largest > 0 else 0.0)
+        (stage, format_upper(value), 100.0 * min(value / largest, 1.0) if largest > 0 else 0.0)
         for stage, value in sorted(spent.items(), key=lambda item: -item[1])
     ]
 
@@ -404,7 +405,7 @@ def _environment() -> jinja2.Environment:
         finalize=lambda value: text.tied(text.clean(value)) if type(value) is str else value,
     )
     environment.filters |= {
-        "number": text.number,
+        "number": format_number,
         "percent": text.percent,
         "signed_percent": text.signed_percent,
         "plain": text.plain,

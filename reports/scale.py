@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator
 
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.reports import svg, text
 from cupel.reports.assay import BoundRow
 from cupel.reports.svg import Figure
@@ -84,7 +85,7 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:
         return _draw(width, upper, lower, claim)
 
     drawn = [*upper, *lower]
-    description = f"Claimed: {claim.symbol} at most {text.number(claim.value)}. " + " ".join(
+    description = f"Claimed: {claim.symbol} at most {format_number(claim.value)}. " + " ".join(
         f"{text.method(row.method)}: {text.bound(row)} ({text.rigor(row)}{_ceiling_in_words(row)})." for row in drawn
     )
     caption = (
@@ -101,7 +102,7 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:
         caption=caption.strip(),
         header=("Bound", "Method", "Rigor", "Ceiling"),
         table=[
-            (f"{claim.symbol} ≤ {text.number(claim.value)}", "the claim", "claimed", "–"),
+            (f"{claim.symbol} ≤ {format_number(claim.value)}", "the claim", "claimed", "–"),
             *((text.bound(row), text.method(row.method), text.rigor(row), _ceiling(row)) for row in drawn),
         ],
     )
@@ -122,7 +123,7 @@ def _draw(width: int, upper: Sequence[BoundRow], lower: Sequence[BoundRow], clai
         axes.text(place, height - 16, label, ha=anchor, va="center", size=svg.SMALL, color=svg.MUTED)
     claim_x = x(claim.value)
     axes.plot([claim_x] * 2, [26, height - 30], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
-    label = f"claim: {claim.symbol} ≤ {text.number(claim.value)}"
+    label = f"claim: {claim.symbol} ≤ {format_number(claim.value)}"
     half = len(label) * 4.4
     axes.text(min(max(claim_x, half), width - half), 13, label, ha="center", va="center", weight="bold")
     y = 36.0
@@ -176,8 +177,8 @@ def _a_priori(row: BoundRow, claim: text.Claimed) -> bool:
 
 
 def _ceiling(row: BoundRow) -> str:
-    return "–" if row.ceiling is None else text.number(row.ceiling, "down")
+    return "–" if row.ceiling is None else format_upper(row.ceiling)
 
 
 def _ceiling_in_words(row: BoundRow) -> str:
-    return "" if row.ceiling is None else f", ceiling {text.number(row.ceiling, 'down')}"
+    return "" if row.ceiling is None else f", ceiling {format_upper(row.ceiling)}"

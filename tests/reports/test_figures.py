@@ -115,7 +115,7 @@ def test_no_rates_no_figure(assays: dict[str, Assay]) -> None:
     assert figures.rates(leave_one_out, "a") is None
     figure = figures.rates(reconstruction, "b")
     assert figure is not None
-    assert figure.table[0][:3] == ("source keys disclosed", "41", "2\u202f031")
+    assert figure.table[0][:3] == ("source keys disclosed", "41", "2031")
 
 
 def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> None:
@@ -124,7 +124,7 @@ def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> N
     assert figures.rates(alone, "a") is None
     page = render(assays["ex_post"].model_copy(update={"audits": [alone]}), side="private")
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
-    assert "Source keys disclosed 41 of 2 031, 2.02 %, interval" in words
+    assert "Source keys disclosed 41 of 2031, 2.02 %, interval" in words
 
 
 def words(step: composition.Step) -> str:

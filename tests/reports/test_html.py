@@ -100,7 +100,7 @@ def test_what_a_reader_must_find_is_there(assays: dict[str, Assay]) -> None:
     for part in (
         "SUPPORTED",
         "one record is added or removed",
-        "records = 4\u202f096",
+        "4096",
         "What is not protected",
         "512 times",
         "Source minus holdout",
