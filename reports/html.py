@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import jinja2
 from markupsafe import Markup
 
 from cupel.accounting.number_format import format_number, format_p_value, format_upper
-from cupel.reports import composition, figures, scale, text
+from cupel.reports import claim_tables, composition, figures, scale, text
 from cupel.reports.assay import Assay, Audit, BoundRow, PastVerdict
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
@@ -69,6 +69,7 @@ class Page:
     created: str
     claim: text.Claimed | None
     claim_rows: list[tuple[str, str]]
+    parameters: list[tuple[str, list[tuple[str, str]]]]
     facts: list[tuple[str, str, str]]
     rows: list[Row] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
@@ -78,8 +79,10 @@ class Page:
     tokens: Figure | None = None
     batches: Figure | None = None
     spent: list[tuple[str, str, float]] = field(default_factory=list)
+    spent_in_one: list[str] = field(default_factory=list)
     digests: list[tuple[str, str]] = field(default_factory=list)
     history: list[Past] = field(default_factory=list)
+    secret_rows: list[tuple[str, str]] = field(default_factory=list)
     earlier: list[Row] = field(default_factory=list)
 
 
@@ -98,7 +101,8 @@ def render(assay: Assay, *, side: Side) -> str:
             page = _page(assay, side)
             page.tokens = figures.tokens(assay.tokens)
             page.batches = figures.batches(assay.batches, page.claim)
-            page.spent = _shares(assay.spent)
+            page.spent = _shares(assay.spent) if len(assay.spent) > 1 else []
+            page.spent_in_one = _spent_in_one(assay)
         case "release":
             return render_release(releasable(assay))
         case _:
@@ -138,7 +142,8 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         sentence=text.in_words(text.without_verdict(assay.sentence, verdict)),
         created=_date(assay.created),
         claim=claim,
-        claim_rows=_claim_rows(assay),
+        claim_rows=claim_tables.claim_rows(assay),
+        parameters=claim_tables.parameters(assay.claim),
         facts=_facts(assay, claim, every),
         rows=sorted(
             (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits + earlier),
@@ -159,10 +164,11 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     page.earlier = [row_of(bound) for bound in earlier if bound not in of_audits]
     page.history = [_past(past) for past in _history(assay)]
     page.digests = _digests(assay)
+    page.secret_rows = claim_tables.secret_rows(assay.secrets)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
-    if claim is not None and any(claim.on_scale(row) for row in every):
+    if claim is not None:
         page.scale = scale.scale([_as_weighed(row, assay) for row in every], claim)
     return page
 
@@ -285,28 +291,6 @@ def _a_priori(claim: text.Claimed, rows: Sequence[BoundRow]) -> tuple[str, str, 
     return "Proven a priori", text.bound(best), f"every output: {_certified(best)}"
 
 
-def _claim_rows(assay: Assay | Release) -> list[tuple[str, str]]:
-    claim = assay.claim
-    unit = str(claim.get("unit", "record"))
-    data = claim.get("data")
-    rows = [
-        ("Guarantee", assay.guarantee),
-        ("What that says", text.guarantee_means(claim)),
-        ("Unit", unit),
-        ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
-        ("Mechanism", text.mechanism(claim)),
-        ("Variant", text.VARIANTS.get(str(claim.get("variant", "")), str(claim.get("variant", "")))),
-        ("Parameters", _given(claim.get("parameters"))),
-        ("Language model", str(claim.get("model", ""))),
-        ("Data", _given(data)),
-        ("Public by assumption", _given(claim.get("public"))),
-    ]
-    audits = claim.get("audits")
-    if isinstance(audits, list):
-        rows.append(("Audits asked for", ", ".join(text.AUDITS.get(str(a), str(a)) for a in audits) or "none"))
-    return [(label, value) for label, value in rows if value]
-
-
 def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     """How an audit was made, and on the private side what its controls and its p-value say."""
     statistics = "; ".join(text.in_words(name) for name in audit.statistics)
@@ -316,14 +300,15 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     rows.append(("Trials", text.plain(audit.trials)))
     rates = [*audit.rates, *audit.controls]
     if len(rates) == 1:  # more are drawn
-        rows.append((text.capital(rates[0].name), figures.rate_in_words(rates[0])))
+        run = figures.AUDITED if audit.rates else figures.CONTROL
+        rows.append((f"{text.capital(rates[0].name)}, {run}", figures.rate_in_words(rates[0])))
     if audit.controls_passed is not None:
         failed = "FAILED: no conclusion may be drawn from this audit"
         rows.append(("Controls", "behaved as they should" if audit.controls_passed else failed))
     if audit.difference is not None:
-        rows.append(("Source minus holdout", _difference(audit.difference)))
+        rows.append((f"Source minus holdout, {figures.AUDITED}", _difference(audit.difference)))
     if audit.control_difference is not None:
-        rows.append(("The same, unprotected control", _difference(audit.control_difference)))
+        rows.append((f"Source minus holdout, unprotected {figures.CONTROL}", _difference(audit.control_difference)))
     if audit.p_value is not None:
         rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
@@ -360,11 +345,15 @@ def _difference(interval: tuple[float, float]) -> str:
     return f"{ends} percentage points, which {zero} 0"
 
 
-def _given(value: Any) -> str:
-    """The entries of a mapping that are set, in words."""
-    if isinstance(value, dict):
-        value = {key: item for key, item in value.items() if item not in (None, "", [])}
-    return text.plain(value) if value else ""
+def _spent_in_one(assay: Assay) -> list[str]:
+    """Sentences in place of charts with a single bar."""
+    stages = [f"{text.capital(stage)}: ε = {format_upper(value)}." for stage, value in assay.spent.items()]
+    sentences = [
+        *(stages if len(stages) == 1 else []),
+        figures.one_batch(assay.batches),
+        figures.one_token(assay.tokens),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _shares(spent: dict[str, float]) -> list[tuple[str, str, float]]:

@@ -115,7 +115,7 @@ def clean(text: str) -> str:
 
 def tied(text: str) -> str:
     """`text` with formulas that no line break tears apart."""
-    return re.sub(r" (?=[≤≥×%])|(?<=[≤≥×]) ", "\u00a0", text)
+    return re.sub(r" (?=[≤≥×%=])|(?<=[≤≥×=]) ", "\u00a0", text)
 
 
 def ends(low: float | str, high: float | str) -> str:
@@ -203,7 +203,7 @@ def without_verdict(sentence: str, verdict: str | None) -> str:
 def plain(value: Any) -> str:
     """Any JSON value as words: a mapping as ``a = 1, b = 2``, a list with commas."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{str(key).replace('_', ' ')} = {_quoted(item)}" for key, item in value.items())
+        return ", ".join(f"{str(key).replace('_', ' ')} = {quoted(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(plain(item) for item in value) or "none"
     if isinstance(value, bool):
@@ -215,7 +215,8 @@ def plain(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
+    """`value` as `plain` has it; a text with spaces in quotation marks, since some end in one."""
     return f"“{value}”" if isinstance(value, str) and re.search(r"\s", value) else plain(value)
 
 

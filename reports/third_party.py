@@ -101,7 +101,7 @@ def render(document: ThirdPartyAudit) -> str:
         headline=_headline(document),
         created=_date(document.created),
         facts=_facts(document, claim, best),
-        scale=scale.scale(audit.bounds, claim) if claim is not None and audit.bounds else None,
+        scale=scale.scale(audit.bounds, claim) if claim is not None else None,
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
         file_rows=[(file.file, _file(file)) for file in document.synthetic],

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from printed_numbers import two_forms
 
 from cupel.reports.third_party import ThirdPartyAudit, render
 
@@ -39,8 +40,8 @@ class Nesting(HTMLParser):
 
 def document(words: str = "words", **changes: Any) -> ThirdPartyAudit:
     bound = {
-        "direction": "lower", "value": 1.23456, "method": "one_run_tight", "rigor": "finite_sample",
-        "adjacency": "add_remove", "unit": "record", "delta": 1e-5, "confidence": 0.95, "ceiling": 3.98765,
+        "direction": "lower", "value": 1.234567, "method": "one_run_tight", "rigor": "finite_sample",
+        "adjacency": "add_remove", "unit": "record", "delta": 1e-5, "confidence": 0.95, "ceiling": 3.9876511,
         "assumptions": [words], "private": True,
     }  # fmt: skip
     rate = {"name": words, "hits": 3, "trials": 9, "rate": 1 / 3, "interval": [0.07, 0.71], "confidence": 0.95}
@@ -95,10 +96,22 @@ def test_the_page_is_well_formed_and_self_contained(what: ThirdPartyAudit, headl
 
 def test_numbers_are_rounded_to_the_side_that_is_true() -> None:
     page = render(document())
-    assert "ε ≥\u00a01.234" in page.replace("ε\u00a0", "ε ")
-    assert "3.987" in page
-    assert "1.235" not in page
-    assert "3.988" not in page
+    assert "ε ≥\u00a01.23456<" in page.replace("ε\u00a0", "ε ")
+    assert "3.98766<" in page
+    assert "1.23457" not in page
+    assert "3.98765" not in page
+
+
+def test_the_page_carries_the_name_of_its_audit() -> None:
+    """In the title of the window, in the header, and on every printed sheet."""
+    page = render(document("a name"))
+    assert re.search(r"<title>[^<]* · a name · cupel audit</title>", page)
+    assert "<h1>a name</h1>" in page
+    assert '@top-left { content: "PRIVATE · a name"; }' in re.sub(r"\\b7 ", "·", page)
+
+
+def test_a_number_has_one_form() -> None:
+    assert two_forms(render(document())) == []
 
 
 def test_nothing_breaks_out_of_its_text() -> None:
