@@ -89,7 +89,7 @@ def rate(name: str, hits: int, trials: int, confidence: float = 0.95) -> Rate:
 def reconstruction(source: int, holdout: int, bounds: list[BoundRow]) -> Audit:
     return Audit(
         name="reconstruction",
-        game="Each of 4 096 keys is in the data by an independent fair coin; the attacker reads the released text.",
+        game="Each of 4096 keys is in the data by an independent fair coin; the attacker reads the released text.",
         attack="Every well-formed key of the released text is a guess.",
         statistics=["one_run(guesses = disclosed keys)", "hypergeometric tail"],
         conclusion="No key of the data is disclosed more often than a key that was never in it."
@@ -121,7 +121,7 @@ def leave_one_out(bounds: list[BoundRow], conclusion: str) -> Audit:
         conclusion=conclusion,
         trials=4096,
         bounds=bounds,
-        multiplicity=["all 4 096 records, one score each", "re-run of the pipeline for the 8 largest"],
+        multiplicity=["all 4096 records, one score each", "re-run of the pipeline for the 8 largest"],
     )
 
 
@@ -167,7 +167,7 @@ MEAN = {"type": "BoundedRangeSelectionDpEvent", "eta": 2 * CLIP / (64 * TEMPERAT
 COMMON: dict[str, Any] = {
     "created": "2026-11-21T09:12:44+00:00",
     "not_protected": [
-        "Which public labels exist, and the public number of records.",
+        "The number of units (4096) and the set of labels are public by assumption.",
         "What several records say together: a phrase that most records of a batch share is meant to come out.",
     ],
     "limitations": [

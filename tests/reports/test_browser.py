@@ -46,6 +46,10 @@ CONTRAST = """() => {
   probe.remove(); return {seen, bad};
 }"""
 
+# Boxes that cut off what they hold; those of one pixel are for readers of screens.
+CLIPPED = """() => [...document.querySelectorAll('body *')].filter(e => e.clientWidth > 1 &&
+  getComputedStyle(e).overflowX === 'hidden' && e.scrollWidth > e.clientWidth + 1).map(e => e.className)"""
+
 PAPER = 672
 """Width of A4 less its margins, in CSS pixels."""
 
@@ -102,6 +106,7 @@ def holds_on_every_screen(html: str, open_page: Any) -> None:
     for width, colours in ((1200, "light"), (360, "dark"), (320, "light")):
         page = open_page(html, width, colours)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
+        assert page.evaluate(CLIPPED) == []
         contrast = page.evaluate(CONTRAST)
         assert contrast["seen"] > 50
         assert contrast["bad"] == []
