@@ -399,6 +399,7 @@ def _environment() -> jinja2.Environment:
         "signed_percent": text.signed_percent,
         "plain": text.plain,
         "bound": text.bound,
+        "ceiling": text.ceiling,
         "argument": text.argument,
         "method": text.method,
         "rigor": text.rigor,

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator
 
-from cupel.accounting.number_format import format_number, format_upper
+from cupel.accounting.number_format import format_number
 from cupel.reports import svg, text
 from cupel.reports.assay import BoundRow
 from cupel.reports.svg import Figure
@@ -109,7 +109,7 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure | None:
         header=("Bound", "Method", "Rigor", "Ceiling"),
         table=[
             (f"{claim.symbol} ≤ {format_number(claim.value)}", "the claim", "claimed", "–"),
-            *((text.bound(row), text.method(row.method), text.rigor(row), _ceiling(row)) for row in drawn),
+            *((text.bound(row), text.method(row.method), text.rigor(row), text.ceiling(row)) for row in drawn),
         ],
     )
 
@@ -152,7 +152,7 @@ def _name(axes: Axes, row: BoundRow, y: float, claim: text.Claimed, width: int) 
     axes.text(0, below, note, va="center", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
     axes.text(width, top, value, va="center", ha="right", weight="bold", bbox=svg.HALO)
     if row.ceiling is not None:
-        ceiling = f"ceiling {_ceiling(row)}"
+        ceiling = f"ceiling {text.ceiling(row)}"
         axes.text(width, below, ceiling, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
 
 
@@ -179,9 +179,5 @@ def _a_priori(row: BoundRow, claim: text.Claimed) -> bool:
     return claim.kind == "ex_post" and row.direction == "upper" and row.quantity == "epsilon"
 
 
-def _ceiling(row: BoundRow) -> str:
-    return "–" if row.ceiling is None else format_upper(row.ceiling)
-
-
 def _ceiling_in_words(row: BoundRow) -> str:
-    return "" if row.ceiling is None else f", ceiling {format_upper(row.ceiling)}"
+    return "" if row.ceiling is None else f", ceiling {text.ceiling(row)}"

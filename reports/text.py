@@ -161,6 +161,11 @@ def bound(row: BoundRow) -> str:
     return f"{symbol(row)} {sign} {format_number(row.value, rounding_of(row))}"
 
 
+def ceiling(row: BoundRow) -> str:
+    """What the test of a lower bound could have shown at most, rounded up; no more than it shows is the same number."""
+    return format_lower(row.ceiling) if row.ceiling == row.value else format_upper(row.ceiling)
+
+
 def symbol(row: BoundRow) -> str:
     """The letter of what a row bounds."""
     return SYMBOLS.get(row.quantity, row.quantity.replace("_", " "))

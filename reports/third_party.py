@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from cupel.accounting.number_format import format_confidence, format_number, format_upper
+from cupel.accounting.number_format import format_confidence, format_number
 from cupel.reports import figures, scale, text
 from cupel.reports.assay import Audit, BoundRow, Part
 from cupel.reports.html import Row, _date, _environment, _how, _lines, _too_low
@@ -149,7 +149,7 @@ def _facts(document: ThirdPartyAudit, claim: text.Claimed | None, best: BoundRow
     if best is None:
         return [*facts, ("Shown by the audit", "nothing", "a control failed")]
     facts.append(("Shown by the audit", text.bound(best), text.rigor(best)))
-    facts.append(("Ceiling", format_upper(best.ceiling), "had every guess been right"))
+    facts.append(("Ceiling", text.ceiling(best), "had every guess been right"))
     return facts
 
 

@@ -15,7 +15,7 @@ _NUMBER = re.compile(
     r"(?![\w⁻⁰¹²³⁴⁵⁶⁷⁸⁹\u202f-]|[.:]\d|\s%)"  # nor a percentage or a time
 )
 _ENCLOSURE = re.compile(r"\[[^\[\]]*\]")
-_LEAST, _MOST = 3, 6
+_LEAST, _LEAST_RANDOM, _MOST = 3, 4, 6
 """Numbers of fewer digits are alike by chance; no number has more."""
 
 
@@ -39,20 +39,23 @@ class _Words(HTMLParser):
             self.words += data + "\n"
 
 
-def two_forms(page: str, *, tables: bool = True) -> list[tuple[str, str]]:
+def two_forms(page: str, *, random: bool = False) -> list[tuple[str, str]]:
     """Pairs of printed numbers that stand for one: other digits, another rounding, another notation.
 
     Args:
         page: HTML.
-        tables: whether to read the numbers behind figures, too. They are many, and some are alike by chance.
+        random: whether the numbers are those of a run with fresh noise. Then tables behind figures, numbers of three
+            digits and neighbours in the last digit are left out. Of some 50 others, which mostly have six digits, two
+            are alike by chance with probability below 1e-4: one would have to end in zeros, and another to agree with
+            it in all digits before.
     """
-    words = _Words(page, tables).words
+    words = _Words(page, tables=not random).words
     ends = {frozenset(_read(part)) for part in _ENCLOSURE.findall(words)}
     numbers = _read(words)
     return [
         (first, second)
         for (first, one), (second, other) in itertools.combinations(sorted(numbers.items()), 2)
-        if _alike(one, other) and not any({first, second} <= pair for pair in ends)
+        if _alike(one, other, random) and not any({first, second} <= pair for pair in ends)
     ]
 
 
@@ -65,15 +68,15 @@ def _read(words: str) -> dict[str, Decimal]:
     }
 
 
-def _alike(one: Decimal, other: Decimal) -> bool:
+def _alike(one: Decimal, other: Decimal, random: bool) -> bool:
     if one == other:
         return True
     coarse, fine = sorted((one, other), key=_digits)
     few, many = _digits(coarse), _digits(fine)
-    if few >= _LEAST and many > few:
+    if few >= (_LEAST_RANDOM if random else _LEAST) and many > few:
         return any(Context(prec=few, rounding=way).plus(fine) == coarse for way in _DIRECTIONS)
     unit = Decimal(1).scaleb(max(one, other).adjusted() + 1 - _MOST)
-    return few == many == _MOST and abs(one - other) == unit
+    return not random and few == many == _MOST and abs(one - other) == unit
 
 
 def _digits(number: Decimal) -> int:
