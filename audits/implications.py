@@ -22,6 +22,7 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
+from cupel.accounting.number_format import format_number
 
 
 def parameter(guarantee: Guarantee) -> float:
@@ -139,18 +140,18 @@ def describe(guarantee: Guarantee) -> str:
     """The guarantee in words, parameters filled in."""
     match guarantee:
         case PureDP(epsilon):
-            return f"pure differential privacy with ε = {epsilon:g}"
+            return f"pure differential privacy with ε = {format_number(epsilon)}"
         case ApproxDP(epsilon, delta):
-            return f"(ε, δ)-differential privacy with ε = {epsilon:g}, δ = {delta:.3g}"
+            return f"(ε, δ)-differential privacy with ε = {format_number(epsilon)}, δ = {format_number(delta)}"
         case ExPostDP(epsilon):
-            return f"ex-post differential privacy with ε = {epsilon:g}"
+            return f"ex-post differential privacy with ε = {format_number(epsilon)}"
         case ZCDP(rho):
-            return f"zero-concentrated differential privacy with ρ = {rho:g}"
+            return f"zero-concentrated differential privacy with ρ = {format_number(rho)}"
         case GDP(mu):
-            return f"Gaussian differential privacy with μ = {mu:g}"
+            return f"Gaussian differential privacy with μ = {format_number(mu)}"
         case RDP(alpha, epsilon):
-            return f"Rényi differential privacy with ε = {epsilon:g} at order {alpha:g}"
+            return f"Rényi differential privacy with ε = {format_number(epsilon)} at order {format_number(alpha)}"
         case SecretProtection(p, r):
-            return f"secret protection with p = {p:g}, r = {r:g}"
+            return f"secret protection with p = {format_number(p)}, r = {format_number(r)}"
         case PrivacyProfile(epsilons, _):
             return f"a privacy profile of {len(epsilons)} points"

@@ -10,10 +10,10 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.accounting.number_format import format_lower, format_number, format_upper
 from cupel.attacks.leave_one_out import ROW_MARGIN
 from cupel.audits.one_outcome import CHANCE, Profile, loss_probability
 from cupel.audits.result import AuditResult
-from cupel.audits.rounding import above, below
 
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
 _RERUN = (
@@ -185,10 +185,15 @@ def _contradictions(
         exact, published = ex_post_by_slot[slot]
         error = errors.get(slot, 0.0)
         if losses[slot] - error > exact:
-            found.append(f"batch {slot}: a record's loss {losses[slot]:.9g} exceeds the ex-post ε* {exact:.9g}")
+            found.append(f"batch {slot}: a record's loss {_fine(losses[slot])} exceeds the ex-post ε* {_fine(exact)}")
         if published_is_bound and exact - error > published:
-            found.append(f"batch {slot}: the ex-post ε* {exact:.9g} exceeds the published cost {published:.9g}")
+            found.append(f"batch {slot}: the ex-post ε* {_fine(exact)} exceeds the published cost {_fine(published)}")
     return found
+
+
+def _fine(value: float) -> str:
+    """In more digits than elsewhere: two numbers that contradict each other may be close."""
+    return format_number(value, digits=9)
 
 
 def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised: float | None) -> list[str]:
@@ -197,7 +202,8 @@ def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised
     if _TAKEN_OUT in seen:
         limits.append((_TAKEN_OUT, realised, "the certified ex-post ε of the run"))
     return [
-        f"{what}, the privacy loss of a record is at least {below(seen[what])}, above {name}, {above(limit)}"
+        f"{what}, the privacy loss of a record is at least {format_lower(seen[what])}, above {name}, "
+        f"{format_upper(limit)}"
         for what, limit, name in limits
         if limit is not None and seen[what] > limit
     ]
@@ -214,8 +220,8 @@ def _too_rare(seen: Mapping[str, float], records: int, profile: Profile) -> list
     if chance >= CHANCE:
         return []
     return [
-        f"{what}, the privacy loss of a record is at least {below(seen[what])}, which the certified curve δ(ε) of the "
-        f"charged events allows with probability at most {chance:.2g} for any of {records} units"
+        f"{what}, the privacy loss of a record is at least {format_lower(seen[what])}, which the certified curve δ(ε) "
+        f"of the charged events allows with probability at most {format_upper(chance, 2)} for any of {records} units"
     ]
 
 
@@ -233,17 +239,19 @@ def _conclusion(
         )
     parts = []
     if losses:
-        parts.append(f"the largest loss of a record within its batch is {below(max(losses.values()), 4)}")
+        parts.append(f"the largest loss of a record within its batch is {format_lower(max(losses.values()))}")
     if rerun_losses:
         worst = max(abs(loss) for loss in rerun_losses)
         parts.append(
-            f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {below(worst, 4)}, an estimate"
+            f"the largest of {len(rerun_losses)} taken out of the whole pipeline is {format_lower(worst)}, an estimate"
         )
     if losses and ex_post_by_slot is not None:
         exact, published = (max(ex_post_by_slot[slot][side] for slot in losses) for side in (0, 1))
         order = "loss ≤ ex-post ε* ≤ published cost" if published_is_bound else "loss ≤ ex-post ε*"
-        text = f"{order} in every one of {len(losses)} batches (largest ε* {above(exact, 4)}, published "
-        text += f"{above(published, 4)})" if published_is_bound else f"{above(published, 4)}, no bound on ε* here)"
+        text = f"{order} in every one of {len(losses)} batches (largest ε* {format_upper(exact)}, published "
+        text += (
+            f"{format_upper(published)})" if published_is_bound else f"{format_upper(published)}, no bound on ε* here)"
+        )
         parts.append(text)
     text = "; ".join(parts)
     return text[0].upper() + text[1:] + "."

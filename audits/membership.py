@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import format_confidence, format_lower, format_upper
 from cupel.audits.membership_design import Design, Scores, right_guesses, unfair_coins
 from cupel.audits.one_run import epsilon_one_run
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.roc import Area, area_under_curve, positives_at
-from cupel.audits.rounding import above, below, sure
 
 Floats = NDArray[np.float64]
 
@@ -204,8 +204,8 @@ def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) 
     tried = (
         f"{len(scores.by_attack)} attacks ({', '.join(scores.by_attack)}) × {len(numbers)} numbers of guesses "
         f"({', '.join(map(str, numbers))}, {'highest in and lowest out' if design.side == 'both' else 'highest in'}): "
-        f"each attempt at confidence {sure(attempts[0].bound.confidence or 0.0)}, so that the largest bound holds with "
-        f"{sure(design.confidence)}"
+        f"each attempt at confidence {format_confidence(attempts[0].bound.confidence or 0.0)}, so that the largest "
+        f"bound holds with {format_confidence(design.confidence)}"
     )
     return (tried, "one p-value, times the number of attempts", rates)
 
@@ -229,19 +229,20 @@ def _conclusion(
     at = f" at δ = {design.delta:.3g}" if design.delta else ""
     claim = design.claimed_epsilon
     if bound.value > 0:
-        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {sure(design.confidence)}"
+        sure = format_confidence(design.confidence)
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value, 4)}{at} with confidence {sure}"
         if claim is not None and bound.value > claim:
-            return f"{shown}, which refutes the claim of {above(claim, 4)}."
+            return f"{shown}, which refutes the claim of {format_upper(claim, 4)}."
     else:
         shown = f"{counts}: no leak is shown"
         if control is None:
             shown += ", and without a positive control nothing follows from that"
     ceiling = bound.ceiling or 0.0
-    reach = f"as many guesses could have shown at most ε = {above(ceiling, 4)}"
+    reach = f"as many guesses could have shown at most ε = {format_upper(ceiling, 4)}"
     if claim is None:
         return f"{shown}; {reach}."
     blunt = ", which is not above the claim: this says nothing of it" if ceiling <= claim else ""
-    return f"{shown}; the claim of {above(claim, 4)} is not refuted; {reach}{blunt}."
+    return f"{shown}; the claim of {format_upper(claim, 4)} is not refuted; {reach}{blunt}."
 
 
 def _ends(area: Area) -> str:

@@ -8,11 +8,11 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Interval
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_p_value, format_upper
 from cupel.attacks.reconstruction import Reconstruction
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import Disclosures, disclosures_with_holdout
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below, sure
 
 NEGATIVE_CONTROL_CONFIDENCE = 0.999
 """A negative control fails by chance with probability at most one in a thousand."""
@@ -193,19 +193,20 @@ def _conclusion(
         return f"No conclusion: {'; '.join(failures)}."
     counts = (
         f"{result.source_hits} of {result.source} source keys and {result.holdout_hits} of {result.holdout} "
-        f"holdout keys are disclosed (p = {above(found.p_value, 2)})"
+        f"holdout keys are disclosed (p-value {format_p_value(found.p_value)})"
     )
     if bound.value > 0:
-        at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+        at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
         reach = ", which says nothing of a claim for one outcome only" if isinstance(guarantee, ExPostDP) else ""
-        return f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {sure(confidence)}{reach}."
+        shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(confidence)}"
+        return f"{counts}: a leak that shows {shown}{reach}."
     if found.p_value <= 1 - confidence:
         return f"{counts}: source keys are disclosed more often than chance explains; no ε follows from that alone."
     if control is None:
         return f"{counts}; without a positive control nothing follows from finding no leak."
     ceiling = bound.ceiling or 0.0
-    text = f"{counts}: no leak found, by a test that could have shown at most ε = {above(ceiling, 4)}"
+    text = f"{counts}: no leak found, by a test that could have shown at most ε = {format_upper(ceiling)}"
     claimed = getattr(guarantee, "epsilon", None)
     if isinstance(guarantee, PureDP | ApproxDP) and claimed is not None and ceiling <= claimed:
-        return f"{text}; that is not above the claim of {above(claimed, 4)}, so it says nothing of the claim."
+        return f"{text}; that is not above the claim of {format_number(claimed)}, so it says nothing of the claim."
     return f"{text}."

@@ -36,6 +36,7 @@ from dp_accounting import DpEvent
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import json_number
+from cupel.accounting.number_format import format_p_value
 from cupel.attacks.recorder import Data, Mechanism, Recording, Step, record, replay
 from cupel.audits.recorded_randomness import noise_tests, sampling_tests
 from cupel.audits.result import AuditResult
@@ -104,7 +105,7 @@ class Finding:
         where = [self.part] if self.part is not None else []
         where += [f"step {self.step}"] if self.step is not None else []
         where += [f"neighbour {self.neighbor}"] if self.neighbor is not None else []
-        chance = "" if self.p_value is None else f" (probability at most {self.p_value:.2g})"
+        chance = "" if self.p_value is None else f" (probability at most {format_p_value(self.p_value)})"
         declared, found = (f"{x:.9g}" if isinstance(x, float) else x for x in (self.declared, self.found))
         return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {found}{chance}"
 

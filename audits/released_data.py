@@ -15,11 +15,11 @@ import dataclasses
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_upper
 from cupel.attacks.holdout import Hits
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import disclosures_with_holdout, hypergeometric_tail
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below, sure
 
 REVERSED_LEVEL = 0.001
 """The control that holdout units are not hit more often than source units fails by chance this often at most."""
@@ -124,11 +124,11 @@ def _conclusion(
     source, holdout = rates
     counts = (
         f"{source.hits} of {source.trials} source units and {holdout.hits} of {holdout.trials} holdout units are {hit} "
-        f"(p {f'= {above(p_value, 2)}' if p_value else '< 1e-300'})"
+        f"(p-value {format_p_value(p_value)})"
     )
     if bound is not None and bound.value > 0:
         at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
-        shown = f"ε ≥ {below(bound.value, 4)}{at} with confidence {sure(bound.confidence or 0.0)}"
+        shown = f"ε ≥ {format_lower(bound.value, 4)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"
         return f"{counts}: a leak that shows {shown}."
     leak = (
         "more source units than chance explains, if the sides were split at random"
@@ -139,7 +139,7 @@ def _conclusion(
         leak = "as many hits could not have shown a leak, whichever units they were"
     if bound is None:
         return f"{counts}: {leak}; {NO_COINS}."
-    reach = above(bound.ceiling or 0.0, 4)
+    reach = format_upper(bound.ceiling or 0.0, 4)
     return f"{counts}: {leak}; the test could have shown at most ε = {reach}."
 
 

@@ -16,10 +16,10 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import SecretProtection
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
 from cupel.attacks.secret_reconstruction import SecretGuesses
 from cupel.audits.clopper_pearson import lower_limit
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below, sure
 
 CONTROL = 0.99
 """The least rate of right guesses without noise: there a wrong one has a probability far below 1e-9."""
@@ -130,7 +130,8 @@ def secret_reconstruction_audit(
         controls=() if control is None else (Rate(_name(control), control.right, control.games, confidence),),
         controls_passed=passed,
         multiplicity=(
-            f"one attack without a threshold, and {len(results)} bounds on r, each at confidence {sure(each)}"
+            f"one attack without a threshold, and {len(results)} bounds on r, each at confidence "
+            f"{format_confidence(each)}"
             if more
             else "one attack without a threshold, and one bound on r",
         ),
@@ -162,21 +163,24 @@ def _no_conclusion(control: SecretGuesses | None) -> str:
 
 
 def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection) -> str:
-    best = "" if result.best is None else f", and about {result.best:.3g} by the best guess"
+    best = "" if result.best is None else f", and about {format_number(result.best)} by the best guess"
     counts = (
         f"{result.right} of {result.games} secrets are guessed{f', {result.setting}' if result.setting else ''} "
-        f"({result.p:.3g} of them would be without a release{best})"
+        f"({format_number(result.p)} of them would be without a release{best})"
     )
     shown = (
-        f"with confidence {sure(bound.confidence or 0.0)} r is at least {below(bound.value, 4)} at p = {guarantee.p:g}"
+        f"with confidence {format_confidence(bound.confidence or 0.0)} r is at least {format_lower(bound.value)} "
+        f"at p = {format_number(guarantee.p)}"
     )
     if bound.value > guarantee.r:
-        return f"{counts}: {shown}, above the claimed {guarantee.r:g}."
+        return f"{counts}: {shown}, above the claimed {format_number(guarantee.r)}."
     ceiling = bound.ceiling or 0.0
     if ceiling <= guarantee.r:
-        return f"{counts}: {shown}; so few games could have shown at most {above(ceiling, 4)}, no more than the claim."
+        return (
+            f"{counts}: {shown}; so few games could have shown at most {format_upper(ceiling)}, no more than the claim."
+        )
     seen = detectable(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
     return (
-        f"{counts}: {shown}, not above the claimed {guarantee.r:g}: no leak beyond the claim found. So many games find "
-        f"one half of the time if guesses are right with {above(seen, 2)}."
+        f"{counts}: {shown}, not above the claimed {format_number(guarantee.r)}: no leak beyond the claim found. So "
+        f"many games find one half of the time if guesses are right with {format_upper(seen, 2)}."
     )

@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import hypergeometric_tail
 from cupel.audits.result import AuditResult, Rate
-from cupel.audits.rounding import above, below
 from cupel.audits.third_party_design import Design
 from cupel.audits.verdict import decide
 
@@ -242,7 +242,7 @@ def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
     lines = [
         f"one canary kind ({kind}), one score, one rule of guessing ({guesses}), fixed before the run",
         f"{design.files} planned synthetic file{'s' if design.files > 1 else ''}, {scored} scored; each bound holds "
-        f"with confidence {design.each:.12g}, all of them with {design.confidence:.12g}",
+        f"with confidence {format_confidence(design.each)}, all of them with {format_confidence(design.confidence)}",
         "one p-value (hypergeometric tail, times the number of planned files) and intervals of rates, from which no ε "
         "follows",
     ]
@@ -258,15 +258,16 @@ def _conclusion(
     right, made = int((guess & included).sum()), int(guess.sum())
     where = f"in {scoring.name}, " if design.files > 1 else ""
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
-    at = f" at δ = {design.delta:.3g}" if design.delta else ""
+    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     if bound.value > 0:
-        shown = f"{counts}: a leak that shows ε ≥ {below(bound.value, 4)}{at} with confidence {design.confidence:.12g}"
+        sure = format_confidence(design.confidence)
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     else:
         shown = f"{counts}: no leak is shown"
-    ceiling = above(bound.ceiling or 0.0, 4)
+    ceiling = format_upper(bound.ceiling or 0.0)
     if design.claim is None:
         return f"{shown}; a test with as many guesses could have shown at most ε = {ceiling}."
-    claimed = above(design.claim.epsilon, 4)
+    claimed = format_number(design.claim.epsilon)
     if refutes(design, [bound]):
         return f"{shown}, which refutes the claim of {claimed}."
     if bound.value > design.claim.epsilon:

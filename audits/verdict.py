@@ -19,9 +19,9 @@ from typing import Any, Literal, TypeAlias
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
 from cupel.audits import implications
 from cupel.audits.implications import describe, implied_limit, upper_for
-from cupel.audits.rounding import above, below, sure
 
 ALLOWED_ERROR = 0.05
 """The finite-sample bounds that could refute a claim must hold jointly with confidence 1 − this."""
@@ -129,14 +129,14 @@ def _weigh(
     worst = max(range(len(parts)), key=lambda index: found[index][1] - found[index][0])
     claimed, value, best_upper = found[worst]
     part = parts[worst]
-    what = f" on δ at ε = {part.epsilons[0]:g}" if isinstance(part, PrivacyProfile) else ""
+    what = f" on δ at ε = {format_number(part.epsilons[0])}" if isinstance(part, PrivacyProfile) else ""
     if refuting and best_lower is not None:
         reasons += [f"assumed by {best_lower.method}: {assumption}" for assumption in best_lower.assumptions]
         return _verdict("REFUTED", guarantee, _refuted(guarantee, best_lower), reasons, best_upper, best_lower)
     if best_upper is not None and value <= claimed:
         reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]
         sentence = (
-            f"a certified upper bound of {above(value)}{what} ({best_upper.method}) is at most the claim, "
+            f"a certified upper bound of {format_upper(value)}{what} ({best_upper.method}) is at most the claim, "
             f"{describe(guarantee)}, and nothing refutes it."
         )
         return _verdict("SUPPORTED", guarantee, sentence, reasons, best_upper, best_lower)
@@ -191,9 +191,9 @@ def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound], counted: S
 def _against(lower: Bound, limit: float, method: str) -> str:
     rare = ", or the sample is a rare one" if lower.rigor is Rigor.FINITE_SAMPLE else ""
     return (
-        f"{lower.method} shows {_quantity(lower)} of at least {below(lower.value)}, and {method} certifies at most "
-        f"{above(limit)} for the mechanism as described: the run did something else, an assumption fails, accounting "
-        f"or audit is wrong{rare}"
+        f"{lower.method} shows {_quantity(lower)} of at least {format_lower(lower.value)}, and {method} certifies at "
+        f"most {format_upper(limit)} for the mechanism as described: the run did something else, an assumption fails, "
+        f"accounting or audit is wrong{rare}"
     )
 
 
@@ -234,8 +234,9 @@ def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bo
     if error > ALLOWED_ERROR + _ROUNDING:
         counted = [bound for bound in counted if bound.rigor is not Rigor.FINITE_SAMPLE]
         reasons.append(
-            f"{len(sampled)} finite-sample bounds hold jointly with confidence {max(0.0, 1 - error):.4g} only, below "
-            f"{1 - ALLOWED_ERROR:.4g}, so none may refute: run each at 1 − {ALLOWED_ERROR:g}/{len(sampled)}"
+            f"{len(sampled)} finite-sample bounds hold jointly with confidence "
+            f"{format_confidence(max(0.0, 1 - error))} only, below {format_confidence(1 - ALLOWED_ERROR)}, so none may "
+            f"refute: run each at 1 − {ALLOWED_ERROR:g}/{len(sampled)}"
         )
     return counted, reasons
 
@@ -247,7 +248,7 @@ def _ceilings(claim: Guarantee, lowers: Sequence[Bound]) -> list[str]:
         limit = implied_limit(claim, bound)
         if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
             reasons.append(
-                f"{bound.method} could have shown at most {above(bound.ceiling, 4)}, which is not above the claim: "
+                f"{bound.method} could have shown at most {format_upper(bound.ceiling)}, which is not above the claim: "
                 "that it found no leak says nothing"
             )
     return reasons
@@ -263,10 +264,10 @@ def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float,
 
 def _refuted(claim: Guarantee, bound: Bound) -> str:
     limit = implied_limit(claim, bound)
-    how = "certified" if bound.confidence is None else f"with confidence {sure(bound.confidence)}"
+    how = "certified" if bound.confidence is None else f"with confidence {format_confidence(bound.confidence)}"
     return (
-        f"{bound.method} shows {_quantity(bound)} of at least {below(bound.value)} ({how}); the claim, "
-        f"{describe(claim)}, allows {above(limit)}."
+        f"{bound.method} shows {_quantity(bound)} of at least {format_lower(bound.value)} ({how}); the claim, "
+        f"{describe(claim)}, allows {format_upper(limit)}."
     )
 
 
@@ -276,8 +277,8 @@ def _missing(value: float, claimed: float, best: Bound | None, what: str, contra
     if best is None:
         return Missing("no certified upper bound is known for this mechanism", None, claimed)
     statement = (
-        f"the best certified upper bound{what} is {above(value)} ({best.method}), {above(value - claimed)} above the "
-        f"claimed {claimed:.6g}"
+        f"the best certified upper bound{what} is {format_upper(value)} ({best.method}), "
+        f"{format_upper(value - claimed)} above the claimed {format_number(claimed)}"
     )
     return Missing(statement, value, claimed)
 
@@ -291,7 +292,7 @@ def _quantity(bound: Bound) -> str:
         "rho": "ρ",
         "mu": "μ",
     }
-    at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     if bound.at is not None:
-        at += f" at {bound.argument} {bound.at:.6g}"
+        at += f" at {bound.argument} {format_number(bound.at)}"
     return names.get(bound.quantity, bound.quantity) + at

@@ -25,12 +25,12 @@ from cupel.accounting.ledger import (
     open_ledgers,
     relation_of,
 )
+from cupel.accounting.number_format import format_lower, format_upper
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
 from cupel.accounting.secret_protection import of_group
 from cupel.claim import Claim, read_claim
 from cupel.claim_base import Plan
 from cupel.errors import InputError, input_errors
-from cupel.reports.text import number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -349,9 +349,9 @@ def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
     claimed = [[f"{budget.r:g}"] for budget in account.budgets]
     for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
         note = " (private: depends on the data)" if bound.private else ""
-        least = [number(bound.interval.lower, "down", 6) if bound.interval else ""] if enclosed else []
+        least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
         argument = bound.delta if account.unit.kind != "secret" else bound.at
         at = "" if argument is None else f"{argument:.3g}"
         quantity = bound.quantity.replace("_", "-") + note
-        table.add_row(bound.method, quantity, *whose, *least, number(bound.value, "up", 6), at, bound.rigor)
+        table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)
     return table

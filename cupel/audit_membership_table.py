@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.audits.rounding import below
+from cupel.accounting.number_format import format_lower
 
 
 def print_audit(found: dict[str, Any]) -> None:
@@ -27,7 +27,7 @@ def print_audit(found: dict[str, Any]) -> None:
         hits = [f"{rate['hits']}" for rate in rates[6 * place : 6 * place + 6 : 2]]
         tries = [attempt for attempt in details["attempts"] if attempt["attack"] == name]
         right = [f"{attempt['correct']}/{attempt['guesses']}" for attempt in tries]
-        epsilons = [below(attempt["epsilon"], 4) for attempt in tries if attempt["epsilon"] is not None]
+        epsilons = [format_lower(attempt["epsilon"], 4) for attempt in tries if attempt["epsilon"] is not None]
         cells = (f"{area['value']:.3f}", f"{low:.3f}–{high:.3f}", *hits, "\n".join(right) or "–")
         table.add_row(name, *cells, "\n".join(epsilons) or "–")
     console = TableConsole()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cupel.accounting.adjacency import Unit
-from cupel.audits.rounding import below
+from cupel.accounting.number_format import format_lower
 
 _WHAT = {
     "key": "a sentence with a random 5-digit key; the audit looks for keys that synthetic texts print",
@@ -89,10 +89,10 @@ def reach(about: dict[str, Any]) -> list[str]:
     at = f" at δ = {about['delta']:.3g}" if about["delta"] else ""
     lines = [
         f"With {about['confidence']:.12g} confidence and {ceiling['guesses']} guesses, all of them right, it shows "
-        f"ε ≥ {below(ceiling['epsilon'], 4)}{at}; fewer right guesses show less."
+        f"ε ≥ {format_lower(ceiling['epsilon'], 4)}{at}; fewer right guesses show less."
     ]
     if about["guesses"] is not None:
-        lines.append(f"With {half['guesses']} guesses, all right, it would be {below(half['epsilon'], 4)}.")
+        lines.append(f"With {half['guesses']} guesses, all right, it would be {format_lower(half['epsilon'], 4)}.")
     claim, needed = about["claim"], about["guesses_needed"]
     if claim is not None and needed is not None and not about["warnings"]:
         lines.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.audits.rounding import above, below
+from cupel.accounting.number_format import format_lower, format_p_value
 
 
 def print_audits(found: dict[str, Any]) -> None:
@@ -33,8 +33,8 @@ def _audits(found: dict[str, Any]) -> Any:
     for audit in found["audits"]:
         rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
         low, high = audit["difference"]
-        bound = below(audit["bounds"][0]["value"], 4) if audit["bounds"] else "–"
-        table.add_row(audit["name"], *rates, f"{low:.3f} to {high:.3f}", above(audit["p_value"], 2), bound)
+        bound = format_lower(audit["bounds"][0]["value"], 4) if audit["bounds"] else "–"
+        table.add_row(audit["name"], *rates, f"{low:.3f} to {high:.3f}", format_p_value(audit["p_value"]), bound)
     return table
 
 

@@ -107,7 +107,7 @@ def audit(secret: Secret, output: Path | None = None, *, progress: Progress | No
 
 def in_words(found: dict[str, Any]) -> list[str]:
     """What was found, in lines for a person."""
-    from cupel.audits.rounding import above
+    from cupel.accounting.number_format import format_number, format_upper
 
     release, certified = found["release"], found["certified_r"]
     records = "1 record" if release["occurrences"] == 1 else f"{release['occurrences']} records"
@@ -118,5 +118,5 @@ def in_words(found: dict[str, Any]) -> list[str]:
     )
     proof = "Published steps: no r is certified but that of a release of the secret."
     if certified is not None:
-        proof = f"Certified: r is at most {above(certified, 5)} at p = {found['claim']['p']:g}."
+        proof = f"Certified: r is at most {format_upper(certified)} at p = {format_number(found['claim']['p'])}."
     return [about, proof, found["audit"]["conclusion"]]

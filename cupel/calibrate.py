@@ -16,11 +16,12 @@ from cupel.accounting.calibration import Calibration, Target, TradeOff, calibrat
 from cupel.accounting.comparison import unit_of
 from cupel.accounting.events import SecretReleaseDpEvent
 from cupel.accounting.guarantees import GDP, ApproxDP, SecretProtection
+from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection import SecretProtectionAccountant
 from cupel.compare import dp_sgd_event, gaussian_event, selection_event, softmax_range
 from cupel.errors import input_errors
-from cupel.reports.text import SYMBOLS, number
+from cupel.reports.text import SYMBOLS
 
 _MOST_STEPS = 10**7
 
@@ -240,12 +241,12 @@ def _or(value: T | None, otherwise: T) -> T:
 def in_words(found: Calibration, *, decreasing: bool) -> list[str]:
     """The answer in sentences; the value is rounded to where more privacy is."""
     rounding, name = "up" if decreasing else "down", found.parameter.replace("_", " ")
-    value = f"{int(found.value):,}".replace(",", "\u202f") if _whole(found) else number(found.value, rounding, 6)  # type: ignore[arg-type]
+    value = str(int(found.value)) if _whole(found) else format_number(found.value, rounding)  # type: ignore[arg-type]
     lines = [f"{name} {value}: {_said(found.bound)}, {found.bound.rigor}, by {found.bound.method}"]
     if found.beyond is None or found.beyond_bound is None:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines
-    beyond = f"{int(found.beyond):,}".replace(",", "\u202f") if _whole(found) else number(found.beyond, "nearest", 6)
+    beyond = str(int(found.beyond)) if _whole(found) else format_number(found.beyond)
     if found.refuted and found.beyond_bound.interval is not None:
         lines.append(f"At {name} {beyond} it does not: {_said(found.beyond_bound, other_end=True)}, certified.")
     else:
@@ -263,6 +264,6 @@ def _said(bound: Bound, *, other_end: bool = False) -> str:
     least, value = bound.direction is Direction.LOWER, bound.value
     if other_end and bound.interval is not None:
         least, value = not least, bound.interval.upper if least else bound.interval.lower
-    at = f" at δ = {number(bound.delta)}" if bound.delta is not None else ""
-    at += f" at {bound.argument} = {number(bound.at)}" if bound.at is not None else ""
-    return f"{symbol} {'≥' if least else '≤'} {number(value, 'down' if least else 'up', 6)}{at}"
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta is not None else ""
+    at += f" at {bound.argument} = {format_number(bound.at)}" if bound.at is not None else ""
+    return f"{symbol} {'≥' if least else '≤'} {format_number(value, 'down' if least else 'up')}{at}"

@@ -97,7 +97,7 @@ def score(
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
     """Says what the scores show at least of the generator's ε. Exits 1 if that refutes the planned claim."""
     from cupel import audit_bound as job
-    from cupel.audits.rounding import below
+    from cupel.accounting.number_format import format_upper
 
     found = job.bound(folder, expect=expect, progress=_progress(json_, quiet))
     if json_:
@@ -106,7 +106,7 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         audit = found["audit"]
         say(audit["conclusion"])
         for bound_ in audit["bounds"]:
-            say(f"Ceiling of this test, had every guess been right: ε = {below(bound_['ceiling'], 4)}")
+            say(f"Ceiling of this test, had every guess been right: ε = {format_upper(bound_['ceiling'])}")
         for rate in (*audit["rates"], *audit["controls"]):
             say(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
         say("Tried: " + "; ".join(audit["multiplicity"]))

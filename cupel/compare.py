@@ -27,12 +27,13 @@ from cupel.accounting.comparison_releases import (
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.gaussian import mean_sensitivity
 from cupel.accounting.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.outputs import check_output
 from cupel.progress import Progress
-from cupel.reports.text import SYMBOLS, ends, number
+from cupel.reports.text import SYMBOLS, ends
 from cupel.run_files import write_atomically
 
 MOST_RELEASES = 10**9
@@ -242,7 +243,7 @@ def vectors(
     given = f"ε = {epsilon:g} in all" if epsilon is not None else f"σ = {sigma:g} on each coordinate"
     about = f"means of {layers} layers over {records} records, clip {clip:g}, {given}"
     sensitivity = float(mean_sensitivity(clip, records, relation))
-    units = f"The standard deviation of the noise is the noise multiplier times {number(sensitivity, 'up')}, the "
+    units = f"The standard deviation of the noise is the noise multiplier times {format_upper(sensitivity)}, the "
     notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
     return finish(Compared(about, found, curves, notes), options)
 
@@ -339,7 +340,7 @@ def _of_event(
 
     def shown(rows: Sequence[Row]) -> None:
         for row in rows:
-            said = number(row.bound.value, "up", 6)
+            said = format_upper(row.bound.value)
             sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
             options.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {_time(row.seconds)})")
 
@@ -384,7 +385,7 @@ def finish(compared: Compared, options: Options) -> Compared:
 def _where(found: Comparison) -> str:
     at = "p" if found.quantity == "r" else "δ"
     unit = "" if found.unit == unit_of(found.adjacency) else f", unit {found.unit}"
-    return f"{found.adjacency}{unit}, {at} = {number(found.at)}"
+    return f"{found.adjacency}{unit}, {at} = {format_number(found.at)}"
 
 
 def print_table(compared: Compared) -> None:
@@ -402,7 +403,7 @@ def print_table(compared: Compared) -> None:
     for row in found.rows:
         bound = row.bound
         interval = ends(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
-        table.add_row(bound.method, number(bound.value, "up", 6), interval, bound.rigor, _time(row.seconds))
+        table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, _time(row.seconds))
     console = TableConsole()
     console.print(table)
     for name, reason in found.unsupported.items():

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, PureDP
-from cupel.reports.text import number
+from cupel.accounting.number_format import format_number
 
 if TYPE_CHECKING:
     from cupel.claim_base import Claim
@@ -37,17 +37,18 @@ def _of_guarantee(claim: Claim) -> list[str]:
         delta, units = guarantee.delta, claim.public.records
         if units is not None and delta >= 1 / units:
             found.append(
-                f"δ = {number(delta)} is at least 1/n = {number(1 / units)}: a mechanism that publishes one record in "
-                "full, drawn at random, meets such a δ."
+                f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
+                "publishes one record in full, drawn at random, meets such a δ."
             )
         if delta >= LARGE_DELTA:
             found.append(
-                f"δ = {number(delta)} is large: a mechanism that reveals all data with this probability meets it."
+                f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets "
+                "it."
             )
     if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
         found.append(
-            f"ε = {number(guarantee.epsilon)} is above {LARGE_EPSILON:g}: the odds of any guess about one {claim.unit} "
-            f"may change by a factor of e^{number(guarantee.epsilon)}."
+            f"ε = {format_number(guarantee.epsilon)} is above {LARGE_EPSILON:g}: the odds of any guess about one "
+            f"{claim.unit} may change by a factor of e^{format_number(guarantee.epsilon)}."
         )
     if isinstance(guarantee, ExPostDP):
         found.append(

@@ -8,6 +8,7 @@ from typing import Any
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee
+from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.claim_aug_pe import AugPEClaim
 from cupel.errors import input_errors
@@ -91,9 +92,9 @@ def _asked(guarantee: Guarantee) -> str:
     """What a claim bounds, and where."""
     match guarantee:
         case ApproxDP(delta=delta):
-            return f"ε at δ = {delta:.3g}"
+            return f"ε at δ = {format_number(delta)}"
         case RDP(alpha=alpha):
-            return f"Rényi ε of order {alpha:g}"
+            return f"Rényi ε of order {format_number(alpha)}"
         case GDP():
             return "μ of Gaussian differential privacy"
         case ZCDP():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from importlib.resources import files
 from typing import Any
 
@@ -15,8 +15,10 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from cupel.accounting.bounds import Rigor
 from cupel.accounting.comparison import Comparison
 from cupel.accounting.comparison_curves import Curve, Panel
+from cupel.accounting.number_format import format_upper
 from cupel.reports import svg, text
 from cupel.reports.figures import _LOG_FROM, _decades
 from cupel.reports.svg import Figure
@@ -37,6 +39,8 @@ _LOOKS: dict[str, tuple[str, Any, str]] = {
     "basic": (svg.MUTED, _DASHED, "<"),
 }
 """Colour, dash and marker of a method: no two share all, so that the figure reads without colours too."""
+_ESTIMATES = 16
+"""Points of an estimate that are drawn in a panel, about, as open markers that nothing joins."""
 _OTHERS = [
     (colour, dash, marker)
     for dash, marker in ((_DASHED, "h"), (_DOTTED, "d"), (_BOTH, "p"))
@@ -82,10 +86,11 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
     """
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
     looks = _looks(methods)
+    estimates = {curve.method for panel in panels for curve in panel.curves if curve.rigor is Rigor.ESTIMATE}
     notes = [*dict.fromkeys(note for panel in panels for note in (*panel.notes, *_infinite(panel)))]
 
     def draw(width: int) -> MatplotlibFigure:
-        return _draw(width, panels, looks, about, notes)
+        return _draw(width, panels, looks, estimates, about, notes)
 
     rows = [(row.bound.method, _value(row.bound), text.RIGOR[row.bound.rigor]) for row in comparison.rows]
     sign = text.SYMBOLS.get(comparison.quantity, comparison.quantity.replace("_", " "))
@@ -94,8 +99,9 @@ def figure(comparison: Comparison, panels: Sequence[Panel], about: str, key: str
         draw,
         title=f"Comparison of accountants: {about}",
         description=" ".join(f"{text.method(name)}: {sign} ≤ {value} ({rigor})." for name, value, rigor in rows),
-        caption="Each line is what one accountant proves or estimates: an upper bound on ε, δ and r, a lower bound on "
-        "β. A band lies between the two ends of a certified enclosure of the exact value; where it is thinner than "
+        caption="Each line is what one accountant proves: an upper bound on ε, δ and r, a lower bound on β. "
+        + ("Open markers are estimates, which prove nothing; between them nothing was computed. " if estimates else "")
+        + "A band lies between the two ends of a certified enclosure of the exact value; where it is thinner than "
         "the line it is not seen. Nothing is drawn below the ends of a logarithmic axis. "
         + " ".join(f"{note}." for note in notes),
         header=("Accountant", f"{sign} at most", "Rigor"),
@@ -122,7 +128,7 @@ def _infinite(panel: Panel) -> list[str]:
 
 
 def _value(bound: Any) -> str:
-    return text.number(bound.value, "up", 6)
+    return format_upper(bound.value)
 
 
 def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
@@ -131,7 +137,12 @@ def _looks(methods: Sequence[str]) -> Mapping[str, tuple[str, Any, str]]:
 
 
 def _draw(
-    width: int, panels: Sequence[Panel], looks: Mapping[str, tuple[str, Any, str]], about: str, notes: Sequence[str]
+    width: int,
+    panels: Sequence[Panel],
+    looks: Mapping[str, tuple[str, Any, str]],
+    estimates: Set[str],
+    about: str,
+    notes: Sequence[str],
 ) -> MatplotlibFigure:
     """A title, one legend, the panels (one of an odd number on a line of its own), the notes."""
     narrow = width == svg.NARROW
@@ -146,7 +157,7 @@ def _draw(
     drawing = MatplotlibFigure(figsize=(width / 72, height / 72), dpi=72)
     for number, line in enumerate(heading):
         drawing.text(4 / width, 1 - (14 + _LINE * number) / height, line, weight="bold", va="center")
-    _legend(drawing, looks, columns, 1 - (12 + _LINE * len(heading)) / height)
+    _legend(drawing, looks, estimates, columns, 1 - (12 + _LINE * len(heading)) / height)
     y = top
     for line_of_panels in lines:
         share = width / len(line_of_panels)
@@ -168,10 +179,24 @@ def _lines_of(panels: Sequence[Panel], narrow: bool) -> list[Sequence[Panel]]:
     return [panels[:first]] * first + [panels[i : i + 2] for i in range(first, len(panels), 2)]
 
 
-def _legend(drawing: MatplotlibFigure, looks: Mapping[str, tuple[str, Any, str]], columns: int, top: float) -> None:
+def _style(look: tuple[str, Any, str], estimate: bool) -> dict[str, Any]:
+    """How a method is drawn: a line with filled markers if it is certified, open markers and no line if not."""
+    colour, dash, marker = look
+    if estimate:
+        return {"color": colour, "ls": "", "marker": marker, "ms": 6, "mfc": "none", "mec": colour, "mew": 1.4}
+    return {"color": colour, "ls": dash, "lw": 2, "marker": marker, "ms": 6, "mec": svg.PAGE, "mew": 0.6}
+
+
+def _legend(
+    drawing: MatplotlibFigure,
+    looks: Mapping[str, tuple[str, Any, str]],
+    estimates: Set[str],
+    columns: int,
+    top: float,
+) -> None:
     handles = [
-        Line2D([], [], color=colour, ls=dash, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, lw=2, label=text.method(name))
-        for name, (colour, dash, marker) in looks.items()
+        Line2D([], [], label=text.method(name) + " (estimate)" * (name in estimates), **_style(look, name in estimates))
+        for name, look in looks.items()
     ]
     drawing.legend(
         handles=handles, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, handlelength=3, borderaxespad=0.2
@@ -192,15 +217,15 @@ def _panel(axes: Axes, panel: Panel, looks: Mapping[str, tuple[str, Any, str]], 
 
 
 def _curve(axes: Axes, curve: Curve, look: tuple[str, Any, str], floor: float, marked: bool) -> None:
-    colour, dash, marker = look
+    estimate = curve.rigor is Rigor.ESTIMATE
     x, y = np.array(curve.arguments), np.array(curve.values)
     y = np.where(np.isfinite(y) & (y > floor), y, np.nan) if floor else np.where(np.isfinite(y), y, np.nan)
-    every = 1 if marked else max(1, len(x) // 6)
+    every = 1 if marked else max(1, len(x) // (_ESTIMATES if estimate else 6))
     start = sum(map(ord, curve.method)) % every  # markers of different curves at different places
-    axes.plot(x, y, color=colour, ls=dash, lw=2, marker=marker, ms=6, mec=svg.PAGE, mew=0.6, markevery=(start, every))
-    if curve.others:
+    axes.plot(x, y, markevery=(start, every), **_style(look, estimate))
+    if curve.others and not estimate:
         others = np.maximum(np.array(curve.others), floor)
-        axes.fill_between(x, y, others, color=colour, alpha=0.25, lw=0)
+        axes.fill_between(x, y, others, color=look[0], alpha=0.25, lw=0)
 
 
 def _value_axis(axes: Axes, panel: Panel, floor: float) -> None:

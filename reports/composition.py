@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.reports import text
 
 _DEEPEST = 12
@@ -28,7 +29,6 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
     kind = str(event.get("type", "unknown event"))
     if depth > _DEEPEST:
         return Step("… (deeper levels are in assay.json)")
-    number = text.number
     match kind:
         case "NoOpDpEvent":
             return Step("nothing that reads the data")
@@ -49,28 +49,31 @@ def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
             )
         case "BoundedRangeSelectionDpEvent" | "ExPostSelectionDpEvent":
             words = (
-                f"one selection from a finite set, such as a token: bounded range η = {number(event.get('eta'), 'up')}"
+                f"one selection from a finite set, such as a token: bounded range η = {format_upper(event.get('eta'))}"
             )
             if event.get("rounding"):
-                words += f", sampler’s rounding {number(event.get('rounding'), 'up', 2)}"
+                words += f", sampler’s rounding {format_upper(event.get('rounding'), 2)}"
             if kind == "ExPostSelectionDpEvent":
                 words += "; what it really cost is recorded beside it"
             return Step(words)
         case "DiscreteLaplaceDpEvent":
             sensitivity, a = event.get("sensitivity"), event.get("noise_parameter")
             return Step(
-                f"a count with discrete Laplace noise: sensitivity {number(sensitivity)}, parameter {number(a)}"
+                f"a count with discrete Laplace noise: sensitivity {format_number(sensitivity)}, "
+                f"parameter {format_number(a)}"
             )
         case "LaplaceDpEvent" | "GaussianDpEvent":
             name = kind.removesuffix("DpEvent")
-            return Step(f"{name} noise, {number(event.get('noise_multiplier'))} times the sensitivity")
+            return Step(f"{name} noise, {format_number(event.get('noise_multiplier'))} times the sensitivity")
         case "RandomizedResponseDpEvent":
             buckets = text.plain(event.get("num_buckets"))
-            return Step(f"randomised response over {buckets} answers, parameter {number(event.get('noise_parameter'))}")
+            return Step(
+                f"randomised response over {buckets} answers, parameter {format_number(event.get('noise_parameter'))}"
+            )
         case "ZCDpEvent":
-            return Step(f"a mechanism known to be zero-concentrated with ρ = {number(event.get('rho'), 'up')}")
+            return Step(f"a mechanism known to be zero-concentrated with ρ = {format_upper(event.get('rho'))}")
         case "PoissonSampledDpEvent":
-            q = number(event.get("sampling_probability"))
+            q = format_number(event.get("sampling_probability"))
             return Step(f"on a Poisson sample, each unit in it with probability {q}:", (_inner(event, depth),))
         case "SecretReleaseDpEvent":
             return Step(_secret_release(event))
@@ -88,10 +91,10 @@ def _secret_release(event: Mapping[str, Any]) -> str:
     weights, sigma = [float(weight) for weight in event.get("weights", ())], float(event.get("noise_multiplier", 0))
     mean = math.fsum(occurrences * weight for occurrences, weight in enumerate(weights))
     often = " on average" if sum(weight > 0 for weight in weights) > 1 else ""
-    words = f"one release in which a secret occurs in {text.number(mean, digits=3)} drawn records{often}"
+    words = f"one release in which a secret occurs in {format_number(mean)} drawn records{often}"
     if sigma == 0:
         return words + ", taken to reveal it"
-    return words + f": Gaussian noise, {text.number(sigma)} times the length of an occurrence"
+    return words + f": Gaussian noise, {format_number(sigma)} times the length of an occurrence"
 
 
 def _inner(event: Mapping[str, Any], depth: int) -> Step:

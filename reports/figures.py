@@ -11,12 +11,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
 from cupel.reports import svg, text
 from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
 from cupel.reports.svg import Figure
 
 _LOG_FROM = 12.0
 """A ratio of largest to smallest value from which a logarithmic axis is used."""
+AUDITED, CONTROL = "audited run", "control"
+"""What a count is of, in every table and figure that shows both."""
 _STEMS = 120
 """The largest number of batches that are drawn one by one."""
 
@@ -24,9 +27,9 @@ _STEMS = 120
 def rates(audit: Audit, key: str) -> Figure | None:
     """Hit rates of an audit and of its controls, each with its exact interval; None for fewer than two: one rate is
     a line of text."""
-    groups = [("Audited run", audit.rates, svg.LOWER, "o"), ("Controls", audit.controls, svg.PUBLISHED, "s")]
+    groups = [(AUDITED, audit.rates, svg.LOWER, "o"), (CONTROL, audit.controls, svg.PUBLISHED, "s")]
     groups = [group for group in groups if group[1]]
-    every = [rate for _, part, _, _ in groups for rate in part]
+    every = [(name, rate) for name, part, _, _ in groups for rate in part]
     if len(every) < 2:
         return None
 
@@ -36,28 +39,29 @@ def rates(audit: Audit, key: str) -> Figure | None:
         figure, axes = svg.canvas(width, sum(heights))
         y = 0.0
         for name, part, colour, marker in groups:
-            axes.text(0, y + 12, name, weight="bold", va="center")
+            axes.text(0, y + 12, text.capital(name), weight="bold", va="center")
             y = _hits(axes, part, y + 28, width, colour, marker) + 40
         return figure
 
-    confidence = text.percent(every[0].confidence)
+    confidence = format_confidence(every[0][1].confidence)
     return svg.both(
         key,
         draw,
-        title=f"Hits of the {audit.name.replace('_', ' ')} audit with exact {confidence} intervals",
-        description="; ".join(f"{rate.name}: {rate_in_words(rate)}" for rate in every),
-        caption=f"Share of hits, with the exact (Clopper–Pearson) {confidence} interval of each. "
+        title=f"Hits of the {audit.name.replace('_', ' ')} audit with exact intervals, confidence {confidence}",
+        description="; ".join(f"{name}, {rate.name}: {rate_in_words(rate)}" for name, rate in every),
+        caption=f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {confidence}. "
         "Circles: the run that is audited. Squares: controls. Each block has its own scale.",
-        header=("What was counted", "Hits", "Out of", "Rate", "Exact interval"),
+        header=("What was counted", "Run", "Hits", "Out of", "Rate", "Exact interval"),
         table=[
             (
                 rate.name,
+                name,
                 text.plain(rate.hits),
                 text.plain(rate.trials),
                 text.percent(rate.rate),
                 f"{text.percent(rate.interval[0], 'down')} to {text.percent(rate.interval[1], 'up')}",
             )
-            for rate in every
+            for name, rate in every
         ],
     )
 
@@ -110,9 +114,9 @@ def rate_in_words(rate: Rate) -> str:
 
 
 def tokens(costs: Sequence[TokenCost]) -> Figure | None:
-    """Mean and largest exact cost of a token by its position, against the published cost; None without data."""
+    """Mean and largest exact cost of a token by its position, against the published cost; None for fewer than two."""
     costs = sorted(costs, key=lambda cost: cost.position)
-    if not costs:
+    if len(costs) < 2:
         return None
     position = np.array([cost.position for cost in costs])
     series = [
@@ -126,8 +130,7 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
         figure, axes = svg.plot(width, 330 if narrow else 320, left=62, top=86 if narrow else 44, bottom=52)
         floor = _value_axis(axes, [values for _, values, _, _, _ in series])
         for name, values, colour, style, line in series:
-            marker = "o" if len(position) == 1 else ""
-            axes.plot(position, np.maximum(values, floor), color=colour, ls=style, lw=line, label=name, marker=marker)
+            axes.plot(position, np.maximum(values, floor), color=colour, ls=style, lw=line, label=name)
         axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
         axes.set_xlabel("position of the token in its document")
         _legend(axes, "ε of one token", narrow)
@@ -138,18 +141,18 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
         "tokens",
         draw,
         title="Privacy cost of one token by its position in the document",
-        description=f"Mean exact cost is largest at position {peak.position}: ε* = {text.number(peak.mean)}; "
-        f"the published accounting gives {text.number(peak.mean_published)} there. The largest cost of any token is "
-        f"ε* = {text.number(max(cost.largest for cost in costs), 'up')}.",
+        description=f"Mean exact cost is largest at position {peak.position}: ε* = {format_number(peak.mean)}; "
+        f"the published accounting gives {format_upper(peak.mean_published)} there. The largest cost of any token is "
+        f"ε* = {format_upper(max(cost.largest for cost in costs))}.",
         caption="Cost ε of one token against its position: mean and largest exact cost, mean published cost.",
         header=("Position", "Tokens", "Mean ε*", "Largest ε*", "Mean published γ"),
         table=[
             (
                 text.plain(cost.position),
                 text.plain(cost.count),
-                text.number(cost.mean),
-                text.number(cost.largest, "up"),
-                text.number(cost.mean_published),
+                format_number(cost.mean),
+                format_upper(cost.largest),
+                format_upper(cost.mean_published),
             )
             for cost in costs
         ],
@@ -157,9 +160,9 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
 
 
 def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Figure | None:
-    """Leave-one-out loss, exact and published cost of every batch, the costliest first; None without data."""
+    """Leave-one-out loss, exact and published cost of every batch, the costliest first; None for fewer than two."""
     costs = sorted(costs, key=lambda cost: (-cost.epsilon, cost.slot))
-    if not costs:
+    if len(costs) < 2:
         return None
     rank = np.arange(1, len(costs) + 1)
     series = [
@@ -167,7 +170,8 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
         ("exact cost ε*", np.array([c.epsilon for c in costs]), svg.UPPER, "o"),
         ("largest leave-one-out loss", np.array([c.leave_one_out for c in costs]), svg.LOWER, "D"),
     ]
-    line = claim.value if claim is not None and claim.kind == "ex_post" and claim.value > 0 else None
+    costliest_counts = claim is not None and claim.kind == "ex_post" and claim.adjacency == "add_remove"
+    line = claim.value if claim is not None and costliest_counts and claim.value > 0 else None
 
     def draw(width: int) -> MatplotlibFigure:
         narrow = width == svg.NARROW
@@ -183,7 +187,7 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
         if line is not None:
             axes.axhline(line, color=svg.INK, lw=1.6, ls=(0, (4, 3)))
             axes.text(
-                rank[-1], line, f"claim {text.number(line)}", ha="right", va="bottom", size=svg.SMALL, weight="bold"
+                rank[-1], line, f"claim {format_number(line)}", ha="right", va="bottom", size=svg.SMALL, weight="bold"
             )
         axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
         axes.set_xlim(0.2, len(costs) + 0.8)
@@ -202,9 +206,10 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
         "batches",
         draw,
         title="Privacy cost of every batch",
-        description=f"{len(costs)} batches. Exact cost ε*: largest {text.number(float(epsilons.max()), 'up')}, "
-        f"median {text.number(float(np.median(epsilons)))}. {order}",
-        caption=f"One column a batch. {order} Under add or remove the run costs as much as its costliest batch.",
+        description=f"{len(costs)} batches. Exact cost ε*: largest {format_upper(float(epsilons.max()))}, "
+        f"median {format_number(float(np.median(epsilons)))}. {order}",
+        caption=f"One column a batch. {order} Under add or remove the run costs as much as its costliest batch."
+        + (" The claim is about ε*; the published cost is no bound." if line is not None else ""),
         header=("Batch", "Label", "Records", "Documents", "Tokens", "Leave-one-out", "Exact ε*", "Published γ"),
         table=[
             (
@@ -213,9 +218,9 @@ def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Fi
                 text.plain(cost.size),
                 text.plain(cost.documents),
                 text.plain(cost.tokens),
-                text.number(cost.leave_one_out, "down"),
-                text.number(cost.epsilon, "up"),
-                text.number(cost.epsilon_published),
+                format_lower(cost.leave_one_out),
+                format_upper(cost.epsilon),
+                format_upper(cost.epsilon_published),
             )
             for cost in costs
         ],
@@ -272,3 +277,26 @@ def _axis(axes: Axes, ticks: Sequence[tuple[float, str]], bottom: float, top: fl
     for x, label in ticks:
         axes.plot([x, x], [top, bottom], color=svg.RULE, lw=0.6, alpha=0.5)
         axes.text(x, bottom + 14, label, ha="center", va="center", size=svg.SMALL, color=svg.MUTED)
+
+
+def one_batch(costs: Sequence[BatchCost]) -> str:
+    """What a chart of a single batch would show, in a sentence; empty for several or none."""
+    if len(costs) != 1:
+        return ""
+    (cost,) = costs
+    return (
+        f"All of it in one batch of {text.plain(cost.size)} records: exact cost ε* = {format_upper(cost.epsilon)}, "
+        f"published cost γ = {format_upper(cost.epsilon_published)}, largest leave-one-out loss "
+        f"{format_lower(cost.leave_one_out)}."
+    )
+
+
+def one_token(costs: Sequence[TokenCost]) -> str:
+    """What a chart of a single position would show, in a sentence; empty for several or none."""
+    if len(costs) != 1:
+        return ""
+    (cost,) = costs
+    return (
+        f"Every document has one token: mean exact cost ε* = {format_number(cost.mean)}, largest "
+        f"{format_upper(cost.largest)}, mean published cost γ = {format_upper(cost.mean_published)}."
+    )

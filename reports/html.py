@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import jinja2
 from markupsafe import Markup
 
-from cupel.reports import composition, figures, scale, text
+from cupel.accounting.number_format import format_number, format_p_value, format_upper
+from cupel.reports import claim_tables, composition, figures, scale, text
 from cupel.reports.assay import Assay, Audit, BoundRow, PastVerdict
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
@@ -68,6 +69,7 @@ class Page:
     created: str
     claim: text.Claimed | None
     claim_rows: list[tuple[str, str]]
+    parameters: list[tuple[str, list[tuple[str, str]]]]
     facts: list[tuple[str, str, str]]
     rows: list[Row] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
@@ -77,8 +79,10 @@ class Page:
     tokens: Figure | None = None
     batches: Figure | None = None
     spent: list[tuple[str, str, float]] = field(default_factory=list)
+    spent_in_one: list[str] = field(default_factory=list)
     digests: list[tuple[str, str]] = field(default_factory=list)
     history: list[Past] = field(default_factory=list)
+    secret_rows: list[tuple[str, str]] = field(default_factory=list)
     earlier: list[Row] = field(default_factory=list)
 
 
@@ -97,7 +101,8 @@ def render(assay: Assay, *, side: Side) -> str:
             page = _page(assay, side)
             page.tokens = figures.tokens(assay.tokens)
             page.batches = figures.batches(assay.batches, page.claim)
-            page.spent = _shares(assay.spent)
+            page.spent = _shares(assay.spent) if len(assay.spent) > 1 else []
+            page.spent_in_one = _spent_in_one(assay)
         case "release":
             return render_release(releasable(assay))
         case _:
@@ -137,7 +142,8 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         sentence=text.in_words(text.without_verdict(assay.sentence, verdict)),
         created=_date(assay.created),
         claim=claim,
-        claim_rows=_claim_rows(assay),
+        claim_rows=claim_tables.claim_rows(assay),
+        parameters=claim_tables.parameters(assay.claim),
         facts=_facts(assay, claim, every),
         rows=sorted(
             (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits + earlier),
@@ -158,10 +164,11 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     page.earlier = [row_of(bound) for bound in earlier if bound not in of_audits]
     page.history = [_past(past) for past in _history(assay)]
     page.digests = _digests(assay)
+    page.secret_rows = claim_tables.secret_rows(assay.secrets)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
-    if claim is not None and any(claim.on_scale(row) for row in every):
+    if claim is not None:
         page.scale = scale.scale([_as_weighed(row, assay) for row in every], claim)
     return page
 
@@ -231,17 +238,17 @@ def _enclosure(row: BoundRow) -> tuple[str, str]:
         return "–", ""
     low, high = map(float, row.interval)
     width = math.inf if math.isinf(high - low) or high == low == math.inf else high - low
-    return text.ends(low, high), f"width {text.number(width, 'up', 2)}"
+    return text.ends(low, high), f"width {format_upper(width, 2)}"
 
 
 def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[tuple[str, str, str]]:
     """The three numbers of the first screen: claimed, proven, shown. Each with a note."""
     if claim is None:
         return []
-    number = text.number(claim.value)
-    at = f"at δ = {text.number(claim.delta)}, " if claim.delta is not None else ""
+    number = format_number(claim.value)
+    at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
     if claim.at is not None:
-        at = f"at {text.ARGUMENTS[claim.quantity]} = {text.number(claim.at)}, "
+        at = f"at {text.ARGUMENTS[claim.quantity]} = {format_number(claim.at)}, "
     facts = [("Claimed", f"{claim.symbol} ≤ {number}", at + text.neighbours(claim.adjacency, claim.unit))]
     upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
@@ -284,28 +291,6 @@ def _a_priori(claim: text.Claimed, rows: Sequence[BoundRow]) -> tuple[str, str, 
     return "Proven a priori", text.bound(best), f"every output: {_certified(best)}"
 
 
-def _claim_rows(assay: Assay | Release) -> list[tuple[str, str]]:
-    claim = assay.claim
-    unit = str(claim.get("unit", "record"))
-    data = claim.get("data")
-    rows = [
-        ("Guarantee", assay.guarantee),
-        ("What that says", text.guarantee_means(claim)),
-        ("Unit", unit),
-        ("Neighbouring data", text.adjacency(str(claim.get("adjacency", "")), unit)),
-        ("Mechanism", text.mechanism(claim)),
-        ("Variant", text.VARIANTS.get(str(claim.get("variant", "")), str(claim.get("variant", "")))),
-        ("Parameters", _given(claim.get("parameters"))),
-        ("Language model", str(claim.get("model", ""))),
-        ("Data", _given(data)),
-        ("Public by assumption", _given(claim.get("public"))),
-    ]
-    audits = claim.get("audits")
-    if isinstance(audits, list):
-        rows.append(("Audits asked for", ", ".join(text.AUDITS.get(str(a), str(a)) for a in audits) or "none"))
-    return [(label, value) for label, value in rows if value]
-
-
 def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     """How an audit was made, and on the private side what its controls and its p-value say."""
     statistics = "; ".join(text.in_words(name) for name in audit.statistics)
@@ -315,16 +300,17 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     rows.append(("Trials", text.plain(audit.trials)))
     rates = [*audit.rates, *audit.controls]
     if len(rates) == 1:  # more are drawn
-        rows.append((text.capital(rates[0].name), figures.rate_in_words(rates[0])))
+        run = figures.AUDITED if audit.rates else figures.CONTROL
+        rows.append((f"{text.capital(rates[0].name)}, {run}", figures.rate_in_words(rates[0])))
     if audit.controls_passed is not None:
         failed = "FAILED: no conclusion may be drawn from this audit"
         rows.append(("Controls", "behaved as they should" if audit.controls_passed else failed))
     if audit.difference is not None:
-        rows.append(("Source minus holdout", _difference(audit.difference)))
+        rows.append((f"Source minus holdout, {figures.AUDITED}", _difference(audit.difference)))
     if audit.control_difference is not None:
-        rows.append(("The same, unprotected control", _difference(audit.control_difference)))
+        rows.append((f"Source minus holdout, unprotected {figures.CONTROL}", _difference(audit.control_difference)))
     if audit.p_value is not None:
-        rows.append(("p-value", f"{text.p_value(audit.p_value)} (no ε follows from it)"))
+        rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
     return [*rows, *((key.replace("_", " ").capitalize(), text.plain(value)) for key, value in scalars.items())]
 
@@ -344,10 +330,10 @@ def _too_low(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> str:
     ]
     if claim is None or not ceilings or max(map(float, ceilings)) > claim.value:
         return ""
-    highest = text.number(max(map(float, ceilings)), "down")
+    highest = format_upper(max(map(float, ceilings)))
     return (
         f"This audit could not have refuted the claim, whatever it had found: its ceiling, {highest}, is not above "
-        f"the claimed {text.number(claim.value)}. That it refutes nothing says nothing."
+        f"the claimed {format_number(claim.value)}. That it refutes nothing says nothing."
     )
 
 
@@ -359,18 +345,22 @@ def _difference(interval: tuple[float, float]) -> str:
     return f"{ends} percentage points, which {zero} 0"
 
 
-def _given(value: Any) -> str:
-    """The entries of a mapping that are set, in words."""
-    if isinstance(value, dict):
-        value = {key: item for key, item in value.items() if item not in (None, "", [])}
-    return text.plain(value) if value else ""
+def _spent_in_one(assay: Assay) -> list[str]:
+    """Sentences in place of charts with a single bar."""
+    stages = [f"{text.capital(stage)}: ε = {format_upper(value)}." for stage, value in assay.spent.items()]
+    sentences = [
+        *(stages if len(stages) == 1 else []),
+        figures.one_batch(assay.batches),
+        figures.one_token(assay.tokens),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _shares(spent: dict[str, float]) -> list[tuple[str, str, float]]:
     """Stage, ε in words, share of the largest in percent."""
     largest = max((value for value in spent.values() if math.isfinite(value)), default=0.0)
     return [
-        (stage, text.number(value, "up"), 100.0 * min(value / largest, 1.0) if largest > 0 else 0.0)
+        (stage, format_upper(value), 100.0 * min(value / largest, 1.0) if largest > 0 else 0.0)
         for stage, value in sorted(spent.items(), key=lambda item: -item[1])
     ]
 
@@ -404,11 +394,12 @@ def _environment() -> jinja2.Environment:
         finalize=lambda value: text.tied(text.clean(value)) if type(value) is str else value,
     )
     environment.filters |= {
-        "number": text.number,
+        "number": format_number,
         "percent": text.percent,
         "signed_percent": text.signed_percent,
         "plain": text.plain,
         "bound": text.bound,
+        "ceiling": text.ceiling,
         "argument": text.argument,
         "method": text.method,
         "rigor": text.rigor,

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from cupel.accounting.ledger_entries import canonical
+from cupel.accounting.number_format import format_number
 from cupel.reports import text
 from cupel.reports.assay import (
     PUBLIC_FACTS,
@@ -263,7 +264,7 @@ def _sentence(
         return f"{differ} {rest}"
     if what is None:
         return f"The proof is below. {rest}"
-    asked = f"the claimed {what.symbol} ≤ {text.number(what.value)}"
+    asked = f"the claimed {what.symbol} ≤ {format_number(what.value)}"
     if proven is None:
         return f"No finite certified upper bound is known that could prove {asked}. {rest}"
     compared = "is within" if _reaches(what, best) else "is above"
@@ -282,7 +283,7 @@ def _of_groups(secrets: Secrets | None) -> str:
 
 
 def _proven(best: BoundRow) -> str:
-    at = f" at δ = {text.number(best.delta)}" if best.delta else ""
+    at = f" at δ = {format_number(best.delta)}" if best.delta else ""
     if best.at is not None:
         at = f" at {text.argument(best)}"
     return f"{text.bound(best)}{at} ({text.method(best.method)}, certified)"

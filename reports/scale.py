@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator
 
+from cupel.accounting.number_format import format_number
 from cupel.reports import svg, text
 from cupel.reports.assay import BoundRow
 from cupel.reports.svg import Figure
@@ -67,31 +68,37 @@ class _Scale:
         return [(self(value), text.tick(value)) for value in values]
 
 
-def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:
-    """Claim, upper bounds and audit bounds in the currency of the claim, with confidence and ceilings.
+def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure | None:
+    """Claim, upper bounds and audit bounds that count for it, with confidence and ceilings.
 
     Args:
-        rows: every bound that may be shown; those of another unit, adjacency or currency are left out.
+        rows: every bound that may be shown. Those that can neither support nor refute the claim, such as estimates and
+            bounds at another δ, unit or adjacency, are not drawn against it.
         claim: what is claimed.
+
+    Returns:
+        The figure; None where it would be a single bar or none, which the numbers above it say.
     """
-    shown = [row for row in rows if claim.on_scale(row)]
-    upper = sorted((r for r in shown if r.direction == "upper"), key=lambda r: (not claim.counts(r), float(r.value)))
-    lower = sorted((r for r in shown if r.direction == "lower"), key=lambda r: (not claim.counts(r), -float(r.value)))
-    left_out = max(0, len(upper) - _MOST_ROWS) + max(0, len(lower) - _MOST_ROWS)
+    shown = [row for row in rows if claim.counts(row)]
+    upper = sorted((row for row in shown if row.direction == "upper"), key=lambda row: float(row.value))
+    lower = sorted((row for row in shown if row.direction == "lower"), key=lambda row: -float(row.value))
     upper, lower = upper[:_MOST_ROWS], lower[:_MOST_ROWS]
+    left_out = len(rows) - len(upper) - len(lower)
+    if len(upper) + len(lower) < 2 and not any(row.ceiling is not None for row in lower):
+        return None
 
     def draw(width: int) -> MatplotlibFigure:
         return _draw(width, upper, lower, claim)
 
     drawn = [*upper, *lower]
-    description = f"Claimed: {claim.symbol} at most {text.number(claim.value)}. " + " ".join(
+    description = f"Claimed: {claim.symbol} at most {format_number(claim.value)}. " + " ".join(
         f"{text.method(row.method)}: {text.bound(row)} ({text.rigor(row)}{_ceiling_in_words(row)})." for row in drawn
     )
     caption = (
-        "Dashed line: the claim. Pale bar: proven, the privacy loss is at most this. "
+        "Dashed line: the claim. "
+        + ("Pale bar: proven, the privacy loss is at most this. " if upper else "")
         + ("Solid bar: an audit shows that it is at least this; the diamond is the test’s ceiling. " if lower else "")
-        + ("An outline without fill neither supports nor refutes." if any(not claim.counts(r) for r in drawn) else "")
-        + (f" {left_out} more bounds are in the tables." if left_out else "")
+        + (f"In the tables only: {left_out} more, weaker or not comparable with the claim." if left_out else "")
     )
     return svg.both(
         "scale",
@@ -101,8 +108,8 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure:
         caption=caption.strip(),
         header=("Bound", "Method", "Rigor", "Ceiling"),
         table=[
-            (f"{claim.symbol} ≤ {text.number(claim.value)}", "the claim", "claimed", "–"),
-            *((text.bound(row), text.method(row.method), text.rigor(row), _ceiling(row)) for row in drawn),
+            (f"{claim.symbol} ≤ {format_number(claim.value)}", "the claim", "claimed", "–"),
+            *((text.bound(row), text.method(row.method), text.rigor(row), text.ceiling(row)) for row in drawn),
         ],
     )
 
@@ -122,7 +129,7 @@ def _draw(width: int, upper: Sequence[BoundRow], lower: Sequence[BoundRow], clai
         axes.text(place, height - 16, label, ha=anchor, va="center", size=svg.SMALL, color=svg.MUTED)
     claim_x = x(claim.value)
     axes.plot([claim_x] * 2, [26, height - 30], color=svg.INK, lw=1.8, ls=(0, (4, 3)))
-    label = f"claim: {claim.symbol} ≤ {text.number(claim.value)}"
+    label = f"claim: {claim.symbol} ≤ {format_number(claim.value)}"
     half = len(label) * 4.4
     axes.text(min(max(claim_x, half), width - half), 13, label, ha="center", va="center", weight="bold")
     y = 36.0
@@ -131,7 +138,7 @@ def _draw(width: int, upper: Sequence[BoundRow], lower: Sequence[BoundRow], clai
         y += 32
         for row in rows:
             _name(axes, row, y, claim, width)
-            _bar(axes, x, row, y + (50 if narrow else 17), claim)
+            _bar(axes, x, row, y + (50 if narrow else 17))
             y += row_height
     return figure
 
@@ -145,20 +152,17 @@ def _name(axes: Axes, row: BoundRow, y: float, claim: text.Claimed, width: int) 
     axes.text(0, below, note, va="center", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
     axes.text(width, top, value, va="center", ha="right", weight="bold", bbox=svg.HALO)
     if row.ceiling is not None:
-        ceiling = f"ceiling {_ceiling(row)}"
+        ceiling = f"ceiling {text.ceiling(row)}"
         axes.text(width, below, ceiling, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
 
 
-def _bar(axes: Axes, x: _Scale, row: BoundRow, y: float, claim: text.Claimed) -> None:
+def _bar(axes: Axes, x: _Scale, row: BoundRow, y: float) -> None:
     """The bar from 0 to the bound, and for an audit the whisker from there to its ceiling."""
     value, colour = float(row.value), svg.UPPER if row.direction == "upper" else svg.LOWER
     left, end = x(0), x(value)
-    counts = claim.counts(row)
-    fill = 0.0 if not counts else 0.22 if row.direction == "upper" else 1.0
-    if fill:
-        axes.fill([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, alpha=fill, lw=0)
-    style = "-" if counts else (0, (2, 2))
-    axes.plot([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, lw=1.4, ls=style)
+    fill = 0.22 if row.direction == "upper" else 1.0
+    axes.fill([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, alpha=fill, lw=0)
+    axes.plot([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, lw=1.4)
     axes.plot([end] * 2, [y - 11, y + 11], color=colour, lw=3.2)
     if value == math.inf:
         axes.plot([end], [y], ">", color=colour, ms=9)
@@ -175,9 +179,5 @@ def _a_priori(row: BoundRow, claim: text.Claimed) -> bool:
     return claim.kind == "ex_post" and row.direction == "upper" and row.quantity == "epsilon"
 
 
-def _ceiling(row: BoundRow) -> str:
-    return "–" if row.ceiling is None else text.number(row.ceiling, "down")
-
-
 def _ceiling_in_words(row: BoundRow) -> str:
-    return "" if row.ceiling is None else f", ceiling {text.number(row.ceiling, 'down')}"
+    return "" if row.ceiling is None else f", ceiling {text.ceiling(row)}"

@@ -6,14 +6,18 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from typing import Any, Literal
 
+from cupel.accounting.number_format import (
+    Rounding,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_upper,
+    power_of_ten,
+)
 from cupel.reports.assay import BoundRow
-
-Rounding = Literal["nearest", "up", "down"]
-_ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 SYMBOLS = dict.fromkeys(("epsilon", "ex_post_epsilon", "renyi_epsilon"), "ε")
 SYMBOLS |= {"delta": "δ", "rho": "ρ", "mu": "μ", "beta": "β", "r": "r"}
@@ -111,37 +115,12 @@ def clean(text: str) -> str:
 
 def tied(text: str) -> str:
     """`text` with formulas that no line break tears apart."""
-    return re.sub(r" (?=[≤≥×%])|(?<=[≤≥×]) ", "\u00a0", text)
-
-
-def number(value: float | str | None, rounding: Rounding = "nearest", digits: int = 4) -> str:
-    """A number for a reader, to `digits` significant digits; an infinity as ∞, None as a dash.
-
-    An upper bound is rounded up and a lower bound down, so that what is printed is still a bound.
-    """
-    if value is None:
-        return "–"
-    value = float(value)
-    if math.isnan(value):
-        return "not a number"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if value == 0:
-        return "0"
-    exact = Decimal(repr(value))
-    if Decimal("0.001") <= abs(exact) < 10**7:
-        places = max(digits - 1 - exact.adjusted(), 0)
-        return _plain_decimal(exact.quantize(Decimal(1).scaleb(-places), rounding=_ROUNDING[rounding]))
-    power = exact.adjusted()
-    scaled = exact.scaleb(-power).quantize(Decimal(1).scaleb(1 - digits), rounding=_ROUNDING[rounding])
-    if abs(scaled) >= 10:
-        scaled, power = scaled.scaleb(-1), power + 1
-    return f"{_plain_decimal(scaled)} × 10{str(power).translate(_SUPERSCRIPTS)}"
+    return re.sub(r" (?=[≤≥×%=])|(?<=[≤≥×=]) ", "\u00a0", text)
 
 
 def ends(low: float | str, high: float | str) -> str:
     """``[1.28098, 1.28155]``: the ends of an enclosure, rounded outward."""
-    return f"[{number(low, 'down', 6)}, {number(high, 'up', 6)}]"
+    return f"[{format_lower(low)}, {format_upper(high)}]"
 
 
 def tick(value: float) -> str:
@@ -150,15 +129,8 @@ def tick(value: float) -> str:
     if 0 < value < math.inf and not 1e-4 < value < 1e5:
         exact = Decimal(repr(value))
         if exact == Decimal(1).scaleb(exact.adjusted()):
-            return f"10{str(exact.adjusted()).translate(_SUPERSCRIPTS)}"
-    return number(value, digits=3)
-
-
-def _plain_decimal(value: Decimal) -> str:
-    text = f"{value:,f}"
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return text.replace("-", "−").replace(",", "\u202f")
+            return power_of_ten(exact.adjusted())
+    return format_number(value, digits=3)
 
 
 def percent(value: float, rounding: Rounding = "nearest") -> str:
@@ -166,19 +138,14 @@ def percent(value: float, rounding: Rounding = "nearest") -> str:
     value = min(max(value, 0.0), 1.0)
     hundredths = float(Decimal(repr(value)) * 100)  # a product of floats would add digits of its own
     if not 0 < value < 1:
-        return f"{number(hundredths)} %"
-    every = (number(hundredths, rounding, digits) for digits in range(3, 18))
+        return f"{format_number(hundredths)} %"
+    every = (format_number(hundredths, rounding, digits) for digits in range(3, 18))
     return f"{next((shown for shown in every if shown != '100'), '99.99999999999999')} %"
-
-
-def p_value(value: float) -> str:
-    """A p-value, rounded up; one that underflowed is not 0."""
-    return "less than 10⁻³⁰⁰" if value < 1e-300 else number(value, "up", 3)
 
 
 def signed_percent(value: float, rounding: Rounding = "nearest") -> str:
     """A difference of two rates in percentage points, with its sign."""
-    return ("+" if value > 0 else "") + number(value * 100, rounding, 3)
+    return ("+" if value > 0 else "") + format_number(value * 100, rounding, 3)
 
 
 def rounding_of(row: BoundRow) -> Rounding:
@@ -191,7 +158,12 @@ def bound(row: BoundRow) -> str:
     sign = "≤" if row.direction == "upper" else "≥"
     if row.direction == "upper" and float(row.value) == math.inf:
         return "no finite bound"
-    return f"{symbol(row)} {sign} {number(row.value, rounding_of(row))}"
+    return f"{symbol(row)} {sign} {format_number(row.value, rounding_of(row))}"
+
+
+def ceiling(row: BoundRow) -> str:
+    """What the test of a lower bound could have shown at most, rounded up; no more than it shows is the same number."""
+    return format_lower(row.ceiling) if row.ceiling == row.value else format_upper(row.ceiling)
 
 
 def symbol(row: BoundRow) -> str:
@@ -201,7 +173,7 @@ def symbol(row: BoundRow) -> str:
 
 def argument(row: BoundRow) -> str:
     """At which ε, order, α or p a row holds, such as ``order = 8``; empty for a quantity that is no function."""
-    return "" if row.at is None else f"{ARGUMENTS.get(row.quantity, 'at')} = {number(row.at, digits=6)}"
+    return "" if row.at is None else f"{ARGUMENTS.get(row.quantity, 'at')} = {format_number(row.at)}"
 
 
 def method(name: str) -> str:
@@ -212,7 +184,7 @@ def method(name: str) -> str:
 def rigor(row: BoundRow) -> str:
     """The rigor in words, the confidence included."""
     if row.confidence is not None:
-        return f"{RIGOR[row.rigor]}, {percent(row.confidence)} confidence"
+        return f"{RIGOR[row.rigor]}, confidence {format_confidence(row.confidence)}"
     return RIGOR[row.rigor]
 
 
@@ -236,19 +208,20 @@ def without_verdict(sentence: str, verdict: str | None) -> str:
 def plain(value: Any) -> str:
     """Any JSON value as words: a mapping as ``a = 1, b = 2``, a list with commas."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{str(key).replace('_', ' ')} = {_quoted(item)}" for key, item in value.items())
+        return ", ".join(f"{str(key).replace('_', ' ')} = {quoted(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(plain(item) for item in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}".replace(",", "\u202f")
+        return str(value)
     if isinstance(value, float):
-        return number(value, digits=6)
+        return format_number(value)
     return "none" if value in (None, "") else str(value)
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
+    """`value` as `plain` has it; a text with spaces in quotation marks, since some end in one."""
     return f"“{value}”" if isinstance(value, str) and re.search(r"\s", value) else plain(value)
 
 
@@ -389,7 +362,7 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
     what = claimed(claim)
     if what is None:
         return ""
-    times = number(math.exp(what.value), "up", 3) if what.value < 700 else "∞"
+    times = format_upper(math.exp(what.value), 3) if what.value < 700 else "∞"
     change = {
         "add_remove": f"had one {what.unit} been added or removed",
         "replace_one": f"had one {what.unit} been exchanged for another",
@@ -400,7 +373,7 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
         case "approx_dp":
             return (
                 f"Any statement about the release would be at most {times} times more or less likely {change}, "
-                f"apart from a probability of δ = {number(what.delta)}."
+                f"apart from a probability of δ = {format_number(what.delta)}."
             )
         case "ex_post":
             return (
@@ -408,7 +381,7 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
                 f"{times} times more or less likely {change}. The ε is itself a function of the private data."
             )
         case "secret_protection":
-            p = number(claim["guarantee"].get("p"))
+            p = format_number(claim["guarantee"].get("p"))
             return (
                 f"Who guesses a secret with probability at most {p} before the release guesses it with at most r after."
             )

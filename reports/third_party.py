@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from cupel.accounting.number_format import format_confidence, format_number
 from cupel.reports import figures, scale, text
 from cupel.reports.assay import Audit, BoundRow, Part
 from cupel.reports.html import Row, _date, _environment, _how, _lines, _too_low
@@ -100,7 +101,7 @@ def render(document: ThirdPartyAudit) -> str:
         headline=_headline(document),
         created=_date(document.created),
         facts=_facts(document, claim, best),
-        scale=scale.scale(audit.bounds, claim) if claim is not None and audit.bounds else None,
+        scale=scale.scale(audit.bounds, claim) if claim is not None else None,
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
         file_rows=[(file.file, _file(file)) for file in document.synthetic],
@@ -143,12 +144,12 @@ def _facts(document: ThirdPartyAudit, claim: text.Claimed | None, best: BoundRow
     neighbours = text.neighbours(document.plan.adjacency, document.plan.unit)
     facts = []
     if claim is not None:
-        at = f"at δ = {text.number(claim.delta)}, " if claim.delta is not None else ""
-        facts.append(("Claimed", f"ε ≤ {text.number(claim.value)}", at + neighbours))
+        at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
+        facts.append(("Claimed", f"ε ≤ {format_number(claim.value)}", at + neighbours))
     if best is None:
         return [*facts, ("Shown by the audit", "nothing", "a control failed")]
     facts.append(("Shown by the audit", text.bound(best), text.rigor(best)))
-    facts.append(("Ceiling", text.number(best.ceiling, "down"), "had every guess been right"))
+    facts.append(("Ceiling", text.ceiling(best), "had every guess been right"))
     return facts
 
 
@@ -162,7 +163,7 @@ def _plan_rows(document: ThirdPartyAudit) -> list[tuple[str, str]]:
         ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
         ("Guesses", "every canary that is printed" if plan.guesses is None else text.plain(plan.guesses)),
         ("Statistic", text.method(plan.statistic)),
-        ("Confidence", text.percent(plan.confidence)),
+        ("Confidence", format_confidence(plan.confidence)),
         ("Synthetic files that might be scored", text.plain(plan.scorings)),
         ("SHA-256 of the manifest", plan.manifest_sha256),
         ("That hash is", kept),

@@ -11,11 +11,11 @@ from scipy import special, stats
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.guarantees import PureDP, SecretProtection
+from cupel.accounting.number_format import format_upper
 from cupel.accounting.secret_protection import blowup, noise_for, poisson_binomial, single_gaussian_estimate
 from cupel.attacks.secret_reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
 from cupel.audits.implications import implied_limit
 from cupel.audits.result import AuditResult
-from cupel.audits.rounding import above
 from cupel.audits.secret_reconstruction import detectable, r_clopper_pearson, secret_reconstruction_audit
 from cupel.audits.verdict import decide
 
@@ -176,7 +176,7 @@ def test_what_so_many_games_find_half_of_the_time(games: int, r: float) -> None:
     claim = SecretProtection(1e-4, r)
     audit = secret_reconstruction_audit(SecretGuesses(games, 0, 1e-4, 10_000, 1), guarantee=claim, confidence=0.975)
     assert audit.details["detectable"] == [found]
-    assert audit.conclusion.endswith(f"if guesses are right with {above(found, 2)}.")
+    assert audit.conclusion.endswith(f"if guesses are right with {format_upper(found, 2)}.")
 
 
 def test_games_with_another_source_of_noise_share_the_confidence() -> None:

@@ -243,7 +243,7 @@ def test_every_point_of_a_profile_needs_a_proof() -> None:
     assert result.name == "UNPROVEN"
     assert result.missing is not None
     assert (result.missing.best_upper, result.missing.claimed) == (2.0**-16, 1e-5)
-    assert "upper bound on δ at ε = 1 is 1.52588e-05 (gdp)" in result.missing.statement
+    assert "upper bound on δ at ε = 1 is 1.52588 × 10⁻⁵ (gdp)" in result.missing.statement
     nothing = verdict(claim, bound("upper", 1.0, quantity="delta", at=0.5))
     assert nothing.missing is not None
     assert nothing.missing.best_upper is None
@@ -454,8 +454,8 @@ def test_numbers_are_printed_on_the_right_side() -> None:
 
 
 def test_ceilings_and_proofs_are_printed_upward() -> None:
-    low = verdict(PureDP(3.0), bound("upper", 2.0), bound("lower", 0.0, rigor=SAMPLED, ceiling=2.50001))
-    assert any("could have shown at most 2.501," in reason for reason in low.reasons)
+    low = verdict(PureDP(3.0), bound("upper", 2.0), bound("lower", 0.0, rigor=SAMPLED, ceiling=2.500001))
+    assert any("could have shown at most 2.50001," in reason for reason in low.reasons)
     against = verdict(PureDP(1.0), bound("upper", 1.20000049), bound("lower", 2.0, rigor=SAMPLED))
     assert any("certifies at most 1.20001 " in reason for reason in against.reasons)
 

@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from dp_accounting import NoOpDpEvent
+from printed_numbers import two_forms
 
 from cupel import assay, testing
 from cupel import evidence_private_inference as evidence
@@ -224,6 +225,7 @@ def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
     claim = read_claim(claim_file(tmp_path, text))
     whole = assay.run(claim, tmp_path / "out")
     assert (whole.verdict, whole.contradictions) == ("SUPPORTED", [])
+    assert two_forms(render(whole, side="private"), random=True) == []
     page = released_page(whole)
     realised = max(batch.epsilon for batch in whole.batches)
     for loss, verdict in ((0.999 * realised, "SUPPORTED"), (-realised - 1, "UNPROVEN")):

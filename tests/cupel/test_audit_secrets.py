@@ -61,7 +61,7 @@ def test_too_little_noise_is_refuted() -> None:
     assert done.returncode == 1
     first, second, third = done.stdout.splitlines()
     assert first == "A secret in 1 record, each drawn with probability 0.5; σ₁ = 0.05, releases: 1, sound."
-    assert second == "Certified: r is at most 0.55001 at p = 0.1."
+    assert second == "Certified: r is at most 0.550001 at p = 0.1."
     assert "above the claimed 0.3" in third
     quiet = audit("--sigma", 0.05, "--variant", "as_published", "-q")
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (1, "", "")

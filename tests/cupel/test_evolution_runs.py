@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from command import run
+from printed_numbers import two_forms
 from text_server import TextServer, text_server
 
 from cupel import assay, testing
@@ -132,13 +133,14 @@ def test_a_claim_is_supported_and_its_pages_tell_no_secret(mechanism: str, serve
     assert not [word for word in ("SECRET", *CODES, str(tmp_path)) if word in pages[0]]
     assert "SECRET" not in "".join(server.prompts), "no private record is sent"
     assert r"\d{5}" not in pages[1], "a pattern may spell a secret"
+    assert [two_forms(page, random=True) for page in pages] == [[], []]
     if mechanism == "secret_evolution":
         assert done.secrets is not None
         assert (done.secrets.private_records, done.secrets.public_records) == (15, 45)
         (source,) = done.secrets.sources
         assert (source.kind, source.secrets, source.records, source.occurrences) == ("pattern", 5, 15, 15)
-        assert "15 records hold a secret; 45 hold none" in pages[1]
-        assert "at p = 0.001, one secret changed" in pages[1]
+        assert 'Records that hold a secret</th><td role="cell">15</td>' in pages[1]
+        assert "at p\u00a0=\u00a00.001, one secret changed" in pages[1]
         assert "r ≤ 0.05 at p = 0.001 (Secret protection, certified)" in releasable(done).sentence
     else:
         assert done.secrets is None
@@ -231,7 +233,7 @@ def test_as_published_stays_private_and_is_not_supported_where_it_is_wrong(
     assert any("the endpoint has seen its candidates" in line for line in done.side_channels)
     last = done.differences[-1]
     assert last.statement.startswith(
-        "r after all rounds" if mechanism == "secret_evolution" else "ε at δ = 1e-05 after"
+        "r after all rounds" if mechanism == "secret_evolution" else "ε at δ = 1 × 10⁻⁵ after"
     )
     assert float(last.published or 0) < float(last.recomputed or 0)
     if mechanism == "secret_evolution":

@@ -15,6 +15,7 @@ import command
 import pyarrow
 import pyarrow.parquet
 import pytest
+from printed_numbers import two_forms
 from seeded_entropy import seed_entropy
 
 from cupel import audit_files, audit_plan
@@ -211,8 +212,9 @@ def test_the_whole_way_of_keys(planned: Path, tmp_path: Path) -> None:
     assert "REFUTED" in page
     assert digest in page
     assert not re.search(r"https?://|<script|@import|url\((?!#)", page)
+    assert two_forms(page, random=True) == []
     words = re.sub(r"<[^>]*>", " ", re.sub(r"<(style|svg).*?</(style|svg)>", "", page, flags=re.DOTALL))
-    assert not {text[-5:] for text in texts} & set(re.findall(r"[0-9]+", words))
+    assert not {text[-5:] for text in texts} & set(re.findall(r"(?<![\d.])\d+(?![\d.])", words))
     assert "5-digit key is" not in page
     assert json.loads((planned / "report.json").read_text()) == report
     assert (planned / "report.html").stat().st_mode & 0o777 == 0o600

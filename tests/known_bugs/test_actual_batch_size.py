@@ -15,9 +15,9 @@ from cupel.accounting import ApproxDP, Bound, DominatingPair, accountant
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Direction, Rigor
 from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from cupel.accounting.number_format import format_lower
 from cupel.attacks.recorder import Mechanism, Recorder, record, replay
 from cupel.audits.record_replay import record_replay_findings
-from cupel.audits.rounding import below
 
 CLIP, TEMPERATURE, BATCH, TOKENS, RECORDS = 9.0, 1.5, 64, 367, 108_000
 DELTA = RECORDS**-1.1
@@ -110,7 +110,8 @@ def exhibit() -> Exhibit:
         'equation (1) of "Clustering and Median Aggregation Improve Differentially Private Inference", read as printed',
         "record and replay; exact laws of the pair",
         claimed(CLAIM),
-        f"{below(exact(50_257).value, 4)} at 50257 tokens ({below(exact(1024).value, 3)} at 1024: unproven there)",
+        f"{format_lower(exact(50_257).value, 4)} at 50257 tokens "
+        f"({format_lower(exact(1024).value, 3)} at 1024: unproven there)",
     )
 
 

@@ -17,11 +17,11 @@ from scipy import optimize, stats
 from table_model import FirstToken, Runs, showing
 
 from cupel.accounting import DominatingPair, accountant, events
+from cupel.accounting.number_format import format_lower
 from cupel.attacks.leave_one_out import reruns
 from cupel.attacks.step_laws import StepLaws
 from cupel.audits.record_replay import Finding
 from cupel.audits.replayed_inference import inference_findings
-from cupel.audits.rounding import below
 from cupel.mechanisms.batching import keyed_hash
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record
@@ -139,7 +139,7 @@ def exhibit() -> Exhibit:
         'Table 10 of "Clustering and Median Aggregation Improve Differentially Private Inference", rows with k = 2',
         "leave-one-out, the whole pipeline rerun; replay of every token",
         f"{round(median()[0], 6):g} (ex post; median, one token); {claimed():.1f} (δ = {DELTA:.2g}; mean, 367 tokens)",
-        f"{below(median()[1])}; {below(exact(), 4)}",
+        f"{format_lower(median()[1])}; {format_lower(exact(), 4)}",
     )
 
 

@@ -13,9 +13,9 @@ from neighbouring import KEY
 from table_model import FirstToken, Runs, showing
 
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.number_format import format_lower
 from cupel.audits.record_replay import Finding
 from cupel.audits.replayed_inference import inference_findings
-from cupel.audits.rounding import below
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.records import Record
 
@@ -74,7 +74,7 @@ def exhibit() -> Exhibit:
         "add_remove and says so",
         "replay of every token",
         f"{round(wrong.declared, 6):g} (ex post)",
-        below(wrong.found),
+        format_lower(wrong.found),
     )
 
 

@@ -15,10 +15,10 @@ from exhibits import Exhibit, on_the_page
 from neighbouring import KEY
 from table_model import Runs, showing
 
+from cupel.accounting.number_format import format_lower
 from cupel.attacks.leave_one_out import losses_between
 from cupel.audits.record_replay import Finding
 from cupel.audits.replayed_inference import inference_findings
-from cupel.audits.rounding import below
 from cupel.mechanisms.batching import keyed_hash
 from cupel.mechanisms.private_inference import PrivateInference
 from cupel.mechanisms.randomness import Recorded
@@ -104,7 +104,7 @@ def exhibit() -> Exhibit:
         'section 6.1 of "Clustering and Median Aggregation Improve Differentially Private Inference"',
         "leave-one-out, the whole pipeline rerun; replay of every token",
         f"{round(found(bug=True).published, 6):g} (ex post)",
-        f"{below(found(bug=True).loss)}",
+        f"{format_lower(found(bug=True).loss)}",
     )
 
 

@@ -12,9 +12,9 @@ from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart
 from scipy import optimize, special
 
 from cupel.accounting import ApproxDP, DominatingPair
+from cupel.accounting.number_format import format_lower
 from cupel.attacks.recorder import Mechanism, Recorder
 from cupel.audits.record_replay import record_replay_findings
-from cupel.audits.rounding import below
 
 CLAIM = ApproxDP(1.0, 1e-5)
 RECORDS, BATCH, EPOCHS = 30_000, 32, 10
@@ -148,7 +148,7 @@ def exhibit() -> Exhibit:
         "with shuffled batches, in the worst case; a particular run is unproven",
         "record and replay; distinguishing; exact law of the maxima",
         claimed(CLAIM),
-        f"{at_least(sampled()[0])}; {below(exact(noise()), 2)}",
+        f"{at_least(sampled()[0])}; {format_lower(exact(noise()), 2)}",
     )
 
 

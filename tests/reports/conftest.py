@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from cupel.accounting import ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
+from cupel.accounting.number_format import format_lower, format_upper
+from cupel.audits.implications import describe
+from cupel.audits.verdict import decide
 from cupel.reports.assay import (
     Assay,
     Audit,
@@ -59,6 +63,21 @@ def row(direction: str, value: float, method: str, rigor: str, **more: Any) -> B
     return BoundRow(direction=direction, value=shown, method=method, rigor=rigor, **{**fixed, **more})  # type: ignore[arg-type]
 
 
+def decided(guarantee: Guarantee, bounds: list[BoundRow]) -> dict[str, Any]:
+    """What is said of a claim, in the words of the library."""
+    weighed = [Bound.from_json(row.model_dump(mode="json")) for row in bounds]
+    found = decide(guarantee, adjacency="add_remove", unit=Unit(), bounds=weighed)
+    return {
+        "guarantee": describe(guarantee),
+        "verdict": found.name,
+        "verdict_is_private": found.is_private,
+        "sentence": found.sentence,
+        "reasons": list(found.reasons),
+        "missing": None if found.missing is None else Missing(**found.missing.to_json()),
+        "bounds": bounds,
+    }
+
+
 def rate(name: str, hits: int, trials: int, confidence: float = 0.95) -> Rate:
     """Clopper–Pearson, both sides."""
     tail = (1 - confidence) / 2
@@ -70,7 +89,7 @@ def rate(name: str, hits: int, trials: int, confidence: float = 0.95) -> Rate:
 def reconstruction(source: int, holdout: int, bounds: list[BoundRow]) -> Audit:
     return Audit(
         name="reconstruction",
-        game="Each of 4 096 keys is in the data by an independent fair coin; the attacker reads the released text.",
+        game="Each of 4096 keys is in the data by an independent fair coin; the attacker reads the released text.",
         attack="Every well-formed key of the released text is a guess.",
         statistics=["one_run(guesses = disclosed keys)", "hypergeometric tail"],
         conclusion="No key of the data is disclosed more often than a key that was never in it."
@@ -88,7 +107,7 @@ def reconstruction(source: int, holdout: int, bounds: list[BoundRow]) -> Audit:
         controls_passed=True,
         difference=(-0.0093, 0.0081) if source < 100 else (0.88, 0.92),
         control_difference=(0.89, 0.93),
-        p_value=0.5417 if source < 100 else 3.2e-311,
+        p_value=0.6172 if source < 100 else 3.2e-311,
         multiplicity=["guesses: every disclosed key", "no prefix", "digits given: 0"],
     )
 
@@ -102,7 +121,7 @@ def leave_one_out(bounds: list[BoundRow], conclusion: str) -> Audit:
         conclusion=conclusion,
         trials=4096,
         bounds=bounds,
-        multiplicity=["all 4 096 records, one score each", "re-run of the pipeline for the 8 largest"],
+        multiplicity=["all 4096 records, one score each", "re-run of the pipeline for the 8 largest"],
     )
 
 
@@ -148,7 +167,7 @@ MEAN = {"type": "BoundedRangeSelectionDpEvent", "eta": 2 * CLIP / (64 * TEMPERAT
 COMMON: dict[str, Any] = {
     "created": "2026-11-21T09:12:44+00:00",
     "not_protected": [
-        "Which public labels exist, and the public number of records.",
+        "The number of units (4096) and the set of labels are public by assumption.",
         "What several records say together: a phrase that most records of a batch share is meant to come out.",
     ],
     "limitations": [
@@ -198,10 +217,12 @@ def ex_post() -> Assay:
     shown = row("lower", loss, "leave_one_out", "certified", ceiling=exact, **what)
     one_run = row("lower", 0.0, "one_run", "finite_sample", confidence=0.95, ceiling=2.8715, delta=0.0, private=True)
     before = one_run.model_copy(update={"value": 0.0625, "confidence": 0.975})
-    audits = [
-        leave_one_out([shown], "No record changes the likelihood of the output by more than its batch’s exact cost."),
-        reconstruction(41, 43, [one_run]),
-    ]
+    published = max(b.epsilon_published for b in batches)
+    conclusion = (
+        f"The largest loss of a record within its batch is {format_lower(loss)}; loss ≤ ex-post ε* ≤ published cost in "
+        f"every one of {SLOTS} batches (largest ε* {format_upper(exact)}, published {format_upper(published)})."
+    )
+    audits = [leave_one_out([shown], conclusion), reconstruction(41, 43, [one_run])]
     history = [
         verdict("2026-11-20T17:03:01+00:00", "SUPPORTED", [reconstruction(40, 43, [before])]),
         verdict(COMMON["created"], "SUPPORTED", audits),
@@ -209,19 +230,17 @@ def ex_post() -> Assay:
     return Assay(
         name="keys-median",
         claim=claim("keys-median", {"type": "ex_post", "epsilon": 3.0}),
-        guarantee="ex-post differential privacy with ε = 3",
-        verdict="SUPPORTED",
-        verdict_is_private=True,
-        sentence=f"SUPPORTED: the exact ex-post cost of this run, ε* = {exact:.4f}, is at most the claimed 3.",
-        reasons=["The bound is exact per token and maximal over disjoint batches.", "No audit refutes it."],
-        bounds=[
-            row("upper", exact, "ex_post", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT], **what),
-            row("upper", TOKENS * MEDIAN["eta"], "basic", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
-            row("upper", 71162.4, "zcdp", "certified", delta=1.06e-4, assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
-            shown,
-            one_run,
-            before,
-        ],
+        **decided(
+            ExPostDP(3.0),
+            [
+                row("upper", exact, "ex_post", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT], **what),
+                row("upper", TOKENS * MEDIAN["eta"], "basic", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
+                row("upper", 71162.4, "zcdp", "certified", delta=1.06e-4, assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
+                shown,
+                one_run,
+                before,
+            ],
+        ),
         audits=audits,
         history=history,
         batches=batches,
@@ -230,7 +249,7 @@ def ex_post() -> Assay:
         differences=[
             Difference(
                 statement="The published per-token cost is about twice the exact one for odd batches",
-                published=max(b.epsilon_published for b in batches),
+                published=published,
                 recomputed=exact,
                 why="It bounds both directions with the whole reach of the median; a neighbour moves it halfway.",
             )
@@ -242,8 +261,8 @@ def ex_post() -> Assay:
     )
 
 
-def approx_dp() -> Assay:
-    """A worst-case claim that is met."""
+def approx_dp(epsilon: float = 10.0) -> Assay:
+    """A worst-case claim that is met, or one that is not."""
     delta = 4096**-1.1
     upper = 9.871034
     rows = [
@@ -267,14 +286,9 @@ def approx_dp() -> Assay:
     return Assay(
         name="keys-mean",
         claim=claim(
-            "keys-mean", {"type": "approx_dp", "epsilon": 10.0, "delta": "n^-1.1"}, aggregate="mean", denominator=64
+            "keys-mean", {"type": "approx_dp", "epsilon": epsilon, "delta": "n^-1.1"}, aggregate="mean", denominator=64
         ),
-        guarantee="(ε, δ)-differential privacy with ε = 10, δ = 1.063 × 10⁻⁴",
-        verdict="SUPPORTED",
-        verdict_is_private=False,
-        sentence="SUPPORTED: the best certified upper bound, ε ≤ 9.605 at δ = 1.063e-4, is at most the claimed 10.",
-        reasons=["Fixed public denominator; one record moves one clipped logit vector of one batch."],
-        bounds=[*rows, one_run, loss],
+        **decided(ApproxDP(epsilon, delta), [*rows, one_run, loss]),
         audits=[
             leave_one_out([loss], "The largest loss is 1.83; at δ > 0 it is an estimate."),
             reconstruction(44, 43, [one_run]),
@@ -294,14 +308,9 @@ def refuted() -> Assay:
     return Assay(
         name="keys-unprotected",
         claim=claim("keys-unprotected", {"type": "pure_dp", "epsilon": 3.0}, aggregate="none"),
-        guarantee="pure differential privacy with ε = 3",
-        verdict="REFUTED",
-        verdict_is_private=False,
-        sentence="REFUTED: leave-one-out loss shows ε ≥ 13.81, reconstruction ε ≥ 5.103, above the claimed 3.",
-        reasons=["One released document is 10⁶ times likelier with its source record than without it."],
-        bounds=[row("upper", math.inf, "basic", "certified"), shown, one_run],
+        **decided(PureDP(3.0), [row("upper", math.inf, "basic", "certified"), shown, one_run]),
         audits=[
-            leave_one_out([shown], "One record changes the likelihood of the output by a factor of e^13.8."),
+            leave_one_out([shown], "One record changes the likelihood of the output by a factor of e^13.8155."),
             reconstruction(1894, 43, [one_run]),
         ],
         ledger=LedgerSummary(head=HEAD, events=1, entries=3, composition={"type": "NonPrivateDpEvent"}, planned=True),
@@ -311,23 +320,7 @@ def refuted() -> Assay:
 
 def unproven() -> Assay:
     """The right mechanism with an ε that it does not meet."""
-    assay = approx_dp()
-    return assay.model_copy(
-        update={
-            "name": "keys-mean-understated",
-            "claim": {**assay.claim, "guarantee": {"type": "approx_dp", "epsilon": 5.0, "delta": "n^-1.1"}},
-            "guarantee": "(ε, δ)-differential privacy with ε = 5, δ = 1.063 × 10⁻⁴",
-            "verdict": "UNPROVEN",
-            "sentence": "UNPROVEN: the best certified upper bound, ε ≤ 9.605, is above the claimed 5, "
-            "and no audit refutes the claim.",
-            "reasons": [],
-            "missing": Missing(
-                statement="A certified upper bound of at most 5; the best is 4.605 away.",
-                best_upper=9.6046,
-                claimed=5.0,
-            ),
-        }
-    )
+    return approx_dp(epsilon=5.0).model_copy(update={"name": "keys-mean-understated"})
 
 
 BUILDERS: dict[str, Callable[[], Assay]] = {f.__name__: f for f in (ex_post, approx_dp, refuted, unproven)}

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from planted_audit import document
 
+from cupel.reports import third_party
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 
@@ -18,7 +21,7 @@ assert _HELPER.loader is not None
 screenshot: Any = importlib.util.module_from_spec(_HELPER)
 _HELPER.loader.exec_module(screenshot)
 
-pytestmark = pytest.mark.skipif(screenshot.chromium() is None, reason="no Chromium on this machine")
+pytestmark = pytest.mark.skipif(screenshot.chromium() is None, reason="no Chromium: apt-get install chromium")
 
 # Contrast of every visible text with what lies behind it, by the formula of WCAG 2.2, success criterion 1.4.3.
 CONTRAST = """() => {
@@ -42,6 +45,13 @@ CONTRAST = """() => {
     const r = ratio(colour(v), colour('--page')); seen += 1; if (r < 3) bad.push([v, r]); }
   probe.remove(); return {seen, bad};
 }"""
+
+# Boxes that cut off what they hold; those of one pixel are for readers of screens.
+CLIPPED = """() => [...document.querySelectorAll('body *')].filter(e => e.clientWidth > 1 &&
+  getComputedStyle(e).overflowX === 'hidden' && e.scrollWidth > e.clientWidth + 1).map(e => e.className)"""
+
+PAPER = 672
+"""Width of A4 less its margins, in CSS pixels."""
 
 # Rendered size and place of the text of every visible drawing.
 DRAWN_TEXT = """() => [...document.querySelectorAll('.drawing svg')].flatMap(s => {
@@ -82,19 +92,45 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize("side", ["private", "release"])
 def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
-    html = render(assay, side=side)  # type: ignore[arg-type]
+    """Every verdict, on both pages."""
+    holds_on_every_screen(render(assay, side=side), open_page)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("refuted", [True, False])
+def test_an_audit_of_somebody_elses_generator_on_every_screen(refuted: bool, open_page: Any) -> None:
+    holds_on_every_screen(third_party.render(document("planted canaries", refuted=refuted)), open_page)
+
+
+def holds_on_every_screen(html: str, open_page: Any) -> None:
+    """Light and dark, wide and narrow, and on paper."""
     for width, colours in ((1200, "light"), (360, "dark"), (320, "light")):
         page = open_page(html, width, colours)
-        assert page.problems == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
+        assert page.evaluate(CLIPPED) == []
         contrast = page.evaluate(CONTRAST)
         assert contrast["seen"] > 50
         assert contrast["bad"] == []
         drawn = page.evaluate(DRAWN_TEXT)
-        assert len(drawn) > 4
+        assert len(drawn) > 4 or "<svg" not in html
         assert [text for text in drawn if text["outside"] > 2] == []
         if width >= 360:
             assert [text for text in drawn if text["size"] < 12] == []
+            assert violations(page) == []
+        assert page.problems == []
+    page.set_viewport_size({"width": PAPER, "height": 1000})
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PAPER, "a sheet is too narrow"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate(CONTRAST)["bad"] == []
+    assert violations(page) == []
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert page.problems == []
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core, the engine of most checkers of accessibility, finds wrong."""
+    found = Axe().run(page).response["violations"]
+    return [f"{rule['id']}: {node['html'][:120]}" for rule in found for node in rule["nodes"]]
 
 
 def test_long_words_do_not_widen_the_page(assays: dict[str, Assay], open_page: Any) -> None:
@@ -134,6 +170,7 @@ def test_figures_have_their_names_and_their_numbers(assays: dict[str, Assay], op
 def test_in_print(assays: dict[str, Assay], open_page: Any) -> None:
     page = open_page(render(assays["ex_post"], side="private"), 1200, "dark")
     page.emulate_media(media="print", color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.locator("nav").is_visible()
-    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert page.locator("aside").is_visible()
+    assert page.locator("#figure-scale .wide").is_visible()
+    assert not page.locator("#figure-scale .narrow").is_visible()

@@ -110,6 +110,23 @@ def test_the_file_needs_nothing_else() -> None:
     )
 
 
+def test_estimates_are_markers_that_no_line_joins() -> None:
+    """They are told apart from what is certified by form and by word, not by colour only."""
+    arguments, values = [float(k) for k in range(1, 41)], [1.0 + k / 10 for k in range(40)]
+    proven = Curve("pld", Rigor.CERTIFIED, tuple(arguments), tuple(values))
+    guessed = Curve("pld", Rigor.ESTIMATE, tuple(arguments), tuple(values), tuple(value - 0.5 for value in values))
+    drawn = {
+        curve.rigor: job.figure(found("pld"), [Panel("epsilon", "delta", (curve,))], "m") for curve in (proven, guessed)
+    }
+    joined = {rigor: len(re.findall(r"(?:L [\d. -]+){20}", figure.wide)) for rigor, figure in drawn.items()}
+    assert joined == {Rigor.CERTIFIED: 1, Rigor.ESTIMATE: 0}
+    legends = {rigor: " ".join(words(job.standalone(figure))) for rigor, figure in drawn.items()}
+    assert "Privacy-loss distribution (estimate)" in legends[Rigor.ESTIMATE]
+    assert "(estimate)" not in legends[Rigor.CERTIFIED]
+    assert "between them nothing was computed" in drawn[Rigor.ESTIMATE].caption
+    assert "estimates" not in drawn[Rigor.CERTIFIED].caption
+
+
 def test_what_no_line_can_show_is_said() -> None:
     figure = job.figure(found("rdp"), [Panel("steps", "epsilon", (curve("rdp", [1.0, 2.0], [1.0, math.inf]),))], "m")
     assert "rdp has no finite ε at 1 points" in figure.caption

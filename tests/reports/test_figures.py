@@ -44,7 +44,8 @@ values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-12, 1e12))
 @given(st.lists(st.tuples(st.sampled_from(["upper", "lower"]), values, st.none() | values), min_size=1, max_size=16))
 @settings(max_examples=10, deadline=None)
 def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -> None:
-    figure = scale.scale([row(*item) for item in drawn], CLAIM)
+    figure = scale.scale([row("upper", 1.0), *(row(*item) for item in drawn)], CLAIM)
+    assert figure is not None
     for drawing, width in ((figure.wide, svg.WIDE), (figure.narrow, svg.NARROW)):
         height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', drawing)[1])  # type: ignore[index]
         # Markers and caps reach at most 12 pixels beyond what they mark.
@@ -65,6 +66,7 @@ def test_the_scale_keeps_the_order(a: float, b: float, infinite: bool) -> None:
 
 def test_text_is_text_and_follows_the_page() -> None:
     figure = scale.scale([row("upper", 2.0), row("lower", 1.0, 2.5)], CLAIM)
+    assert figure is not None
     for drawing in (figure.wide, figure.narrow):
         assert "Basic composition" in drawing
         sizes = [float(size) for size in re.findall(r"font(?:-size)?: [^;\"]*?([\d.]+)px", drawing)]
@@ -86,7 +88,12 @@ def batch(slot: int, epsilon: float, loss: float = 0.0) -> BatchCost:
 
 
 @pytest.mark.parametrize(
-    "costs", [[batch(0, 0.0)], [batch(0, 1.0, 0.5)], [batch(i, 10.0 ** (i % 9 - 6), 0.0) for i in range(3000)]]
+    "costs",
+    [
+        [batch(0, 0.0), batch(1, 0.0)],
+        [batch(0, 1.0, 0.5), batch(1, 0.0)],
+        [batch(i, 10.0 ** (i % 9 - 6), 0.0) for i in range(3000)],
+    ],
 )
 def test_any_batches_can_be_drawn(costs: list[BatchCost]) -> None:
     figure = figures.batches(costs, text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "add_remove"))
@@ -106,7 +113,6 @@ def test_a_loss_above_the_cost_is_said() -> None:
 def test_any_tokens_can_be_drawn(largest: float) -> None:
     costs = [TokenCost(position=i, count=4, mean=0.0, largest=largest, mean_published=0.1) for i in range(3)]
     assert figures.tokens(costs) is not None
-    assert figures.tokens(costs[:1]) is not None
     assert figures.tokens([]) is None
 
 
@@ -115,7 +121,11 @@ def test_no_rates_no_figure(assays: dict[str, Assay]) -> None:
     assert figures.rates(leave_one_out, "a") is None
     figure = figures.rates(reconstruction, "b")
     assert figure is not None
-    assert figure.table[0][:3] == ("source keys disclosed", "41", "2\u202f031")
+    assert figure.header[:3] == ("What was counted", "Run", "Hits")
+    assert figure.table[0][:4] == ("source keys disclosed", "audited run", "41", "2031")
+    of = {row[1] for row in figure.table if row[0].startswith(("positive control", "negative control"))}
+    assert of == {"control"}
+    assert figure.description.startswith("audited run, source keys disclosed: ")
 
 
 def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> None:
@@ -124,7 +134,58 @@ def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> N
     assert figures.rates(alone, "a") is None
     page = render(assays["ex_post"].model_copy(update={"audits": [alone]}), side="private")
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
-    assert "Source keys disclosed 41 of 2 031, 2.02 %, interval" in words
+    assert "Source keys disclosed, audited run 41 of 2031, 2.02 %, interval" in words
+    control = audit.model_copy(update={"rates": [], "controls": audit.controls[:1]})
+    page = render(assays["ex_post"].model_copy(update={"audits": [control]}), side="private")
+    assert "asked for, control" in page
+
+
+def test_only_what_may_decide_is_drawn_against_the_claim() -> None:
+    """Estimates, and bounds at another δ, adjacency or unit, are in the tables; nothing suggests a comparison."""
+    counted = [row("upper", 2.0), row("upper", 2.5), row("lower", 1.0, 2.75)]
+    others = [
+        row("upper", 1.25).model_copy(update=change)
+        for change in ({"rigor": "estimate"}, {"adjacency": "replace_one"}, {"unit": "user"}, {"delta": 1e-5})
+    ]
+    figure = scale.scale([*others, *counted], CLAIM)
+    assert figure is not None
+    assert [line[0] for line in figure.table] == ["ε ≤ 3", "ε ≤ 2", "ε ≤ 2.5", "ε ≥ 1"]
+    assert "1.25" not in figure.wide + figure.narrow + figure.description
+    assert "In the tables only: 4 more" in figure.caption
+    assert scale.scale(others, CLAIM) is None
+
+
+def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
+    assert scale.scale([row("upper", 2.0)], CLAIM) is None
+    assert scale.scale([row("lower", 1.0, 2.0)], CLAIM) is not None  # the ceiling is another number
+    one = batch(7, 0.25, 0.125)
+    token = TokenCost(position=0, count=4, mean=0.5, largest=0.75, mean_published=1.5)
+    assert figures.batches([one]) is None
+    assert figures.tokens([token]) is None
+    changes = {"batches": [one], "tokens": [token], "spent": {"tokens": 0.25}}
+    page = render(assays["ex_post"].model_copy(update=changes), side="private")
+    said = " ".join(re.sub(r"<[^>]*>", "", page).replace("\u00a0", " ").split())
+    for sentence in (
+        "Tokens: ε = 0.25.",
+        "All of it in one batch of 3 records: exact cost ε* = 0.25, published cost γ = 0.5, largest leave-one-out loss "
+        "0.125.",
+        "Every document has one token: mean exact cost ε* = 0.5, largest 0.75, mean published cost γ = 1.5.",
+    ):
+        assert sentence in said
+    assert 'id="figure-batches"' not in page
+    assert 'id="figure-tokens"' not in page
+    assert 'class="spent"' not in page
+    several = render(assays["ex_post"], side="private")
+    assert 'class="spent"' in several
+    assert "All of it in one batch" not in several
+
+
+def test_a_batch_is_compared_with_the_claim_only_where_its_cost_is_the_cost_of_the_run() -> None:
+    costs = [batch(0, 1.0), batch(1, 2.0)]
+    add_remove = text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "add_remove")
+    replace_one = text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "replace_one")
+    drawn = [figures.batches(costs, claim) for claim in (add_remove, replace_one)]
+    assert ["claim 3" in figure.wide for figure in drawn if figure is not None] == [True, False]
 
 
 def words(step: composition.Step) -> str:

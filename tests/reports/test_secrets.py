@@ -34,8 +34,13 @@ def test_counts_are_on_both_pages_and_a_pattern_on_the_private_one_only(assays: 
     assay = with_secrets(assays["approx_dp"], group(0.1))
     private, release = (render(assay, side=side) for side in ("private", "release"))
     for page in (private, release):
-        assert "21 records hold a secret; 79 hold none" in page
-        assert "5 noisy releases draw 12.5 private records each" in page
+        for label, value in (
+            ("Records that hold a secret", "21"),
+            ("Records without a secret", "79"),
+            ("Noisy releases", "5"),
+            ("Private records in a release, on average", "12.5"),
+        ):
+            assert f'scope="row">{label}</th><td role="cell">{value}</td>' in page
         assert "Secrets by their budgets" not in page, "one group is the claim itself"
         assert "before any data was read" not in page, "the plan follows from where secrets are"
         assert "the plan that follows from the places of secrets, which are public" in page

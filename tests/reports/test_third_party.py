@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
+from planted_audit import document
+from printed_numbers import two_forms
 
 from cupel.reports.third_party import ThirdPartyAudit, render
 
@@ -35,32 +36,6 @@ class Nesting(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
-
-
-def document(words: str = "words", **changes: Any) -> ThirdPartyAudit:
-    bound = {
-        "direction": "lower", "value": 1.23456, "method": "one_run_tight", "rigor": "finite_sample",
-        "adjacency": "add_remove", "unit": "record", "delta": 1e-5, "confidence": 0.95, "ceiling": 3.98765,
-        "assumptions": [words], "private": True,
-    }  # fmt: skip
-    rate = {"name": words, "hits": 3, "trials": 9, "rate": 1 / 3, "interval": [0.07, 0.71], "confidence": 0.95}
-    audit = {
-        "name": "third_party", "game": words, "attack": words, "statistics": ["one_run_tight"], "conclusion": words,
-        "trials": 9, "bounds": [bound], "rates": [rate], "controls": [rate], "controls_passed": True,
-        "difference": [-0.1, 0.9], "p_value": 0.01, "multiplicity": [words], "details": {"failures": []},
-    }  # fmt: skip
-    plan = {
-        "kind": "echo", "candidates": 9, "unit": "record", "copies": 1, "adjacency": "add_remove", "guesses": 4,
-        "scorings": 1, "confidence": 0.95, "statistic": "one_run_tight", "manifest_sha256": "ab" * 32,
-        "manifest_expected": False,
-    }  # fmt: skip
-    synthetic = {"file": words, "sha256": "cd" * 32, "bytes": 10, "rows": 2, "checked": True}
-    given = {
-        "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 2, "delta": 1e-5},
-        "guarantee": words, "plan": plan, "synthetic": [synthetic], "refuted": False, "audit": audit,
-        "limitations": [words], "versions": {"cupel": words},
-    }  # fmt: skip
-    return ThirdPartyAudit.model_validate({**given, **changes})
 
 
 def outside(page: str) -> str:
@@ -95,10 +70,22 @@ def test_the_page_is_well_formed_and_self_contained(what: ThirdPartyAudit, headl
 
 def test_numbers_are_rounded_to_the_side_that_is_true() -> None:
     page = render(document())
-    assert "ε ≥\u00a01.234" in page.replace("ε\u00a0", "ε ")
-    assert "3.987" in page
-    assert "1.235" not in page
-    assert "3.988" not in page
+    assert "ε ≥\u00a01.23456<" in page.replace("ε\u00a0", "ε ")
+    assert "3.98766<" in page
+    assert "1.23457" not in page
+    assert "3.98765" not in page
+
+
+def test_the_page_carries_the_name_of_its_audit() -> None:
+    """In the title of the window, in the header, and on every printed sheet."""
+    page = render(document("a name"))
+    assert re.search(r"<title>[^<]* · a name · cupel audit</title>", page)
+    assert "<h1>a name</h1>" in page
+    assert '@top-left { content: "PRIVATE · a name"; }' in re.sub(r"\\b7 ", "·", page)
+
+
+def test_a_number_has_one_form() -> None:
+    assert two_forms(render(document())) == []
 
 
 def test_nothing_breaks_out_of_its_text() -> None:
