@@ -88,6 +88,8 @@ def test_a_repeated_given_id_is_refused_without_naming_it(tmp_path: Path) -> Non
         ("r.jsonl", '{"text": "a"}\n[1]', "line 2: is not a JSON object"),
         ("r.jsonl", '{"body": "a"}', "no column 'text'"),
         ("r.jsonl", '{"text": ""}', "not empty"),
+        ("r.jsonl", '{"text": "a", "text": "b"}', "line 1: has a key twice"),
+        ("r.jsonl", r'{"text": "a\ud800"}', "half of a surrogate pair"),
         ("r.jsonl", '{"text": 5}', "must hold text"),
         ("r.csv", "text,label\na,b,c\n", "another number of cells"),
         ("r.csv", "text,label\na\n", "another number of cells"),
