@@ -133,13 +133,14 @@ class _Side:
         runs = overlap(records, synthetic.pieces(), rule.words)
         verbatim = runs.longest > 0
         near: Overlap = overlap(records, synthetic.pieces(), rule.near_words)
-        return cls(verbatim, near.share >= rule.near_share, _longest(records, synthetic, verbatim))
+        return cls(verbatim, near.share >= rule.near_share, _longest(records, synthetic, verbatim, rule.words))
 
 
-def _longest(records: Words, synthetic: Words, found: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _longest(records: Words, synthetic: Words, found: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
     """The longest run of the records that hold a run that was looked for; 0 for the others."""
-    out = np.zeros(len(records), dtype=np.int64)
-    out[found] = longest_runs(_chosen(records, found), synthetic)
+    out = np.where(found, records.lengths, 0)  # of a record of fewer words, all of them were found
+    long = found & (records.lengths >= least)
+    out[long] = longest_runs(_chosen(records, long), synthetic, least=least)
     return out
 
 

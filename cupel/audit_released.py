@@ -22,7 +22,6 @@ from cupel.utility import synthetic_file, write
 if TYPE_CHECKING:
     from cupel.attacks.pii import PersonalData
     from cupel.attacks.tables import Tables
-    from cupel.mechanisms.records import Record
 
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
 
@@ -119,7 +118,7 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
     """
     from cupel.attacks.extraction import Criteria, extraction
     from cupel.attacks.pii import personal_data
-    from cupel.mechanisms.records import read_records, read_texts
+    from cupel.mechanisms.records import read_texts, read_user_texts
     from cupel.mechanisms.word_runs import Words
 
     with input_errors():
@@ -133,9 +132,10 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
         return (text for text, _ in read_texts(path, text=options.synthetic_text, empty=True))
 
     with progress.stage("Reading") as step, input_errors():
-        sides = [read_records(file, text=options.text, user=options.user) for file in (options.source, options.holdout)]
+        files = (options.source, options.holdout)
+        sides = [list(read_user_texts(file, text=options.text, user=options.user)) for file in files]
         _check_sides(options, *sides)
-        written, source, holdout = Words.of(released()), *(Words.of(r.text for r in side) for side in sides)
+        written, source, holdout = Words.of(released()), *(Words.of(text for text, _ in side) for side in sides)
         if not len(written):
             raise InputError(f"{path}: holds no text")
         units = _text_units(options, sides, (source, holdout))
@@ -144,7 +144,7 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
         hits = extraction(written, source, holdout, units, criteria)
         step(1, 1)
     with progress.stage("Looking for personal data") as step, input_errors():
-        seen, unseen = ((record.text for record in side) for side in sides)
+        seen, unseen = ((text for text, _ in side) for side in sides)
         total, first = len(written) + len(source) + len(holdout), len(written) + len(source)
         printed = personal_data(
             _counted(released(), step, 0, total),
@@ -219,9 +219,9 @@ def _check_sides(options: Options, source: Sequence[Any], holdout: Sequence[Any]
             raise InputError(f"{path}: holds no record; an audit needs some of source and holdout")
 
 
-def _text_units(options: TextOptions, sides: list[list[Record]], words: tuple[Any, Any]) -> Units:
+def _text_units(options: TextOptions, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]) -> Units:
     if options.user is not None:
-        units = Units.of(*([record.user or "" for record in side] for side in sides))
+        units = Units.of(*([user for _, user in side] for side in sides))
         if units.in_both:
             raise InputError(
                 f"{options.source} and {options.holdout}: {units.in_both} users of column {options.user!r} are in "

@@ -125,6 +125,21 @@ def read_texts(
         yield row["text"] or "", row["label"]
 
 
+def read_user_texts(path: Path | str, *, text: str = "text", user: str | None = None) -> Iterator[tuple[str, str]]:
+    """The texts of a file and whose they are, row by row, without the ids that records have.
+
+    Args:
+        path: as for `read_records`.
+        text: column of the text; every row needs one that is not empty.
+        user: column that names the user, or None for no users: then each is the empty string.
+
+    Raises:
+        ValueError: as `read_records`, when the faulty row is reached.
+    """
+    for row in _rows(path, {"text": text, "user": user}):
+        yield row["text"] or "", row["user"] or ""
+
+
 def builtin_records(name: str, count: int, seed: int) -> list[Record]:
     """Records of the data that ship with the tool.
 
@@ -200,19 +215,20 @@ def _row(
         if name == "text" and not isinstance(value, str):
             raise ValueError(f"{where}: column {column!r} must hold text")
         given = str(value)
-        if _SURROGATE.search(given):
+        if not given.isascii() and _SURROGATE.search(given):
             raise ValueError(f"{where}: column {column!r} has half of a surrogate pair, which is no character")
         out[name] = given
     return out
 
 
 def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    decode = json.JSONDecoder(object_pairs_hook=_unique).decode  # `json.loads` makes a decoder for every line
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                values = json.loads(line, object_pairs_hook=_unique)
+                values = decode(line)
             except _RepeatedKeyError:
                 raise ValueError(f"{path}, line {number}: has a key twice, of which only one would be read") from None
             except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError

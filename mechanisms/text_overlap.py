@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
-from cupel.mechanisms.word_runs import Hashes, Words, distinct
+from cupel.mechanisms.word_runs import HashSet, Words
 
 RUN_WORDS = 8
 NEAR = 0.5
@@ -70,33 +70,22 @@ def overlap(synthetic: Words, real: Iterable[Words], run_words: int = RUN_WORDS)
     if not len(synthetic):
         raise ValueError("overlap is that of at least one synthetic text; there is none")
     whole, lengths = synthetic.whole(), synthetic.lengths
-    wanted = {_WHOLE: distinct(whole.copy()), run_words: distinct(synthetic.runs(run_words))}
+    wanted = {_WHOLE: HashSet(whole.copy()), run_words: HashSet(synthetic.runs(run_words))}
     for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
-        wanted[n] = distinct(whole[lengths == n])
+        wanted[n] = HashSet(whole[lengths == n])
     found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
     for piece in real:
         for n, hashes in wanted.items():
-            there = distinct(piece.whole() if n == _WHOLE else piece.runs(n))
-            place = np.searchsorted(hashes, there)
-            inside = place < len(hashes)
-            place, there = place[inside], there[inside]
-            found[n][place[hashes[place] == there]] = True
-    occur = {n: hashes[found[n]] for n, hashes in wanted.items()}
-    exact = _among(occur[_WHOLE], whole) & (lengths > 0)
+            found[n][hashes.places(piece.whole() if n == _WHOLE else piece.runs(n))] = True
+    occur = {n: HashSet(wanted.pop(n).hashes[found.pop(n)]) for n in list(wanted)}
+    exact = occur[_WHOLE].contains(whole) & (lengths > 0)
     parts = [_of_piece(piece, occur, run_words) for piece in synthetic.pieces()]
     share, longest = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return Overlap(run_words, exact, share, longest.astype(np.int64))
 
 
-def _among(known: Hashes, asked: Hashes) -> NDArray[np.bool_]:
-    """Which of `asked` are in the sorted `known`."""
-    if not len(known):
-        return np.zeros(len(asked), dtype=np.bool_)
-    return np.asarray(known[np.minimum(np.searchsorted(known, asked), len(known) - 1)] == asked)
-
-
 def _of_piece(
-    words: Words, occur: dict[int, Hashes], run_words: int
+    words: Words, occur: dict[int, HashSet], run_words: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Share and longest stretch of each text."""
     lengths = words.lengths
@@ -104,11 +93,11 @@ def _of_piece(
     whole = words.whole()
     for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
         texts = lengths == n
-        share[texts] = _among(occur[n], whole[texts])
+        share[texts] = occur[n].contains(whole[texts])
         longest[texts] = n * share[texts]
     texts = lengths >= run_words
     if texts.any():
-        found = _among(occur[run_words], words.runs(run_words))
+        found = occur[run_words].contains(words.runs(run_words))
         runs = lengths[texts] - run_words + 1
         begins = np.cumsum(runs) - runs
         share[texts] = np.add.reduceat(found.astype(np.float64), begins) / runs

@@ -22,17 +22,45 @@ Hashes = NDArray[np.uint64]
 
 _EAST_ASIAN = r"\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_EAST_ASIAN}]|[^\W{_EAST_ASIAN}]+|[^\w\s]")
-_KNOWN_WORDS = 2**20  # how many hashes are remembered at once
+_KNOWN_PIECES = 2**19  # of how many pieces between spaces, and words, the hashes are remembered at once
+_LONGEST_PIECE = 32  # characters of a piece that is remembered; longer ones hardly recur
 _BLOCK = 2**20  # how many runs are hashed at once
+_STEPS = 12  # of a search one by one; few take more, since few hashes begin with the same log₂ n bits
+_LARGEST = np.uint64(2**64 - 1)
+_PIECE = 4096  # how many texts a piece has
 
 
-class _WordHashes(dict[str, int]):
+class _WordHashes(dict[str, bytes]):
     """The first 8 bytes of BLAKE2b of each word, remembered."""
 
-    def __missing__(self, word: str) -> int:
+    def __missing__(self, word: str) -> bytes:
         digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        value = self[word] = int.from_bytes(digest, "little")
-        return value
+        self[word] = digest
+        return digest
+
+
+class _PieceHashes(dict[str, bytes]):
+    """The hashes of the words of a piece of text without spaces, one after the other, remembered if it is short.
+
+    No word holds a space, so the words of a text are those of its pieces; looking pieces up is faster than the
+    regular expression.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = _WordHashes()
+
+    def __missing__(self, piece: str) -> bytes:
+        hashes = b"".join(map(self.words.__getitem__, _WORD.findall(piece)))
+        if len(piece) <= _LONGEST_PIECE:
+            self[piece] = hashes
+        return hashes
+
+    def forget(self) -> None:
+        """Bounds the memory."""
+        if max(len(self), len(self.words)) > _KNOWN_PIECES:
+            self.clear()
+            self.words.clear()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,13 +78,12 @@ class Words:
     @classmethod
     def of(cls, texts: Iterable[str]) -> Words:
         """The words of texts; a text may be empty."""
-        known, hashes, starts = _WordHashes(), array("Q"), array("q", [0])
+        known, hashes, starts = _PieceHashes(), bytearray(), array("q", [0])
         for text in texts:
-            hashes.extend(map(known.__getitem__, _WORD.findall(text.lower())))
-            starts.append(len(hashes))
-            if len(known) > _KNOWN_WORDS:
-                known.clear()
-        return cls(np.frombuffer(hashes, dtype=np.uint64), np.frombuffer(starts, dtype=np.int64))
+            hashes += b"".join(map(known.__getitem__, text.lower().split()))
+            starts.append(len(hashes) // 8)
+            known.forget()
+        return cls(np.frombuffer(hashes, dtype="<u8"), np.frombuffer(starts, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -66,7 +93,7 @@ class Words:
         """Shape (N,), the number of words of each text."""
         return np.diff(self.starts)
 
-    def pieces(self, texts: int = 4096) -> Iterator[Words]:
+    def pieces(self, texts: int = _PIECE) -> Iterator[Words]:
         """The same texts, at most so many at a time."""
         for begin in range(0, len(self), validate.integer(minimum=1, texts=texts)):
             starts = self.starts[begin : begin + texts + 1]
@@ -88,19 +115,71 @@ class Words:
             block[:] = 0
             for j in range(n):
                 block += constants[j] * self.hashes[begin + j : begin + j + len(block)]
-        within = np.ones(count, dtype=np.bool_)
+        return out[self.run_begins(n)]
+
+    def run_begins(self, n: int) -> NDArray[np.bool_]:
+        """Shape (T − n + 1,), whether a run of n words within a text begins at a word."""
+        within = np.ones(max(0, len(self.hashes) - n + 1), dtype=np.bool_)
         for j in range(1, n):  # a run that begins j words before the end of a text is too long for it
             ends = self.starts[1:-1] - j
-            within[ends[(ends >= 0) & (ends < count)]] = False
-        return out[within]
+            within[ends[(ends >= 0) & (ends < len(within))]] = False
+        return within
 
     def whole(self) -> Hashes:
         """Shape (N,), the hash of each text's words; for a text of n words, that of its one run of n words."""
-        weighted = _constants(int(self.lengths.max(initial=0)))
-        out = np.zeros(len(self), dtype=np.uint64)
-        for i, (begin, end) in enumerate(zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)):
-            out[i] = np.dot(weighted[: end - begin], self.hashes[begin:end])
+        constants, out = _constants(int(self.lengths.max(initial=0))), np.zeros(len(self), dtype=np.uint64)
+        for begin, piece in zip(range(0, len(self), _PIECE), self.pieces(_PIECE), strict=True):
+            written = np.flatnonzero(piece.lengths)
+            starts, lengths = piece.starts[written], piece.lengths[written]
+            if len(written):
+                places = np.arange(len(piece.hashes)) - np.repeat(starts, lengths)
+                out[begin + written] = np.add.reduceat(constants[places] * piece.hashes, starts)
         return out
+
+
+class HashSet:
+    """A set of hashes, in order, that is asked for many others.
+
+    Hashes are spread evenly, so that a search begins at the first one with the same leading bits, and ends soon: a
+    binary search in an array that no cache holds takes ten times as long.
+
+    Attributes:
+        hashes: shape (n,), in order.
+    """
+
+    def __init__(self, hashes: Hashes) -> None:
+        """Of hashes that may repeat. Sorts them in place."""
+        self._bounded = np.append(distinct(hashes), _LARGEST)
+        self.hashes = self._bounded[:-1]
+        bits = max(len(self).bit_length(), 1)
+        self._shift = np.uint64(64 - bits)
+        firsts = np.searchsorted(self.hashes, np.arange(1 << bits, dtype=np.uint64) << self._shift)
+        self._firsts = firsts.astype(np.min_scalar_type(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._bounded) - 1
+
+    def contains(self, asked: Hashes) -> NDArray[np.bool_]:
+        """Shape (m,), which of `asked` are in the set."""
+        return self._found(asked)[1]
+
+    def places(self, asked: Hashes) -> NDArray[np.unsignedinteger]:
+        """The places in the set of those of `asked` that are in it."""
+        places, found = self._found(asked)
+        return places[found]
+
+    def _found(self, asked: Hashes) -> tuple[NDArray[np.unsignedinteger], NDArray[np.bool_]]:
+        """How many in the set are less, and whether the next one is equal; both of shape (m,)."""
+        places = self._firsts[asked >> self._shift]
+        values = self._bounded[places]
+        rest = np.flatnonzero(values < asked)
+        for _ in range(_STEPS):
+            places[rest] += 1
+            values[rest] = self._bounded[places[rest]]
+            rest = rest[values[rest] < asked[rest]]
+        places[rest] = np.searchsorted(self.hashes, asked[rest])
+        values[rest] = self._bounded[places[rest]]
+        return places, (values == asked) & (places < len(self))
 
 
 def distinct(hashes: Hashes) -> Hashes:

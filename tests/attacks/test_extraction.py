@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
-from cupel.attacks.extraction import Criteria, extraction
+from cupel.attacks.extraction import Criteria, _Side, extraction
 from cupel.attacks.holdout import Hits, Units, content_key
 from cupel.mechanisms.word_runs import Words
 
@@ -19,6 +23,42 @@ def extracted(synthetic: list[str], source: list[str], holdout: list[str], **rul
     units = Units.of([content_key(text) for text in source], [content_key(text) for text in holdout])
     found = extraction(Words.of(synthetic), Words.of(source), Words.of(holdout), units, Criteria(**rule))  # type: ignore[arg-type]
     return {hits.name: hits for hits in found}
+
+
+def grams(words: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
+def by_definition(records: list[str], synthetic: list[str], rule: Criteria) -> list[tuple[bool, bool, int]]:
+    """Verbatim, near-verbatim and the longest run of each record, by searching all texts for every run."""
+    given, out = [text.split() for text in synthetic], []
+    for words in map(str.split, records):
+
+        def share(n: int, words: list[str] = words) -> float:
+            runs = grams(words, min(n, len(words))) if words else []
+            return sum(any(run in grams(other, len(run)) for other in given) for run in runs) / max(1, len(runs))
+
+        longest = max((n for n in range(1, len(words) + 1) if share(n) > 0), default=0)
+        verbatim = share(rule.words) > 0
+        out.append((verbatim, share(rule.near_words) >= rule.near_share, longest if verbatim else 0))
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from([(8, 4, 0.75), (3, 2, 0.5), (1, 1, 1.0), (5, 6, 0.2)]))
+def test_everything_that_is_found_is_so_by_definition(seed: int, rule: tuple[int, int, float]) -> None:
+    """Texts of few different words, some of which repeat parts of others; several are empty or short."""
+    draw = random.Random(seed)
+    texts = [draw.choices("abcdefg"[: draw.randint(2, 7)], k=draw.choice([0, 1, 3, 9, 20])) for _ in range(24)]
+    for text in draw.sample(texts, 8):
+        other = draw.choice(texts)
+        begin, end = sorted(draw.choices(range(len(other) + 1), k=2))
+        text[draw.randint(0, len(text)) :] = other[begin:end]
+    written = [" ".join(text) for text in texts]
+    criteria = Criteria(*rule)
+    side = _Side.of(Words.of(written[:12]), Words.of(written[12:]), criteria)
+    found = zip(side.verbatim.tolist(), side.near.tolist(), side.longest.tolist(), strict=True)
+    assert list(found) == by_definition(written[:12], written[12:], criteria)
 
 
 @pytest.mark.parametrize(("length", "hit"), [(7, False), (8, True), (9, True)])
@@ -37,9 +77,9 @@ def test_a_shorter_record_counts_where_it_occurs_whole() -> None:
 def test_near_verbatim_is_a_share_of_runs() -> None:
     """11 words have 8 runs of 4; a word exchanged in the middle breaks 4 of them, at the end 1."""
     middle, end = A.replace("over", "beyond"), A.replace("noon", "dawn")
-    for given, share in ((middle, 4 / 8), (end, 7 / 8)):
+    for text, share in ((middle, 4 / 8), (end, 7 / 8)):
         for threshold in (share - 0.01, share, share + 0.01):
-            found = extracted([given], [A], [B], near_share=threshold)["near_verbatim_extraction"]
+            found = extracted([text], [A], [B], near_share=threshold)["near_verbatim_extraction"]
             assert found.source.tolist() == [threshold <= share]
 
 

@@ -7,9 +7,10 @@ import json
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cupel.attacks import pii
 from cupel.attacks.holdout import Units
 from cupel.attacks.pii import KINDS, PersonalData, find, iban_valid, luhn, personal_data, ssn_issuable
 
@@ -134,6 +135,25 @@ def test_ranges_of_social_security_numbers(area: int, group: int, serial: int) -
 )
 def test_forms(text: str, found: list[tuple[str, str]]) -> None:
     assert find(text) == found
+
+
+PARTS = [
+    *CARDS[:3], *IBANS[:3], "123-45-6789", "219 09 9999", "(415) 555-2671", "1-415.555.2671", "+44 (0)20 7946",
+    "+12345678", "192.0.2.1", "::1", "fe80::", "2001:db8::7", "10:30:15", "a:b:c", "x.y@example.org", "ftp://me:pw@h/x", "://",
+    "@", ":", ".", "-", " ", "  ", "+", "(", ")", "7", "0", "4 1 1 1", "word", "é", "\0", "\n",
+]  # fmt: skip
+
+
+@settings(max_examples=1500)
+@given(st.lists(st.sampled_from(PARTS), max_size=8), st.sampled_from(["", " ", ", "]), st.integers(0, 40))
+def test_hints_hide_nothing(parts: list[str], between: str, cut: int) -> None:
+    """Against all patterns on every text with a digit, an @ or ://, also where a value is cut."""
+    text = between.join(parts)[cut:] if cut < 20 else between.join(parts)
+    found = find(text)
+    with pytest.MonkeyPatch.context() as patched:
+        for kind in KINDS:
+            patched.setitem(pii._HINTS, kind, lambda _: True)
+        assert found == find(text)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from cupel.mechanisms.records import (
     content_id,
     read_records,
     read_texts,
+    read_user_texts,
     with_content_ids,
 )
 
@@ -87,6 +88,8 @@ def test_a_repeated_given_id_is_refused_without_naming_it(tmp_path: Path) -> Non
         ("r.jsonl", '{"text": "a"}\n[1]', "line 2: is not a JSON object"),
         ("r.jsonl", '{"body": "a"}', "no column 'text'"),
         ("r.jsonl", '{"text": ""}', "not empty"),
+        ("r.jsonl", '{"text": "a", "text": "b"}', "line 1: has a key twice"),
+        ("r.jsonl", r'{"text": "a\ud800"}', "half of a surrogate pair"),
         ("r.jsonl", '{"text": 5}', "must hold text"),
         ("r.csv", "text,label\na,b,c\n", "another number of cells"),
         ("r.csv", "text,label\na\n", "another number of cells"),
@@ -99,6 +102,21 @@ def test_bad_files_give_one_clear_line(tmp_path: Path, name: str, content: str, 
     with pytest.raises(ValueError, match=message) as error:
         read_records(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_texts_of_users_are_those_of_records(tmp_path: Path, kind: str) -> None:
+    path = written(tmp_path, kind)
+    for user in ("who", None):
+        records = read_records(path, user=user)
+        assert list(read_user_texts(path, user=user)) == [(record.text, record.user or "") for record in records]
+    for columns in ({"text": "nothing"}, {"user": "nothing"}):
+        messages = []
+        for read in (read_records, read_user_texts):
+            with pytest.raises(ValueError, match="nothing") as raised:
+                list(read(path, **columns))  # type: ignore[operator]
+            messages.append(str(raised.value))
+        assert messages[0] == messages[1]
 
 
 def test_files_that_are_missing_or_not_text(tmp_path: Path) -> None:

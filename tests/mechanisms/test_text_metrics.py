@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from cupel.mechanisms import word_runs
 from cupel.mechanisms.text_metrics import compare_lengths, diversity, expected_distinct
 from cupel.mechanisms.text_overlap import overlap
-from cupel.mechanisms.word_runs import Words, distinct, occurrences
+from cupel.mechanisms.word_runs import HashSet, Words, distinct, occurrences
 
 Text = tuple[str, ...]
 
@@ -47,6 +52,75 @@ def test_what_a_word_is(text: str, other: str, same: bool) -> None:
     assert (one == two) == same
 
 
+SPACES = "".join(filter(str.isspace, map(chr, range(0x110000))))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text(st.sampled_from("aB7_é.,-'猫が\x00\u200b\ud800İ" + SPACES), max_size=30), max_size=6))
+def test_words_are_those_of_the_whole_text(texts: list[str]) -> None:
+    """Against a search of the text that is not cut at spaces, and however little is remembered."""
+    a_word = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+|[^\w\s]")
+    expected = [a_word.findall(text.lower()) for text in texts]
+    for pieces, longest in ((2**19, 32), (2, 3), (0, 0)):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(word_runs, "_KNOWN_PIECES", pieces)
+            patched.setattr(word_runs, "_LONGEST_PIECE", longest)
+            found = Words.of(texts)
+        assert found.lengths.tolist() == [len(words) for words in expected]
+        digests = [
+            hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            for words in expected
+            for word in words
+        ]
+        assert found.hashes.tolist() == [int.from_bytes(digest, "little") for digest in digests]
+
+
+def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = word_runs._PieceHashes()
+    monkeypatch.setattr(word_runs, "_KNOWN_PIECES", 50)
+    for number in range(1000):
+        assert known[f"{number},{number}"] == known.words[str(number)] + known.words[","] + known.words[str(number)]
+        assert len(known["x" * 33]) == 8
+        known.forget()
+        assert max(len(known), len(known.words)) <= 50
+        assert "x" * 33 not in known
+
+
+def test_the_hash_of_a_text_is_the_sum_of_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added up in whole numbers of any size."""
+    monkeypatch.setattr(word_runs, "_PIECE", 3)
+    words = Words.of(joined([(), *random_texts(20, "abc", 9, seed=5), (), ()]))
+    constants = word_runs._constants(9).tolist()
+    for start, end, found in zip(words.starts[:-1], words.starts[1:], words.whole().tolist(), strict=True):
+        mine = words.hashes[start:end].tolist()
+        assert found == sum(a * b for a, b in zip(constants, mine, strict=False)) % 2**64
+
+
+hashes = st.lists(
+    st.one_of(st.integers(0, 9), st.integers(2**64 - 9, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 40)),
+    max_size=60,
+)
+
+
+@settings(max_examples=300)
+@given(hashes, hashes)
+def test_a_set_of_hashes(held: list[int], asked: list[int]) -> None:
+    """Also of hashes that crowd together, and the least and largest ones."""
+    found = HashSet(np.array(held, dtype=np.uint64))
+    assert found.hashes.tolist() == sorted(set(held))
+    for these in (asked, asked + held):
+        array = np.array(these, dtype=np.uint64)
+        assert found.contains(array).tolist() == [one in held for one in these]
+        assert found.hashes[found.places(array)].tolist() == [one for one in these if one in held]
+
+
+def test_a_set_of_many_hashes() -> None:
+    draw = np.random.default_rng(0)
+    held = np.concatenate([draw.integers(0, 2**64, 3000, dtype=np.uint64), np.arange(5, 500, dtype=np.uint64)])
+    asked = np.concatenate([draw.integers(0, 2**64, 3000, dtype=np.uint64), held, np.arange(600, dtype=np.uint64)])
+    assert np.array_equal(HashSet(held.copy()).contains(asked), np.isin(asked, held))
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
 def test_runs_stay_within_a_text(n: int) -> None:
     """Each hash stands for one run, in order, and no run crosses from one text to the next."""
@@ -63,8 +137,6 @@ def test_a_text_of_n_words_has_the_hash_of_its_run() -> None:
 
 
 def test_runs_do_not_depend_on_blocks_and_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cupel.mechanisms import word_runs
-
     texts = joined(random_texts(50, "abcd", 9, seed=3))
     whole = Words.of(texts)
     expected = whole.runs(3).tolist()
