@@ -490,7 +490,7 @@ def test_leaving_audits_out_does_not_make_a_contradicted_claim_supported(
     assert [past["verdict"] for past in last["history"]] == ["UNPROVEN"] * 4
     case.refused("an audit contradicted the run's own events", "--accept", REASON)
     page = (case.private / "report.html").read_text()
-    assert page.count("(ε, δ)-differential privacy with ε = 5000") >= 1
+    assert page.count("(ε, δ)-differential privacy with ε\u00a0=\u00a05000") >= 1
     assert "Verdicts on this run" in page
 
 
