@@ -8,6 +8,7 @@ record would move more than its own vote.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,8 @@ BLOCK_BYTES = 2**25
 """About what `nearest` holds at once, beside its arguments, copies of the centres and its answer."""
 
 _GRID = 2.0**24
+_NEAR = 0.7  # from the middle to the furthest centre, where differences from the middle have the smaller error
+_WORTH_PAIRS = 32  # a score by itself takes about as long as so many in a product of matrices
 
 
 def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -23,8 +26,8 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDA
 
     The answer is `exactly_nearest`, bit by bit, so that a vector's depends on no other vector, and neither on the block
     that it is in nor on the machine. A product in float32 comes first. It is a sum of d + 1 products in an order that
-    the library chooses, so it differs from the exact score by at most `_score_error`; where the best score is ahead of
-    the second by more than twice that, it is the best. All other vectors are decided exactly.
+    the library chooses, so it differs from the exact score by at most `_score_error`; a centre whose score is behind
+    the best by more than twice that is not the nearest. Which of the others is, if there are any, is decided exactly.
 
     Args:
         vectors: shape (N, d), finite.
@@ -35,10 +38,22 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDA
     """
     first = _first_of_equals(centres)
     points = np.asarray(centres[first], dtype=np.float64)
-    if len(points) == 1:
+    count, width = len(points), points.shape[1] + 1
+    if count == 1:
         return np.full(len(vectors), first[0], dtype=np.int64)
-    found, undecided = _decided_in_float32(vectors, points)
-    rest, size = np.flatnonzero(undecided), max(1, BLOCK_BYTES // (16 * (len(points) + points.shape[1])))
+    scores, found = _Scores.of(points), np.zeros(len(vectors), dtype=np.int64)
+    size = max(1, min(len(vectors), BLOCK_BYTES // (8 * count + 40 * width)))
+    blocks, products = np.ones((size, width), dtype=np.float32), np.empty((size, count), np.float32)
+    left = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, len(vectors), size):
+        here = vectors[start : start + size]
+        close = scores.close(here, blocks[: len(here)], products[: len(here)])
+        if np.count_nonzero(close) > max(2, count // _WORTH_PAIRS) * len(here):
+            many = np.flatnonzero(close.sum(axis=1) > max(2, count // _WORTH_PAIRS))
+            close[many] = False
+            left.append(start + many)
+        found[start : start + size] = scores.best(here, close)
+    rest, size = np.concatenate(left), max(1, BLOCK_BYTES // (16 * (count + width)))
     for start in range(0, len(rest), size):
         part = rest[start : start + size]
         found[part] = exactly_nearest(vectors[part], points)
@@ -55,10 +70,9 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
     """
     points = np.asarray(centres, dtype=np.float64)
     unit, grid = _on_grid(points)
-    rows = np.asarray(vectors, dtype=np.float64) / unit
-    powers = _power_above(_lengths(rows))[:, None]
-    scores = np.rint(rows / powers * _GRID) @ grid.T
-    scores *= 2 * powers
+    rows, powers = _rows_on_grid(vectors, unit)
+    scores = rows @ grid.T
+    scores *= 2 * powers[:, None]
     scores -= np.square(grid).sum(axis=1)
     return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
@@ -70,31 +84,82 @@ def _first_of_equals(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     return np.sort(np.unique(whole, return_index=True)[1]).astype(np.int64)
 
 
-def _decided_in_float32(
-    vectors: NDArray[np.floating], points: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The centre with the best product of each vector, and whether it may be another; both of shape (N,)."""
-    unit, grid = _on_grid(points)
-    table = np.empty((len(points), points.shape[1] + 1), dtype=np.float32)
-    np.divide(grid, _GRID, out=table[:, :-1], casting="same_kind")
-    table[:, -1] = np.square(grid, out=grid).sum(axis=1) / (-2 * _GRID**2)
-    margin = 2 * _score_error(points.shape[1])
-    found, undecided = np.zeros(len(vectors), dtype=np.int64), np.ones(len(vectors), dtype=np.bool_)
-    size = max(1, min(len(vectors), BLOCK_BYTES // (4 * (len(points) + 6 * table.shape[1]))))
-    blocks, products = np.ones((size, table.shape[1]), dtype=np.float32), np.empty((size, len(points)), np.float32)
-    for start in range(0, len(vectors), size):
-        rows = np.arange(min(size, len(vectors) - start))
-        block, scores = blocks[: len(rows)], products[: len(rows)]
-        np.divide(vectors[start : start + size], unit, out=block[:, :-1], dtype=np.float32, casting="same_kind")
-        np.matmul(block, table.T, out=scores)
-        best = scores.argmax(axis=1)
-        top = scores[rows, best].astype(np.float64)
-        scores[rows, best] = -np.inf
-        squares = np.square(block[:, :-1]).sum(axis=1)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scores:
+    """Scores of centres, 2x·c − |c|², in float32 and exactly.
+
+    Where all centres are near to each other, float32 holds their differences from a point in the middle, o: scores
+    x·(c − o) − (|c|² − |o|²)/2 are in the same order, and their errors are as small as |c − o|.
+
+    Attributes:
+        unit: the power of two that divides centres.
+        grid: shape (K, d), centres in whole multiples of 2⁻²⁴.
+        squares: shape (K,), their squared lengths.
+        table: shape (K, d + 1), c − o and −(|c|² − |o|²)/2.
+        margin: twice the error of a score in float32, for vectors of length 1.
+    """
+
+    unit: float
+    grid: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    table: NDArray[np.float32]
+    margin: float
+
+    @classmethod
+    def of(cls, points: NDArray[np.float64]) -> _Scores:
+        unit, grid = _on_grid(points)
+        middle = np.rint(grid.mean(axis=0))
+        reach: float | None = float(_lengths(grid - middle).max() / _GRID)
+        if reach is not None and reach > _NEAR:
+            middle, reach = np.zeros_like(middle), None
+        squares = np.square(grid).sum(axis=1)
+        table = np.empty((len(grid), grid.shape[1] + 1), dtype=np.float32)
+        np.divide(grid - middle, _GRID, out=table[:, :-1], casting="same_kind")
+        table[:, -1] = (squares - np.square(middle).sum()) / (-2 * _GRID**2)
+        return cls(unit, grid, squares, table, 2 * _score_error(grid.shape[1], reach))
+
+    def close(
+        self, vectors: NDArray[np.floating], rows: NDArray[np.float32], products: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Shape (n, K), which centres may be the nearest of each vector, by float32.
+
+        Args:
+            vectors: shape (n, d).
+            rows: shape (n, d + 1), to write the vectors to; the last column is 1.
+            products: shape (n, K), to write the scores to.
+        """
+        np.divide(vectors, self.unit, out=rows[:, :-1], dtype=np.float32, casting="same_kind")
+        np.matmul(rows, self.table.T, out=products)
+        squares = np.square(rows[:, :-1]).sum(axis=1)
         spread = np.where(squares <= 1.001, 1.0, 2.01 * np.sqrt(squares))  # at least the power t of `exactly_nearest`
-        found[start : start + size] = best
-        undecided[start : start + size] = ~(top - scores.max(axis=1) > margin * spread)
-    return found, undecided
+        least = (products.max(axis=1) - self.margin * spread).astype(np.float32)
+        return np.asarray(products >= np.nextafter(least, np.float32(-np.inf))[:, None], dtype=np.bool_)
+
+    def best(self, vectors: NDArray[np.floating], close: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Shape (n,), the first centre with the best exact score of those that are close; 0 where none is."""
+        of, centres = np.divmod(np.flatnonzero(close), close.shape[1])
+        out, counts = np.zeros(len(close), dtype=np.int64), np.bincount(of, minlength=len(close))
+        alone = counts[of] == 1
+        out[of[alone]] = centres[alone]
+        of, centres = of[~alone], centres[~alone]
+        if len(of):
+            asked = np.flatnonzero(counts > 1)
+            pairs = self._exactly(vectors[asked], np.repeat(np.arange(len(asked)), counts[asked]), centres)
+            begins = np.cumsum(counts[asked]) - counts[asked]
+            is_best = np.flatnonzero(pairs == np.repeat(np.maximum.reduceat(pairs, begins), counts[asked]))
+            out[of[is_best[::-1]]] = centres[is_best[::-1]]  # the first is written last
+        return out
+
+    def _exactly(
+        self, vectors: NDArray[np.floating], of: NDArray[np.int64], centres: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """The scores of pairs of a vector and a centre, as `exactly_nearest` has them."""
+        rows, powers = _rows_on_grid(vectors, self.unit)
+        products, size = np.empty(len(of)), max(1, BLOCK_BYTES // (128 * rows.shape[1]))
+        for start in range(0, len(of), size):
+            part = slice(start, start + size)
+            np.einsum("ij,ij->i", rows[of[part]], self.grid[centres[part]], out=products[part])
+        return np.asarray(products * (2 * powers[of]) - self.squares[centres], dtype=np.float64)
 
 
 def _on_grid(points: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -102,6 +167,14 @@ def _on_grid(points: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
     unit = float(_power_above(_lengths(points).max()))
     grid = points * (_GRID / unit)
     return unit, np.rint(grid, out=grid)
+
+
+def _rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Vectors in whole multiples of 2⁻²⁴t, and t of each, a power of two."""
+    rows = np.asarray(vectors, dtype=np.float64) / unit
+    powers = _power_above(_lengths(rows))
+    rows *= _GRID / powers[:, None]
+    return np.rint(rows, out=rows), powers
 
 
 def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -114,13 +187,20 @@ def _power_above(lengths: ArrayLike) -> NDArray[np.float64]:
     return np.ldexp(1.0, np.maximum(exponents, 0))
 
 
-def _score_error(dimension: int) -> float:
-    """How far x·c − |c|²/2 in float32 is from its value on the grid, for |c| ≤ 1.002 and |x| ≤ 1.002; for |x| ≤ 1.002t
-    it is t times that at most.
+def _score_error(dimension: int, reach: float | None = None) -> float:
+    """How far a score in float32 is from x·c − |c|²/2 on the grid, for |c| ≤ 1.002 and |x| ≤ 1.002; for |x| ≤ 1.002t it
+    is t times that at most.
 
     Σ|x_i c_i| + |c|²/2 ≤ 1.51t, so any order of summing d + 1 products of float32 numbers errs by at most
     1.52(d + 1)tu, u = 2⁻²⁴, for d ≤ 2¹⁶ (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
     Rounding to float32 moves x and c by at most u of their lengths, |c|²/2 by u/2, and rounding x to the grid moves
     each coordinate by tu/2.
+
+    With c − o for c, |c − o| ≤ R = `reach` and |o| ≤ 1.002, (|c|² − |o|²)/2 = (c − o)·(c + o)/2 ≤ 1.002R, and the sum
+    is at most 2.01tR: every term above is as many times R, 4/3 of the first. A score of `exactly_nearest` is rounded to
+    float64 once, which moves it by less than 2⁻⁵⁰t.
     """
-    return 2.0**-24 * (1.52 * (dimension + 1) + 0.6 * math.sqrt(dimension) + 3)
+    rounding = 0.6 * math.sqrt(dimension) + 3
+    if reach is None:
+        return 2.0**-24 * (1.52 * (dimension + 1) + rounding)
+    return 2.0**-24 * reach * (2.03 * (dimension + 1) + rounding + 1) + 2.0**-50
