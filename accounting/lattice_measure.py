@@ -138,7 +138,7 @@ def _ends_of_cells(law: Law, begin: float, step: float, count: int) -> Floats:
             continue
         margin = 1e-6 * step + 4 * law.end_error + 1e-12 * (1 + abs(end))
         place = round((end - begin) / step - 0.5)  # of the lattice point that is the atom
-        if 0 <= place < count - 1 and margin < step / 4 and abs(begin + (place + 0.5) * step - end) < margin:
+        if 0 <= place < count - 1 and margin < step / 4 and abs(begin + (place + 0.5) * step - end) < step / 8:
             ends[place + (side > 0)] = end + side * margin
     return ends
 
