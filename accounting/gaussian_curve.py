@@ -94,6 +94,8 @@ def epsilon(mu: float, target: float) -> Interval:
     while high - low > 4 * UNIT * high:
         points = low + (high - low) * _PARTS
         points = points[(points > low) & (points < high)]
+        if not points.size:
+            break
         enough = deltas(mu, points)[1] <= target
         first = int(np.argmax(enough)) if enough.any() else points.size
         low, high = (points[first - 1] if first else low), (points[first] if first < points.size else high)

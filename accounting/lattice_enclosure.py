@@ -172,9 +172,8 @@ class Enclosure:
 
         found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width)
         low, high = max(0.0, found.lower), min(1.0, found.upper)
-        if (
-            self.first[0] <= 0 or self.first[1] > 100 * self.first[0]
-        ):  # a lattice says little of losses that are rare and far from all others
+        # A lattice says little of losses that are rare and far from all others.
+        if self.first[0] <= 0 or self.first[1] > 100 * self.first[0]:
             high = min(high, tail_bound(self.laws, epsilon))
             if not self.upper_only:  # a part of a composition is a post-processing of it
                 low = max(low, *(SingleLaw(law).delta(epsilon, 1.0)[0].lower for law, _ in self.laws))

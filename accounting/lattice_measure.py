@@ -131,7 +131,7 @@ def _ends_of_cells(law: Law, begin: float, step: float, count: int) -> Floats:
     a step less.
     """
     ends = points(begin, step, count)
-    if law.atom is None or law.discrete or law.lowest == law.highest:
+    if law.atom is None or law.discrete or law.highest - law.lowest < step:  # both ends may be in one cell
         return ends
     for end, side in ((law.lowest, 1), (law.highest, -1)):
         if not math.isfinite(end):

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import one_thread  # noqa: F401  # isort: skip
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from paired_times import Goal, Section, add_options, paired, run_sections, times_faster
+from paired_times import Goal, Section, paired, run_script, times_faster
 
 from cupel.mechanisms.embedders import unit_rows
 from cupel.mechanisms.nearest import nearest
@@ -86,11 +85,5 @@ SECTIONS: dict[str, tuple[Callable[[int], Section], int, int]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser, SECTIONS)
-    return run_sections(SECTIONS, parser, parser.parse_args(arguments))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(SECTIONS, __doc__))

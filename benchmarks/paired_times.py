@@ -217,3 +217,10 @@ def run_sections(
     if options.json:
         write(options.json, about | {section.name: section.to_json() for section in done})
     return 1 if missed and not options.quick else 0
+
+
+def run_script(sections: Sections, about: str | None, arguments: Sequence[str] | None = None) -> int:
+    """The command line of a benchmark that is nothing but sections; the exit code."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, sections)
+    return run_sections(sections, parser, parser.parse_args(arguments))

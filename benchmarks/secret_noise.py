@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import one_thread  # noqa: F401  # isort: skip
 
-import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import NDArray
-from paired_times import Section, add_options, paired, run_sections, times_faster
+from paired_times import Section, paired, run_script, times_faster
 from scipy.sparse import csr_array
 
 from cupel.accounting.guarantees import SecretProtection
@@ -121,11 +120,5 @@ SECTIONS: dict[str, tuple[Callable[[int], Section], int, int]] = {
 """Name to what makes the section, its rounds, and its rounds with --quick."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser, SECTIONS)
-    return run_sections(SECTIONS, parser, parser.parse_args(arguments))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(SECTIONS, __doc__))

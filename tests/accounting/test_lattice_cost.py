@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from cupel.accounting import lattice_measure
 from cupel.accounting.dominating_pairs import DominatingPair
 from cupel.accounting.lattice_curve import Curve
 from cupel.accounting.lattice_enclosure import Enclosure, Plan
@@ -34,6 +35,15 @@ def test_atoms_at_the_ends_of_a_law_cost_the_square_of_the_step(tilt: float) -> 
         missing.append(float(_log_moment_of_laplace(0.1, tilt)) - moment)
     assert 0 < missing[2] < 0.3 * missing[1] < 0.09 * missing[0]
     assert missing[2] < (0.2 / 100) ** 2 * tilt * (tilt + 1) / 8  # what merging cells of a smooth law may cost
+
+
+@pytest.mark.parametrize("cells", [100.0, 10.0, 3.0, 1.01, 0.5, 0.1, 1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0])
+def test_cells_of_a_law_that_is_narrower_than_one_are_in_order(epsilon: float, cells: float) -> None:
+    """Beside a wide law the step may be longer than a narrow one; both of its atoms are in one cell then."""
+    step = rounded_step(2 * epsilon / cells)
+    ends = lattice_measure._ends_of_cells(Laplace(epsilon), -epsilon - 1.5 * step, step, 1 + 2 * math.ceil(cells) + 9)
+    assert (np.diff(ends) > 0).all()
 
 
 def test_many_laplace_mechanisms_take_one_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
