@@ -72,8 +72,14 @@ def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[floa
     return largest * math.sqrt(squares / Fraction(largest) ** 2), squares
 
 
-def enclosure_of(composition: Composition, side: str, *, rough: bool = False) -> Enclosure | SingleLaw:
-    """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated."""
+def enclosure_of(composition: Composition, side: str, *, target: float | None = None) -> Enclosure | SingleLaw:
+    """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated.
+
+    Args:
+        composition: what is composed.
+        side: the direction.
+        target: see `Enclosure`.
+    """
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
     for part, count in composition:
@@ -90,7 +96,7 @@ def enclosure_of(composition: Composition, side: str, *, rough: bool = False) ->
     laws = law_products.merged(laws)
     if len(laws) == 1 and laws[0][1] == 1:
         return SingleLaw(laws[0][0])
-    return Enclosure(laws, rough=rough)
+    return Enclosure(laws, target=target)
 
 
 def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:

@@ -377,7 +377,7 @@ class DominatingPair:
         """
         validate.open_probability(delta=delta)
 
-        def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
                 found = gaussian_curve.epsilon(mu, delta)
                 if math.isinf(found.upper):  # a δ near the end of float64
@@ -386,12 +386,12 @@ class DominatingPair:
             known = zcdp_epsilon(composition, delta)
             if 600 < known < math.inf:  # beyond what a lattice reaches
                 return Interval(0.0, known), True
-            enclosure = enclosure_of(composition, side, rough=rough)
+            enclosure = enclosure_of(composition, side, target=target)
             if enclosure.certain(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
             upper = min(found.upper, known)
-            if enclosure.wide and not rough:
+            if enclosure.wide and target is None:
                 upper = min(upper, simple_epsilon(composition, delta))
             return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
 
@@ -401,11 +401,11 @@ class DominatingPair:
         """The least δ at which (ε, δ)-DP holds: sup_E P(E) − e^ε Q(E), for ε of either sign."""
         validate.finite(epsilon=epsilon)
 
-        def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.delta(mu, epsilon), True
             if epsilon >= 0:
-                found, met = enclosure_of(composition, side, rough=rough).delta(epsilon, width)
+                found, met = enclosure_of(composition, side, target=target).delta(epsilon, width)
                 if (not met or not found.lower) and (upper := simple_delta(composition, epsilon)) < found.upper:
                     found = Interval(min(found.lower, upper), upper)
                 return found, met
@@ -420,10 +420,10 @@ class DominatingPair:
         """B(p) = sup{P(E): Q(E) ≤ p} = min_ε [e^ε p + δ(ε)]."""
         validate.probability(p=p)
 
-        def ask(composition: Composition, side: str, width: float, rough: bool) -> tuple[Interval, bool]:
+        def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
             if (mu := mu_of(composition)) is not None:
                 return gaussian_curve.blowup(mu, p), True
-            enclosure = enclosure_of(composition, side, rough=rough)
+            enclosure = enclosure_of(composition, side, target=target)
             if p in (0.0, 1.0):
                 return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
             return enclosure.blowup(p, width)
@@ -522,15 +522,24 @@ class DominatingPair:
 
     @_beyond_float64
     def _worst(
-        self, ask: Callable[[Composition, str, float, bool], tuple[Interval, bool]], direction: str | None, width: float
+        self,
+        ask: Callable[[Composition, str, float, float | None], tuple[Interval, bool]],
+        direction: str | None,
+        width: float,
     ) -> Interval:
         validate.positive(width=width)
         found: list[tuple[Interval, bool]] = []
         for each, side in itertools.product(self._alternatives, self._sides(direction)):
-            if found and self._is_less(rough := ask(each, side, 1.0, True)[0], found):
-                found.append((rough, True))  # cannot be the worst, so how narrow it is does not matter
+            if not found:
+                found.append(ask(each, side, width, None))
+                continue
+            least, most = (max(getattr(known, end) for known, _ in found) for end in ("lower", "upper"))
+            upper = ask(each, side, width, least)[0].upper
+            if upper <= least or max(most, upper) - least <= width * max(most, upper) < math.inf:
+                found.append((Interval(min(least, upper), upper), True))  # what bounds it from below changes little
             else:
-                found.append(ask(each, side, width, False))
+                exact, met = ask(each, side, width, None)
+                found.append((Interval(min(exact.lower, upper), min(exact.upper, upper)), met))
         worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
         if not all(met for _, met in found):
             self._warn(worst, width, 4)
@@ -551,10 +560,6 @@ class DominatingPair:
                 WidthNotMet,
                 stacklevel=depth,
             )
-
-    @staticmethod
-    def _is_less(rough: Interval, found: Sequence[tuple[Interval, bool]]) -> bool:
-        return rough.upper <= max(each.lower for each, _ in found)
 
     @_beyond_float64
     def _worst_arrays(

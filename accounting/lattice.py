@@ -82,8 +82,9 @@ class Lattice(Accountant[DominatingPair]):
 
         Whether it is wide is found at the default width, so that a narrower request does not ask fewer of them.
         """
-        found = ask_pair(self.width)
-        first = found if self.width >= WIDTH else ask_pair(WIDTH)
+        first = found = ask_pair(max(self.width, WIDTH))
+        if not first.upper - first.lower <= self.width * first.upper:
+            found = ask_pair(self.width)
         narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
         upper = found.upper
         for kind in (Basic,) if narrow or (not self.pair.tight and math.isfinite(upper)) else _SIMPLER:

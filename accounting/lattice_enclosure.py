@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,9 @@ _ATTEMPTS = 7
 _WIDEST = 1e-3
 """The relative width of the first lattice that is tried."""
 _ROUGH = 0.03
-"""That of the only one where a bound from above is wanted roughly."""
+"""That of the first one where a bound from above only has to be small enough."""
+_FEW = 16384
+"""Lattice points that cost little more than fewer: what a transform takes is then less than what asking for it does."""
 _LEAST_DELTA = 1e-250
 """Below it sums of weights say nothing, and Chernoff's bound answers."""
 
@@ -90,15 +92,15 @@ class Enclosure:
 
     Args:
         laws: with their counts.
-        rough: one lattice is enough, and only its bound from above is wanted.
+        target: if it is given, only a bound from above is wanted, on no finer a lattice than it takes to be this small.
     """
 
-    def __init__(self, laws: Composed, *, rough: bool = False) -> None:
+    def __init__(self, laws: Composed, *, target: float | None = None) -> None:
         self.laws = list(laws)
         self.count = sum(count for _, count in laws)
         self.highest = sum(count * law.highest for law, count in laws)
-        self.upper_only = rough or any(law.upper_only for law, _ in laws)
-        self._rough = rough
+        self.upper_only = target is not None or any(law.upper_only for law, _ in laws)
+        self._target = target
         self._discrete = any(law.discrete for law, _ in laws)
         self.first = (0.0, math.inf)
         """The ends after the first lattices, which are the same for every width: fallbacks are chosen by them, or a
@@ -113,7 +115,7 @@ class Enclosure:
         if delta > _LEAST_DELTA:
             found, met = self._epsilon_by_lattices(delta, width)
         low, high = found.lower, found.upper
-        if self.wide and not self._rough:
+        if self.wide and self._target is None:
             high = min(high, tail_bound_epsilon(self.laws, delta))
             if not self.upper_only:  # a part of a composition is a post-processing of it
                 low = max(low, *(SingleLaw(law).epsilon(delta, 1.0)[0].lower for law, _ in self.laws))
@@ -127,27 +129,27 @@ class Enclosure:
         return not _relative(*self.first) <= _WIDEST
 
     def _epsilon_by_lattices(self, delta: float, width: float) -> tuple[Interval, bool]:
-        cut = self._cut(delta, _WIDEST)
-        saddle = self._prepared(cut)[2].at_delta(delta)
-        if saddle.epsilon < 0.1 * saddle.spread and self._at_zero() <= delta:
+        first = self._prepared(self._cut(delta, _WIDEST))[2].at_delta(delta)
+        if first.epsilon < 0.1 * first.spread and self._at_zero() <= delta:
             return Interval(0.0, 0.0), True
 
         def planned(rung: float, epsilon: float | None) -> Plan:
             cut = self._cut(delta, min(rung, _WIDEST))
             if epsilon is None:
-                saddle = self._prepared(cut)[2].at_delta(delta)
+                saddle = first if rung >= _WIDEST else self._prepared(cut)[2].at_delta(delta)
             else:
                 saddle = self._prepared(cut)[2].at_epsilon(epsilon)
                 saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=math.log(delta))
             scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
             # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
             precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * rung)
-            return self._plan(cut, saddle, rung * scale, precision)
+            return self._plan(cut, saddle, rung * scale, precision, dense=rung < _ROUGH)
 
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else below.epsilon(delta)), above.epsilon(delta)
 
-        return self._refined(planned, ask, width, guessed=True)
+        close = self._target is not None and first.epsilon > 0.95 * self._target
+        return self._refined(planned, ask, width, (_WIDEST,) if close else self._rungs(width), guessed=True)
 
     def _at_zero(self) -> float:
         """An upper bound on δ(0), which is also at most the sum of the parts' total variations."""
@@ -170,7 +172,7 @@ class Enclosure:
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
 
-        found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width)
+        found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width, self._rungs(width))
         low, high = max(0.0, found.lower), min(1.0, found.upper)
         # A lattice says little of losses that are rare and far from all others.
         if self.first[0] <= 0 or self.first[1] > 100 * self.first[0]:
@@ -188,7 +190,7 @@ class Enclosure:
         def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
             return (p if below is None else float(below.blowup(point)[0])), float(above.blowup(point)[0])
 
-        found, met = self._refined(lambda rung, _: self._plan_for_level(p, rung), ask, width)
+        found, met = self._refined(lambda rung, _: self._plan_for_level(p, rung), ask, width, self._rungs(width))
         return Interval(max(p, found.lower), min(1.0, found.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
@@ -242,6 +244,10 @@ class Enclosure:
             high = np.fmin(high, above.blowup(ps))  # beyond float64 there is no answer
             low = low if below is None else np.fmax(low, below.blowup(ps))
         return np.minimum(low, high), high
+
+    def _rungs(self, width: float) -> Iterable[float]:
+        """The relative widths that lattices are made for, one after the other."""
+        return _rungs(width) if self._target is None else (_ROUGH, _WIDEST)
 
     def _margin(self) -> float:
         """How far `highest` may be off by rounding."""
@@ -309,7 +315,8 @@ class Enclosure:
         cut = self._cut(min(p, 0.1) * 1e-2, width)
         saddle = self._prepared(cut)[2].at_level(min(p, 0.999))
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        return dataclasses.replace(self._plan(cut, saddle, room, width), focus=-math.inf)
+        plan = self._plan(cut, saddle, room, width, dense=width < _ROUGH)
+        return dataclasses.replace(plan, focus=-math.inf)
 
     def _plan_for_loss(self, epsilon: float, width: float) -> Plan:
         cut = self._cut(1e-12, width)
@@ -318,13 +325,22 @@ class Enclosure:
             cut = self._cut(math.exp(max(saddle.log_delta, -600.0)), width)
             saddle = self._prepared(cut)[2].at_epsilon(epsilon)
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        chernoff_exponent = self._prepared(cut)[2].value(saddle.tilt) - saddle.tilt * epsilon
+        chernoff_exponent = float(self._prepared(cut)[2].values_at(np.array([saddle.tilt]))[0]) - saddle.tilt * epsilon
         log_delta = min(saddle.log_delta, chernoff_exponent)
-        return self._plan(cut, dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta), room, width)
+        saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta)
+        return self._plan(cut, saddle, room, width, dense=width < _ROUGH)
 
-    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float) -> Plan:
-        """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more."""
-        _, supports, cumulants = self._prepared(cut)
+    def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, dense: bool) -> Plan:
+        """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more.
+
+        Args:
+            cut: mass that each law may ignore.
+            saddle: where the question is asked.
+            room: what ε may be off by.
+            precision: what δ may be off by, relative to itself.
+            dense: a lattice of few points is made finer.
+        """
+        laws, supports, cumulants = self._prepared(cut)
         tilt, log_share = self._tilt(cumulants, saddle)
         step = 0.84 * math.sqrt(8 * room / (self.count * (1 + saddle.tilt)))
         widest = max(max(high - low, 1e-3 * max(abs(low), abs(high))) for low, high in supports)
@@ -332,29 +348,32 @@ class Enclosure:
         if self.count > 1 and saddle.spread > 1e-6 * widest:
             step = min(step, saddle.spread / 4)
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
+        slopes, ends = cumulants.slopes(tilt, outside)
+        if dense and step > 0 and (not self.upper_only or self._target is not None):
+            wide = [(high - low) * law.work for (low, high), law in zip(supports, laws, strict=True)]
+            points = max(ends[1] - ends[0], sum(wide)) / step
+            finer = min(1.0, max(points / _FEW, 0.1))
+            step, outside, precision = finer * step, max(finer**2 * outside, 1e-280), finer**2 * precision
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
-        narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count)
-        return Plan(
-            step, tilt, cut, outside, cumulants.slopes(tilt, outside), narrowed, saddle.epsilon, focus, saddle.log_delta
-        )
+        narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count, step)
+        return Plan(step, tilt, cut, outside, slopes, narrowed, saddle.epsilon, focus, saddle.log_delta)
 
     def _tilt(self, cumulants: Cumulants, saddle: Saddle) -> tuple[float, float]:
         """λ, and the log of the tilted product's mass beyond the loss: a small λ keeps the window small, but that mass
         must be more than what a transform's rounding takes."""
-        for factor in (0.6, 0.75, 0.9, 1.0):
-            tilt = factor * saddle.tilt
-            log_share = min(0.0, saddle.log_delta - cumulants.value(tilt) + tilt * saddle.epsilon)
-            if log_share > math.log(1e-7):
-                break
-        return tilt, log_share
+        tilts = np.array([0.6, 0.75, 0.9, 1.0]) * saddle.tilt
+        log_shares = np.minimum(saddle.log_delta - cumulants.values_at(tilts) + tilts * saddle.epsilon, 0.0)
+        enough = np.flatnonzero(log_shares > math.log(1e-7))
+        chosen = int(enough[0]) if enough.size else -1
+        return float(tilts[chosen]), float(log_shares[chosen])
 
-    def _narrowed(self, cut: float, tilt: float, share: float) -> tuple[tuple[float, float], ...]:
-        """Supports without what weighs less than `share` on the left once it is tilted."""
+    def _narrowed(self, cut: float, tilt: float, share: float, step: float) -> tuple[tuple[float, float], ...]:
+        """Supports without what weighs less than `share` on the left once it is tilted, where that spares many steps."""
         laws, supports, _ = self._prepared(cut)
         found = []
         for law, (low, high) in zip(laws, supports, strict=True):
-            points = low + (min(high, 0.0) - low) * np.arange(65) / 64
-            if tilt > 0 and points[-1] > points[0] and law.atom is None:
+            if tilt > 0 and min(high, 0.0) - low > 64 * step and law.atom is None:
+                points = low + (min(high, 0.0) - low) * np.arange(65) / 64
                 weights = law.tails(points).p_below * np.exp(tilt * points)
                 light = np.maximum.accumulate(weights) <= share
                 low = float(points[max(0, int(np.count_nonzero(light)) - 1)])
@@ -366,6 +385,7 @@ class Enclosure:
         planned: Callable[[float, float | None], Plan],
         ask: Callable[[Curve, Curve | None], tuple[float, float]],
         width: float,
+        rungs: Iterable[float],
         *,
         guessed: bool = False,
     ) -> tuple[Interval, bool]:
@@ -378,18 +398,25 @@ class Enclosure:
             planned: a relative width and a guess of the loss, if there is one, to a lattice.
             ask: the answer of two curves, from below and from above.
             width: of the answer, relative to its upper end.
+            rungs: relative widths, each of which lattices are made for.
             guessed: the answer is a loss, so a plan can be made again for it where the guess was far off.
         """
         found = _Found()
-        for rung in (_ROUGH,) if self._rough else _rungs(width):
+        for rung in rungs:
             before = found.width
+            if found.last is not None and self._target is None and before <= rung:
+                continue  # the last lattice was fine enough for this one, too
             plan = planned(rung, found.loss)
-            if found.last is not None:
+            if found.last is not None and self._target is None:
                 plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, rung))
             self._on_rung(rung, plan, planned if guessed else None, ask, found)
-            if rung in (_ROUGH, _WIDEST):
+            if rung == _WIDEST:
                 self.first = found.low, found.high
-            if self._rough or found.width <= width:
+            if self._target is not None:
+                if found.high <= self._target:
+                    break
+                continue
+            if found.width <= width:
                 return found.interval, True
             if not found.width <= 0.95 * before:  # finer lattices do not fit, or rounding is the limit
                 break
@@ -422,7 +449,7 @@ class Enclosure:
                 continue
             before = found.high
             found.add(step, answer)
-            if self._rough or found.width <= rung:
+            if self._target is not None or found.width <= rung:
                 break
             middle = found.high if self.upper_only else (max(found.low, 0.0) + found.high) / 2
             far_off = 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle
@@ -431,8 +458,9 @@ class Enclosure:
                 plan = planned(rung, middle)
                 step = max(min(plan.step, step * self._shrink(answer, rung)), 1.5 * finest)
                 continue
-            if self.upper_only and before - found.high < rung * abs(found.high):
-                break
+            if answer[0] == -math.inf or self.upper_only:  # a bound from above is all there is
+                if before - found.high < rung * abs(found.high):
+                    break
             step *= 0.5 if self.upper_only else self._shrink(answer, rung)
             if step <= finest:
                 if found.step <= 1.5 * finest:

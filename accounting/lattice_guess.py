@@ -5,6 +5,7 @@ Nothing here is a bound. A poor guess costs time or width, never truth.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ class Cumulants:
 
     def at_delta(self, delta: float) -> Saddle:
         """The saddle of ε(δ)."""
-        return self._where(self._log_delta(), math.log(delta))
+        return self._where(self._log_deltas, math.log(delta))
 
     def at_epsilon(self, epsilon: float) -> Saddle:
         """The saddle of δ(ε)."""
@@ -88,22 +89,23 @@ class Cumulants:
         log_mass = self.values - (self.tilts + 1) * self.means + np.log(_mills((self.tilts + 1) * deviation))
         return self._where(log_mass, math.log(p))
 
-    def value(self, tilt: float) -> float:
-        """K(λ)."""
-        return float(self._at(np.array([tilt]))[0][0])
+    def values_at(self, tilts: Floats) -> Floats:
+        """K(λ) of each λ."""
+        return self._at(tilts)[0]
 
-    def slopes(self, tilt: float, tail: float) -> tuple[float, float]:
-        """Good exponents of Chernoff's bound for the composition tilted by λ, to the left and to the right."""
+    def slopes(self, tilt: float, tail: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Good exponents of Chernoff's bound for the composition tilted by λ, to the left and to the right, and the
+        losses between which it then leaves all but `tail`."""
         base, _, variance = self._at(np.array([tilt]))
         room = math.log(2 / tail)
         slopes = _SLOPES * math.sqrt(2 * room / max(float(variance[0]), 1e-24))
-        found = []
-        for sign in (-1, 1):
-            values, _, _ = self._at(tilt + sign * slopes)
-            found.append(float(slopes[int(np.argmin((values - base + room) / slopes))]))
-        return found[0], found[1]
+        values, _, _ = self._at(np.concatenate([tilt - slopes, tilt + slopes]))
+        ends = (values - base + room).reshape(2, -1) / slopes
+        left, right = (int(np.argmin(each)) for each in ends)
+        return (float(slopes[left]), float(slopes[right])), (-float(ends[0, left]), float(ends[1, right]))
 
-    def _log_delta(self) -> Floats:
+    @functools.cached_property
+    def _log_deltas(self) -> Floats:
         deviation = np.sqrt(np.maximum(self.variances, 1e-24))
         share = _mills(self.tilts * deviation) - _mills((self.tilts + 1) * deviation)
         return np.asarray(self.values - self.tilts * self.means + np.log(np.maximum(share, 1e-300)))
@@ -112,7 +114,7 @@ class Cumulants:
         """Interpolates where a function that falls with λ has a value; the ends of the grid where it has none."""
         falling = np.minimum.accumulate(falling)
         tilt = float(np.interp(-wanted, -falling, self.tilts))
-        pick = [float(np.interp(tilt, self.tilts, column)) for column in (self.means, self._log_delta())]
+        pick = [float(np.interp(tilt, self.tilts, column)) for column in (self.means, self._log_deltas)]
         return Saddle(tilt, pick[0], pick[1], math.sqrt(float(np.interp(tilt, self.tilts, self.variances))))
 
 

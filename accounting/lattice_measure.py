@@ -100,7 +100,7 @@ def pair_of(
         delta: about how large the curve of the product is where it matters: what a relative error of 1 costs there.
     """
     high = max(high, low + step)
-    anchor, up = _anchor(law, step)
+    anchor, up = (0.0, True) if upper_only and law.atom is None else _anchor(law, step)
     begin = rounded_start(anchor - math.ceil((anchor - low) / step) * step, step, up=up)
     count = max(4, math.ceil((high - begin) / step) + 2)
     if count > MOST_POINTS:
@@ -258,9 +258,11 @@ def _checked_above(
             values = curve_of(masses, start, step)[0] * (1 - error)
     # ... and what is still missing is a relative excess.
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.nan_to_num(np.where(curve == 0, 0.0, curve / (values + certain)), nan=math.inf, posinf=math.inf)
+        ratio = np.where(curve == 0, 0.0, curve / (values + certain))
     total = (total_of(masses) + certain) * (1 - (_BLOCK + 4) * UNIT)
-    return Measure(start, step, masses, certain, max(0.0, float(ratio.max()) - 1, 1 / total - 1) + 8 * UNIT)
+    worst = float(ratio.max())
+    excess = math.inf if math.isnan(worst) else max(0.0, worst - 1, 1 / total - 1) + 8 * UNIT
+    return Measure(start, step, masses, certain, excess)
 
 
 def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
@@ -353,16 +355,24 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta
 
 
 def _convex(masses: Floats, losses: Floats) -> Floats:
-    """The masses of the greatest convex minorant of a curve whose masses may be negative."""
+    """The masses of the greatest convex minorant of a curve whose masses may be negative.
+
+    What lies left of all that is pooled with a negative mass stays as it is; mostly only the last cells are pooled.
+    """
     from scipy.optimize import isotonic_regression
 
-    t = np.exp(np.minimum(losses - losses[0], 690.0))
-    kinks = masses / t
-    slopes = np.cumsum(kinks[::-1])[::-1]  # on the piece left of each point
-    level = isotonic_regression(slopes, weights=np.maximum(np.diff(t, prepend=0.0), 1e-290), increasing=False).x
-    changed = level != slopes
+    first = max(int(np.argmax(masses < 0)) - 64, 0)
+    while True:
+        t = np.exp(np.minimum(losses[first:] - losses[first], 690.0))
+        slopes = np.cumsum((masses[first:] / t)[::-1])[::-1]  # on the piece left of each point
+        level = isotonic_regression(slopes, weights=np.maximum(np.diff(t, prepend=0.0), 1e-290), increasing=False).x
+        changed = level != slopes
+        if not first or not changed[:2].any():
+            break
+        first = max(2 * first - masses.size, 0)
     new = np.maximum(level - np.append(level[1:], 0.0), 0.0) * t
-    return np.where(changed | np.append(changed[1:], False), new, np.maximum(masses, 0.0))
+    kept = np.maximum(masses[first:], 0.0)
+    return np.append(masses[:first], np.where(changed | np.append(changed[1:], False), new, kept))
 
 
 def _checked_below(
@@ -397,7 +407,7 @@ def _checked_below(
         values = (values + certain) * (1 + error)
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
-            missing = np.nan_to_num(missing, nan=math.inf, posinf=math.inf)
+            missing[np.isnan(missing)] = math.inf
         excess = max(0.0, float(missing.max()), total_of(masses) + certain - 1) + (_BLOCK + 8) * UNIT
         bad = np.flatnonzero(missing > 1e-12)
         if not bad.size:

@@ -123,6 +123,7 @@ class WithAtoms(Law):
         self.lowest, self.highest = law.lowest + atoms.lowest, law.highest + atoms.highest
         self.upper_only = law.upper_only
         self.discrete = law.discrete
+        self.work = law.work * self._p.size
 
     def above(self, thresholds: Floats) -> Floats:
         if not self.upper_only:

@@ -37,7 +37,7 @@ class Sampled(Law):
             self.atom = self._grown(law.atom)
             if math.isfinite(law.spacing) and law.spacing and law.spacing >= 0.999 * (law.highest - law.lowest):
                 self.spacing = self.highest - self.lowest  # two atoms, one at each end
-        self.upper_only = law.upper_only
+        self.upper_only, self.work = law.upper_only, law.work
 
     def _grown(self, loss: float) -> float:
         if loss > 700:
@@ -114,6 +114,7 @@ class Blend(Law):
         self.end_error = max(law.end_error for law in laws)
         self.certain_error = max(law.certain_error for law in laws)
         self.upper_only = rounded_up or any(law.upper_only for law in laws)
+        self.work = sum(law.work for law in laws)
 
     def pruned(self, mass: float) -> Law:
         return Blend([law.pruned(mass) for law in self.laws], self.weights, rounded_up=self._rounded_up)

@@ -117,6 +117,8 @@ class Law(ABC):
     """μ of a Gaussian pair, N(μ, 1) against N(0, 1), of which this one is a post-processing; inf if none is known."""
     end_error: float = 0.0
     """How far the least and the largest loss may be off, besides a few roundings."""
+    work: int = 1
+    """About how much longer the masses at a threshold take than those of one Gaussian."""
     upper_only: bool = False
     """Whether only {L > b} bounds from above are known, not attained ones, so that the law gives no lower bound."""
 
@@ -362,7 +364,7 @@ class Swapped(Law):
         # Where two ends are sharp the lattice starts from the lower one.
         self.atom = None if law.atom is None else (-law.highest if math.isfinite(law.highest) else -law.atom)
         self.spacing = law.spacing
-        self.discrete, self.upper_only = law.discrete, law.upper_only
+        self.discrete, self.upper_only, self.work = law.discrete, law.upper_only, law.work
         self.lowest, self.highest = -law.highest, -law.lowest
         self.certain, self.impossible = law.impossible, law.certain
         self.certain_error, self.end_error = law.certain_error, law.end_error

@@ -40,6 +40,8 @@ class NormalMixtures(Law):
         still = float(self.weights[self.shifts == 0].sum())
         if not mirrored and still > 0:
             self.lowest = math.log(still)
+        if self.weights.size > 2 or (mirrored and self.weights.size > 1):
+            self.work = 4 * self.weights.size  # the inverse of the loss is found by iteration
         self._log_weights = np.log(self.weights)
         # From N(s, 1) or N(0, 1) a smaller shift is made by scaling and noise, and a mixture by choosing one at random.
         self.dominating_mu = (2 if mirrored else 1) * float(self.shifts[-1]) if not slack else math.inf
