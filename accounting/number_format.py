@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal
 
 Rounding = Literal["nearest", "up", "down"]
@@ -50,9 +50,24 @@ def format_lower(value: float | str | None, digits: int = DIGITS) -> str:
     return format_number(value, "down", digits)
 
 
+def format_interval(low: float | str, high: float | str) -> str:
+    """``[1.28098, 1.28155]``: the ends of an enclosure, rounded outward."""
+    return f"[{format_lower(low)}, {format_upper(high)}]"
+
+
+def format_ceiling(ceiling: float | str | None, value: float | str | None) -> str:
+    """What a test that shows `value` could have shown at most, rounded up; no more than it shows is the same number."""
+    return format_lower(ceiling) if ceiling == value else format_upper(ceiling)
+
+
 def format_confidence(confidence: float) -> str:
-    """A confidence below 1 in four digits, or in as many as keep it from looking like certainty."""
-    return next(text for digits in range(4, 18) if float(text := f"{confidence:.{digits}g}") < 1)
+    """A confidence below 1, rounded down, in four digits, or in as many as keep it from looking like certainty.
+
+    What 1 − 0.05 and the like leave in the last digit of a float is no part of it.
+    """
+    digits = next(digits for digits in range(4, 18) if float(f"{confidence:.{digits}g}") < 1)
+    exact = Decimal(f"{confidence:.{max(digits, 15)}g}")
+    return f"{float(Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)):.{digits}g}"
 
 
 def format_p_value(value: float) -> str:
@@ -60,9 +75,46 @@ def format_p_value(value: float) -> str:
     return f"< {power_of_ten(-300)}" if value < 1e-300 else format_upper(value, 3)
 
 
+def format_percent(value: float, rounding: Rounding = "nearest") -> str:
+    """A rate in [0, 1] as a percentage with three significant digits, or more: never 100 % or 0 % by rounding."""
+    value = min(max(value, 0.0), 1.0)
+    hundredths = _hundredths(value)
+    if not 0 < value < 1:
+        return f"{format_number(hundredths)} %"
+    every = (format_number(hundredths, rounding, digits) for digits in range(3, 18))
+    return f"{next((shown for shown in every if shown != '100'), '99.99999999999999')} %"
+
+
+def format_points(value: float, rounding: Rounding = "nearest") -> str:
+    """A difference of two rates in percentage points, with its sign."""
+    return ("+" if value > 0 else "") + format_number(_hundredths(value), rounding, 3)
+
+
+def format_difference(low: float, high: float) -> str:
+    """The interval of a difference of two rates, rounded outward."""
+    return f"between {format_points(low, 'down')} and {format_points(high, 'up')} percentage points"
+
+
+def digits_apart(one: float, other: float) -> int:
+    """`DIGITS`, or as many as tell two numbers apart though the smaller is rounded up and the larger down."""
+    if math.isnan(one) or math.isnan(other):
+        return DIGITS
+    small, large = sorted((Decimal(repr(float(one))), Decimal(repr(float(other)))))
+    for digits in range(DIGITS, 17):
+        up, down = (Context(prec=digits, rounding=way) for way in (ROUND_CEILING, ROUND_FLOOR))
+        if up.plus(small) < down.plus(large):
+            return digits
+    return DIGITS if small == large else 17
+
+
 def power_of_ten(power: int) -> str:
     """``10⁻⁵``."""
     return f"10{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def _hundredths(value: float) -> float:
+    """A product of floats would add digits of its own."""
+    return float(Decimal(repr(float(value))) * 100)
 
 
 def _plain_decimal(value: Decimal) -> str:

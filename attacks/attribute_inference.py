@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.number_format import format_percent
 from cupel.attacks.holdout import Hits
 from cupel.attacks.tables import Step, Table, Tables, nearest
 
@@ -51,7 +52,7 @@ def attribute_inference(
     right = _right(given[index], truth, numeric, tolerance)
     same = _right(np.full(len(truth), _commonest(given, numeric)), truth, numeric, tolerance)
     count = len(tables.source)
-    off = f"by at most {tolerance:.0%} of the range off" if numeric else "the same category"
+    off = f"by at most {format_percent(tolerance)} of the range off" if numeric else "the same category"
     return Hits(
         "attribute_inference",
         f"the column {secret!r} of a row is unknown and the others are known; guess it from the synthetic table",

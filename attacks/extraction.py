@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.number_format import format_percent
 from cupel.attacks.holdout import Hits, Units
 from cupel.attacks.longest_runs import longest_runs
 from cupel.mechanisms.text_overlap import Overlap, overlap
@@ -84,8 +85,8 @@ def extraction(
         Hits(
             "longest_runs",
             _GAME,
-            f"the {rule.longest_share:.0%} of all units with the longest runs in common with a synthetic text, of at "
-            f"least {rule.words} words",
+            f"the {format_percent(rule.longest_share)} of all units with the longest runs in common with a synthetic "
+            f"text, of at least {rule.words} words",
             "among those with the longest runs",
             *_longest_units(units, sides[0].longest, sides[1].longest, rule.longest_share),
             {"longest_run": longest},
@@ -116,7 +117,7 @@ def _verbatim_in_words(rule: Criteria) -> str:
 
 
 def _near_in_words(rule: Criteria) -> str:
-    share = f"at least {rule.near_share:.0%} of the runs of {rule.near_words} words"
+    share = f"at least {format_percent(rule.near_share)} of the runs of {rule.near_words} words"
     return f"a record of which {share} occur in synthetic texts"
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cupel.accounting import validate
+from cupel.accounting.number_format import format_percent
 from cupel.attacks.holdout import Hits, places
 from cupel.attacks.tables import Step, Table, Tables, nearest
 
@@ -67,7 +68,7 @@ def closest_records(
     return Hits(
         "closest_record",
         _GAME,
-        f"the {share:.0%} of all units that are nearest to a synthetic row, by Gower's distance",
+        f"the {format_percent(share)} of all units that are nearest to a synthetic row, by Gower's distance",
         "among the nearest",
         guessed[:count],
         guessed[count:],

@@ -15,11 +15,11 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import Guarantee
-from cupel.accounting.number_format import format_lower, format_upper
+from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number
 from cupel.attacks.distinguishing import key, plain
 from cupel.audits.clopper_pearson import epsilon_clopper_pearson
 from cupel.audits.distinguishing_choice import TRAINING, found_test, limits, training_runs
-from cupel.audits.implications import describe, implied_limit
+from cupel.audits.implications import describe, describe_limit, implied_limit
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.sequential import Sequential
 
@@ -130,16 +130,17 @@ def _notes(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[str]:
 
 
 def _conclusion(guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int) -> str:
-    at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are said to be on D′"
-    shown = f"which shows ε ≥ {format_lower(bound.value, 4)}{at} with confidence {bound.confidence:.10g}"
-    claimed = f"{describe(guarantee)}, allows {format_upper(limit, 4)}{' there' if at else ''}"
+    sure = format_confidence(bound.confidence or 0.0)
+    shown = f"which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    claimed = f"{describe(guarantee)}, allows {describe_limit(guarantee, limit)}{' there' if at else ''}"
     if bound.value > limit:
         return f"{counts}, {shown}; the claim, {claimed}: it is refuted."
-    ceiling = bound.ceiling or 0.0
-    if ceiling <= limit:
+    ceiling = format_ceiling(bound.ceiling, bound.value)
+    if (bound.ceiling or 0.0) <= limit:
         return (
-            f"{counts}, {shown}; so many runs can show at most {format_upper(ceiling, 4)}, and the claim, {claimed}: "
-            "that says nothing of the claim."
+            f"{counts}, {shown}; so many runs can show at most {ceiling}, and the claim, {claimed}: that says nothing "
+            "of the claim."
         )
-    return f"{counts}, {shown}; the claim, {claimed}, and the test could have shown {format_lower(ceiling, 4)}."
+    return f"{counts}, {shown}; the claim, {claimed}, and the test could have shown at most {ceiling}."

@@ -16,6 +16,7 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
+from cupel.accounting.number_format import format_number
 from cupel.attacks.distinguishing import Score, fitted_scores
 from cupel.audits.clopper_pearson import epsilons_clopper_pearson, upper_limit
 from cupel.audits.implications import describe, implied_limit
@@ -131,7 +132,7 @@ class Test:
     @property
     def event(self) -> str:
         """What must hold for that."""
-        return f"{self.score.name} ≥ {self.threshold:.6g}"
+        return f"{self.score.name} ≥ {format_number(self.threshold)}"
 
 
 def found_test(

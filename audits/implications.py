@@ -22,7 +22,7 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
-from cupel.accounting.number_format import format_number
+from cupel.accounting.number_format import format_number, format_upper
 
 
 def parameter(guarantee: Guarantee) -> float:
@@ -134,6 +134,12 @@ def _number(guarantee: Guarantee, kind: type[Any], **argument: Any) -> float:
     except ValueError:
         return math.inf
     return math.inf if kind is PrivacyProfile and value >= 1 else value
+
+
+def describe_limit(claim: Guarantee, limit: float) -> str:
+    """What a claim allows: a number that it states as it states it, one that follows from it rounded up."""
+    stated = (*claim.epsilons, *claim.deltas) if isinstance(claim, PrivacyProfile) else (parameter(claim),)
+    return format_number(limit) if limit in stated else format_upper(limit)
 
 
 def describe(guarantee: Guarantee) -> str:

@@ -10,7 +10,7 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
-from cupel.accounting.number_format import format_lower, format_number, format_upper
+from cupel.accounting.number_format import digits_apart, format_lower, format_upper
 from cupel.attacks.leave_one_out import ROW_MARGIN
 from cupel.audits.one_outcome import CHANCE, Profile, loss_probability
 from cupel.audits.result import AuditResult
@@ -185,15 +185,18 @@ def _contradictions(
         exact, published = ex_post_by_slot[slot]
         error = errors.get(slot, 0.0)
         if losses[slot] - error > exact:
-            found.append(f"batch {slot}: a record's loss {_fine(losses[slot])} exceeds the ex-post ε* {_fine(exact)}")
+            larger, smaller = _apart(losses[slot], exact)
+            found.append(f"batch {slot}: a record's loss {larger} exceeds the ex-post ε* {smaller}")
         if published_is_bound and exact - error > published:
-            found.append(f"batch {slot}: the ex-post ε* {_fine(exact)} exceeds the published cost {_fine(published)}")
+            larger, smaller = _apart(exact, published)
+            found.append(f"batch {slot}: the ex-post ε* {larger} exceeds the published cost {smaller}")
     return found
 
 
-def _fine(value: float) -> str:
-    """In more digits than elsewhere: two numbers that contradict each other may be close."""
-    return format_number(value, digits=9)
+def _apart(larger: float, smaller: float) -> tuple[str, str]:
+    """Two numbers of which one must not exceed the other; in more digits than elsewhere where they are close."""
+    digits = digits_apart(larger, smaller)
+    return format_lower(larger, digits), format_upper(smaller, digits)
 
 
 def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised: float | None) -> list[str]:
@@ -202,10 +205,10 @@ def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised
     if _TAKEN_OUT in seen:
         limits.append((_TAKEN_OUT, realised, "the certified ex-post ε of the run"))
     return [
-        f"{what}, the privacy loss of a record is at least {format_lower(seen[what])}, above {name}, "
-        f"{format_upper(limit)}"
+        f"{what}, the privacy loss of a record is at least {larger}, above {name}, {smaller}"
         for what, limit, name in limits
         if limit is not None and seen[what] > limit
+        for larger, smaller in (_apart(seen[what], limit),)
     ]
 
 

@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 from scipy import special
 
 from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_confidence, format_lower, format_upper
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_interval,
+    format_lower,
+    format_number,
+    format_percent,
+)
 from cupel.audits.membership_design import Design, Scores, right_guesses, unfair_coins
 from cupel.audits.one_run import epsilon_one_run
 from cupel.audits.result import AuditResult, Rate
@@ -170,7 +177,7 @@ def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, .
     for name, values in scores.by_attack.items():
         for share in FALSE_POSITIVE_RATES:
             hits, false = positives_at(values[inside], values[~inside], false_positive_rate=share)
-            where = f"{before}{name}, at most {share:.4g} false positives"
+            where = f"{before}{name}, at most {format_percent(share)} false positives"
             rates.append(Rate(f"{where}: members found", hits, members, confidence))
             rates.append(Rate(f"{where}: others taken for members", false, others, confidence))
     return tuple(rates)
@@ -182,7 +189,7 @@ def _blind(areas: Mapping[str, Area]) -> list[str]:
     best = max(areas.values(), key=lambda area: area.value)
     return [
         "in the positive control no attack tells members from others: the largest area under the curve is "
-        f"{best.value:.3f}, in [{best.interval.lower:.3f}, {best.interval.upper:.3f}]"
+        f"{format_number(best.value)}, in {_ends(best)}"
     ]
 
 
@@ -222,28 +229,28 @@ def _conclusion(
         return f"No conclusion: {'; '.join(failures)}."
     name = max(areas, key=lambda attack: areas[attack].value)
     area = areas[name]
-    told = f"the largest area under the curve is {area.value:.3f} ({name}, in {_ends(area)})"
+    told = f"the largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"
     if best is None or bound is None:
         return f"{told}; members were not chosen by fair coins, so no ε follows."
     counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {told}"
-    at = f" at δ = {design.delta:.3g}" if design.delta else ""
+    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     claim = design.claimed_epsilon
     if bound.value > 0:
         sure = format_confidence(design.confidence)
-        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value, 4)}{at} with confidence {sure}"
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
         if claim is not None and bound.value > claim:
-            return f"{shown}, which refutes the claim of {format_upper(claim, 4)}."
+            return f"{shown}, which refutes the claim of {format_number(claim)}."
     else:
         shown = f"{counts}: no leak is shown"
         if control is None:
             shown += ", and without a positive control nothing follows from that"
     ceiling = bound.ceiling or 0.0
-    reach = f"as many guesses could have shown at most ε = {format_upper(ceiling, 4)}"
+    reach = f"as many guesses could have shown at most ε = {format_ceiling(bound.ceiling, bound.value)}"
     if claim is None:
         return f"{shown}; {reach}."
     blunt = ", which is not above the claim: this says nothing of it" if ceiling <= claim else ""
-    return f"{shown}; the claim of {format_upper(claim, 4)} is not refuted; {reach}{blunt}."
+    return f"{shown}; the claim of {format_number(claim)} is not refuted; {reach}{blunt}."
 
 
 def _ends(area: Area) -> str:
-    return f"[{area.interval.lower:.3f}, {area.interval.upper:.3f}]"
+    return format_interval(area.interval.lower, area.interval.upper)

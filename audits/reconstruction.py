@@ -8,7 +8,15 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Interval
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
-from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_p_value, format_upper
+from cupel.accounting.number_format import (
+    format_confidence,
+    format_difference,
+    format_lower,
+    format_number,
+    format_p_value,
+    format_percent,
+    format_upper,
+)
 from cupel.attacks.reconstruction import Reconstruction
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import Disclosures, disclosures_with_holdout
@@ -137,12 +145,12 @@ def _positive_failures(control: Reconstruction, difference: Interval, required: 
     if difference.lower <= 0:
         failures.append(
             "the positive control does not disclose more source than holdout keys "
-            f"(difference in [{difference.lower:.3f}, {difference.upper:.3f}])"
+            f"(difference {format_difference(difference.lower, difference.upper)})"
         )
     if control.asked == 0 or control.reproduced < required * control.asked:
         failures.append(
             f"the positive control reproduces {control.reproduced} of {control.asked} keys it was asked for, "
-            f"fewer than {required:.0%}"
+            f"fewer than {format_percent(required)}"
         )
     return failures
 
@@ -158,7 +166,7 @@ def _negative_failures(result: Reconstruction, name: str) -> list[str]:
         return []
     return [
         f"in the {name}, holdout keys and keys in no list are printed at different rates "
-        f"(difference in [{gap.lower:.3f}, {gap.upper:.3f}]): the holdout has leaked into the run"
+        f"(difference {format_difference(gap.lower, gap.upper)}): the holdout has leaked into the run"
     ]
 
 

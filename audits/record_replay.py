@@ -36,7 +36,7 @@ from dp_accounting import DpEvent
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import json_number
-from cupel.accounting.number_format import format_p_value
+from cupel.accounting.number_format import DIGITS, digits_apart, format_confidence, format_number, format_p_value
 from cupel.attacks.recorder import Data, Mechanism, Recording, Step, record, replay
 from cupel.audits.recorded_randomness import noise_tests, sampling_tests
 from cupel.audits.result import AuditResult
@@ -106,8 +106,17 @@ class Finding:
         where += [f"step {self.step}"] if self.step is not None else []
         where += [f"neighbour {self.neighbor}"] if self.neighbor is not None else []
         chance = "" if self.p_value is None else f" (probability at most {format_p_value(self.p_value)})"
-        declared, found = (f"{x:.9g}" if isinstance(x, float) else x for x in (self.declared, self.found))
+        declared, found = self._numbers()
         return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {found}{chance}"
+
+    def _numbers(self) -> tuple[str, str]:
+        """What was declared and found; two numbers in as many digits as tell them apart."""
+        declared, found = self.declared, self.found
+        digits = DIGITS
+        if isinstance(declared, float) and isinstance(found, float):
+            digits = digits_apart(declared, found)
+        one, other = (format_number(x, digits=digits) if isinstance(x, float) else x for x in (declared, found))
+        return one, other
 
 
 def record_replay_findings(
@@ -172,7 +181,7 @@ def record_replay_audit(
         controls_passed=not lost,
         multiplicity=(
             f"the largest excess over {len(others)} neighbours and {recordings} runs (of certain ones: no correction)",
-            f"{tests} tests of samples and noise, together wrong with probability at most {false_alarm:g}",
+            f"{tests} tests of samples and noise, together wrong with probability at most {format_number(false_alarm)}",
         ),
         contradictions=tuple(map(str, findings)),
         details={"findings": [finding.to_json() for finding in findings]},
@@ -189,7 +198,7 @@ def _conclusion(findings: Sequence[Finding], lost: Sequence[Finding], neighbors:
             f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other histories."
         )
     chance = any(finding.p_value is not None for finding in findings)
-    sure = f" with confidence {1 - false_alarm:.9g}" if chance else ""
+    sure = f" with confidence {format_confidence(1 - false_alarm)}" if chance else ""
     places = f"{len(findings)} place{'s' if len(findings) > 1 else ''}"
     return f"What is declared does not hold{sure}, in {places}: {findings[0]}."
 
@@ -268,7 +277,7 @@ def _compared(
         declared, found = _allowed(step, theirs, adjacency), _moved(step, theirs)
         least = declared * tolerance + _rounding(step, theirs)
         if step.covered and unsampled and found > least:
-            said = f"a query that moves by {found:.9g} with units outside of the sample"
+            said = f"a query that moves by {format_number(found)} with units outside of the sample"
             yield found, Finding("sampling", number, neighbor, "a query of the sample", said)
         elif found - declared > least:
             yield found - declared, Finding(kind, number, neighbor, declared, found)

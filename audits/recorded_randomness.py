@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from cupel.accounting.number_format import format_number
 from cupel.attacks.recorder import Recording, Step
 
 Floats = NDArray[np.float64]
@@ -62,7 +63,7 @@ def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
     """
     tests = []
     for number, rate, runs in _samples(recordings):
-        said = f"independent coins of rate {rate:.6g}"
+        said = f"independent coins of rate {format_number(rate)}"
         total, ones = sum(flags.size for flags in runs), int(sum(flags.sum() for flags in runs))
         sizes = np.concatenate([flags.sum(axis=1) for flags in runs])
         tests.append(
@@ -163,7 +164,7 @@ def _law(kind: str, number: int, steps: Sequence[Step]) -> RandomnessTest:
         ends.append(_ends(kind, noise[clear], error[clear], step.scale))
     pooled, (low, high) = np.concatenate(found)[:_MOST_VALUES], np.concatenate(ends, axis=1)[:, :_MOST_VALUES]
     n = len(pooled)
-    seen = f"{n} values, of a standard deviation of {pooled.std() if n else 0:.3g} scales"
+    seen = f"{n} values, of a standard deviation of {format_number(float(pooled.std()) if n else 0.0)} scales"
     return RandomnessTest("noise", number, f"{kind} noise of the declared scale", seen, _far(low, high))
 
 

@@ -15,7 +15,13 @@ import dataclasses
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_upper
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_p_value,
+)
 from cupel.attacks.holdout import Hits
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import disclosures_with_holdout, hypergeometric_tail
@@ -127,8 +133,8 @@ def _conclusion(
         f"(p-value {format_p_value(p_value)})"
     )
     if bound is not None and bound.value > 0:
-        at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
-        shown = f"ε ≥ {format_lower(bound.value, 4)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"
+        at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
+        shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"
         return f"{counts}: a leak that shows {shown}."
     leak = (
         "more source units than chance explains, if the sides were split at random"
@@ -139,7 +145,7 @@ def _conclusion(
         leak = "as many hits could not have shown a leak, whichever units they were"
     if bound is None:
         return f"{counts}: {leak}; {NO_COINS}."
-    reach = format_upper(bound.ceiling or 0.0, 4)
+    reach = format_ceiling(bound.ceiling, bound.value)
     return f"{counts}: {leak}; the test could have shown at most ε = {reach}."
 
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
+from cupel.accounting.number_format import format_number
 from cupel.audits.clopper_pearson import epsilons_clopper_pearson
 
 Floats = NDArray[np.float64]
@@ -108,7 +109,7 @@ def epsilon_from_scores(
     match rule:
         case FixedThreshold(value):
             found = _at(inside, outside, np.array([value]), delta, confidence)
-            said = f"the threshold {value:g} was fixed before the scores were seen"
+            said = f"the threshold {format_number(value)} was fixed before the scores were seen"
         case Grid(values):
             each = 1 - (1 - confidence) / len(values)
             found = _at(inside, outside, np.array(values), delta, each)
@@ -117,7 +118,7 @@ def epsilon_from_scores(
             )
         case Split():
             found = _split(inside, outside, rule, delta, confidence)
-            said = f"the threshold was chosen on {rule.fraction:g} of the scores and tested on the others"
+            said = f"the threshold was chosen on {format_number(rule.fraction)} of the scores and tested on the others"
         case Band():
             found = _band(inside, outside, delta, confidence)
             said = "all thresholds are covered by a band around both distribution functions"

@@ -16,7 +16,13 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_upper,
+)
 from cupel.attacks.secret_reconstruction import SecretGuesses
 from cupel.audits.clopper_pearson import lower_limit
 from cupel.audits.result import AuditResult, Rate
@@ -174,11 +180,9 @@ def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection
     )
     if bound.value > guarantee.r:
         return f"{counts}: {shown}, above the claimed {format_number(guarantee.r)}."
-    ceiling = bound.ceiling or 0.0
-    if ceiling <= guarantee.r:
-        return (
-            f"{counts}: {shown}; so few games could have shown at most {format_upper(ceiling)}, no more than the claim."
-        )
+    if (bound.ceiling or 0.0) <= guarantee.r:
+        ceiling = format_ceiling(bound.ceiling, bound.value)
+        return f"{counts}: {shown}; so few games could have shown at most {ceiling}, no more than the claim."
     seen = detectable(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
     return (
         f"{counts}: {shown}, not above the claimed {format_number(guarantee.r)}: no leak beyond the claim found. So "

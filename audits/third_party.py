@@ -33,12 +33,18 @@ from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+)
 from cupel.audits.clopper_pearson import difference_interval
 from cupel.audits.one_run import hypergeometric_tail
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.third_party_design import Design
-from cupel.audits.verdict import decide
+from cupel.audits.verdict import ALLOWED_ERROR, decide
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -202,7 +208,7 @@ def _failures(design: Design, included: Bools, scoring: Scoring) -> list[str]:
     if positive is not None and positive[0] < REQUIRED * positive[1]:
         failures.append(
             f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied word "
-            f"for word, fewer than {REQUIRED:.0%}"
+            f"for word, fewer than {format_percent(REQUIRED)}"
         )
     top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
     if negative_p_value(top, drawn, holdout, never) <= NEGATIVE_CONTROL_ERROR:
@@ -264,14 +270,15 @@ def _conclusion(
         shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     else:
         shown = f"{counts}: no leak is shown"
-    ceiling = format_upper(bound.ceiling or 0.0)
+    ceiling = format_ceiling(bound.ceiling, bound.value)
     if design.claim is None:
         return f"{shown}; a test with as many guesses could have shown at most ε = {ceiling}."
     claimed = format_number(design.claim.epsilon)
     if refutes(design, [bound]):
         return f"{shown}, which refutes the claim of {claimed}."
     if bound.value > design.claim.epsilon:
-        return f"{shown}; that is above the claim of {claimed}, which is refuted with 95% confidence or more only."
+        least = format_confidence(1 - ALLOWED_ERROR)
+        return f"{shown}; that is above the claim of {claimed}, which is refuted with confidence {least} or more only."
     if (bound.ceiling or 0.0) <= design.claim.epsilon:
         return (
             f"{shown}; the claim of {claimed} is not refuted, and could not have been by as many guesses, which show "

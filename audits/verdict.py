@@ -19,9 +19,15 @@ from typing import Any, Literal, TypeAlias
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
-from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_upper,
+)
 from cupel.audits import implications
-from cupel.audits.implications import describe, implied_limit, upper_for
+from cupel.audits.implications import describe, describe_limit, implied_limit, upper_for
 
 ALLOWED_ERROR = 0.05
 """The finite-sample bounds that could refute a claim must hold jointly with confidence 1 − this."""
@@ -236,7 +242,7 @@ def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bo
         reasons.append(
             f"{len(sampled)} finite-sample bounds hold jointly with confidence "
             f"{format_confidence(max(0.0, 1 - error))} only, below {format_confidence(1 - ALLOWED_ERROR)}, so none may "
-            f"refute: run each at 1 − {ALLOWED_ERROR:g}/{len(sampled)}"
+            f"refute: run each at 1 − {format_number(ALLOWED_ERROR)}/{len(sampled)}"
         )
     return counted, reasons
 
@@ -248,8 +254,8 @@ def _ceilings(claim: Guarantee, lowers: Sequence[Bound]) -> list[str]:
         limit = implied_limit(claim, bound)
         if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
             reasons.append(
-                f"{bound.method} could have shown at most {format_upper(bound.ceiling)}, which is not above the claim: "
-                "that it found no leak says nothing"
+                f"{bound.method} could have shown at most {format_ceiling(bound.ceiling, bound.value)}, which is not "
+                "above the claim: that it found no leak says nothing"
             )
     return reasons
 
@@ -267,7 +273,7 @@ def _refuted(claim: Guarantee, bound: Bound) -> str:
     how = "certified" if bound.confidence is None else f"with confidence {format_confidence(bound.confidence)}"
     return (
         f"{bound.method} shows {_quantity(bound)} of at least {format_lower(bound.value)} ({how}); the claim, "
-        f"{describe(claim)}, allows {format_upper(limit)}."
+        f"{describe(claim)}, allows {describe_limit(claim, limit)}."
     )
 
 

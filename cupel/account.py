@@ -25,7 +25,7 @@ from cupel.accounting.ledger import (
     open_ledgers,
     relation_of,
 )
-from cupel.accounting.number_format import format_lower, format_upper
+from cupel.accounting.number_format import format_lower, format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
 from cupel.accounting.secret_protection import of_group
 from cupel.claim import Claim, read_claim
@@ -346,12 +346,12 @@ def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
     of = ["claimed"] if account.budgets else []
     for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
         table.add_column(column, overflow="fold")
-    claimed = [[f"{budget.r:g}"] for budget in account.budgets]
+    claimed = [[format_number(budget.r)] for budget in account.budgets]
     for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
         note = " (private: depends on the data)" if bound.private else ""
         least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
         argument = bound.delta if account.unit.kind != "secret" else bound.at
-        at = "" if argument is None else f"{argument:.3g}"
+        at = "" if argument is None else format_number(argument)
         quantity = bound.quantity.replace("_", "-") + note
         table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)
     return table

@@ -17,7 +17,7 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.number_format import format_upper
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.attacks import planted_canaries as text_canaries
 from cupel.attacks.planted_rows import draw_rows, draw_unusual_rows
 from cupel.audit_data import Data, read_data, write_rows
@@ -274,8 +274,8 @@ def _about(
     if options.epsilon is not None and not ceiling > options.epsilon:
         enough = f"{needed} would do" if needed is not None else "plan more canaries"
         warnings.append(
-            f"{guesses} guesses, all right, show at most ε = {format_upper(ceiling, 4)}: the claim of "
-            f"{options.epsilon:g} could not be refuted ({enough})"
+            f"{guesses} guesses, all right, show at most ε = {format_upper(ceiling)}: the claim of "
+            f"{format_number(options.epsilon)} could not be refuted ({enough})"
         )
     made_up = [column.name for column in data.columns if column.kind == "other"]
     made_up = [name for name in made_up if name not in (options.text, options.id, options.user)]

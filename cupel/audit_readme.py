@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.number_format import format_lower
+from cupel.accounting.number_format import format_confidence, format_number, format_upper
 
 _WHAT = {
     "key": "a sentence with a random 5-digit key; the audit looks for keys that synthetic texts print",
@@ -86,16 +86,17 @@ def reach(about: dict[str, Any]) -> list[str]:
         about: what ``plan.json`` holds.
     """
     ceiling, half = about["ceiling"], about["ceiling_of_half"]
-    at = f" at δ = {about['delta']:.3g}" if about["delta"] else ""
+    at = f" at δ = {format_number(about['delta'])}" if about["delta"] else ""
     lines = [
-        f"With {about['confidence']:.12g} confidence and {ceiling['guesses']} guesses, all of them right, it shows "
-        f"ε ≥ {format_lower(ceiling['epsilon'], 4)}{at}; fewer right guesses show less."
+        f"With confidence {format_confidence(about['confidence'])} and {ceiling['guesses']} guesses, all of them "
+        f"right, it shows at most ε = {format_upper(ceiling['epsilon'])}{at}; fewer right guesses show less."
     ]
     if about["guesses"] is not None:
-        lines.append(f"With {half['guesses']} guesses, all right, it would be {format_lower(half['epsilon'], 4)}.")
+        lines.append(f"With {half['guesses']} guesses, all right, it would be at most {format_upper(half['epsilon'])}.")
     claim, needed = about["claim"], about["guesses_needed"]
     if claim is not None and needed is not None and not about["warnings"]:
         lines.append(
-            f"To refute the claim of ε = {claim['epsilon']:.4g} takes {needed} guesses if all are right, more if not."
+            f"To refute the claim of ε = {format_number(claim['epsilon'])} takes {needed} guesses if all are right, "
+            "more if not."
         )
     return [*lines, *(f"Warning: {warning}." for warning in about["warnings"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.accounting.number_format import format_lower, format_p_value
+from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_points
 
 
 def print_audits(found: dict[str, Any]) -> None:
@@ -26,15 +26,17 @@ def print_audits(found: dict[str, Any]) -> None:
 def _audits(found: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    title = f"Units hit ({found['unit']}); all bounds together hold with confidence {100 * found['confidence']:g} %"
+    sure = format_confidence(found["confidence"])
+    title = f"Units hit ({found['unit']}); all bounds together hold with confidence {sure}"
     table = Table(title=title, title_justify="left")
-    for number, column in enumerate(("audit", "source", "holdout", "difference", "p", "ε ≥")):
+    for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for audit in found["audits"]:
         rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
         low, high = audit["difference"]
-        bound = format_lower(audit["bounds"][0]["value"], 4) if audit["bounds"] else "–"
-        table.add_row(audit["name"], *rates, f"{low:.3f} to {high:.3f}", format_p_value(audit["p_value"]), bound)
+        bound = format_lower(audit["bounds"][0]["value"]) if audit["bounds"] else "–"
+        points = f"{format_points(low, 'down')} to {format_points(high, 'up')}"
+        table.add_row(audit["name"], *rates, points, format_p_value(audit["p_value"]), bound)
     return table
 
 

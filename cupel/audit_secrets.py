@@ -112,8 +112,8 @@ def in_words(found: dict[str, Any]) -> list[str]:
     release, certified = found["release"], found["certified_r"]
     records = "1 record" if release["occurrences"] == 1 else f"{release['occurrences']} records"
     about = (
-        f"A secret in {records}, each drawn with probability "
-        f"{release['sampling_probability']:g}; σ₁ = {release['sigma']:.6g}, releases: {release['rounds']}, "
+        f"A secret in {records}, each drawn with probability {format_number(release['sampling_probability'])}; "
+        f"σ₁ = {format_number(release['sigma'])}, releases: {release['rounds']}, "
         f"{release['variant'].replace('_', ' ')}."
     )
     proof = "Published steps: no r is certified but that of a release of the secret."

@@ -154,11 +154,12 @@ def secret(
 ) -> None:
     """Compares what guessing a secret may become: exactly, by composition of curves, and by a single Gaussian."""
     from cupel import compare as job
+    from cupel.accounting.number_format import format_number
 
     release = job.secret_of(sigma, occurrences, sampling_probability, weights)
-    about = f"a secret in {occurrences} records, each drawn with probability {sampling_probability}"
+    about = f"a secret in {occurrences} records, each drawn with probability {format_number(sampling_probability)}"
     about = "a secret with given occurrences" if weights is not None else about
-    about += f", σ = {sigma:g}, {rounds} round{'s' if rounds != 1 else ''}"
+    about += f", σ = {format_number(sigma)}, {rounds} round{'s' if rounds != 1 else ''}"
     options = _options(method, output, seconds, json_)
     _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_)
 

@@ -97,7 +97,7 @@ def score(
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
     """Says what the scores show at least of the generator's ε. Exits 1 if that refutes the planned claim."""
     from cupel import audit_bound as job
-    from cupel.accounting.number_format import format_upper
+    from cupel.accounting.number_format import format_ceiling
 
     found = job.bound(folder, expect=expect, progress=_progress(json_, quiet))
     if json_:
@@ -106,7 +106,8 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         audit = found["audit"]
         say(audit["conclusion"])
         for bound_ in audit["bounds"]:
-            say(f"Ceiling of this test, had every guess been right: ε = {format_upper(bound_['ceiling'])}")
+            ceiling = format_ceiling(bound_["ceiling"], bound_["value"])
+            say(f"Ceiling of this test, had every guess been right: ε = {ceiling}")
         for rate in (*audit["rates"], *audit["controls"]):
             say(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
         say("Tried: " + "; ".join(audit["multiplicity"]))

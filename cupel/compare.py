@@ -27,13 +27,13 @@ from cupel.accounting.comparison_releases import (
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.gaussian import mean_sensitivity
 from cupel.accounting.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
-from cupel.accounting.number_format import format_number, format_upper
+from cupel.accounting.number_format import format_interval, format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.outputs import check_output
 from cupel.progress import Progress
-from cupel.reports.text import SYMBOLS, ends
+from cupel.reports.text import SYMBOLS
 from cupel.run_files import write_atomically
 
 MOST_RELEASES = 10**9
@@ -107,7 +107,8 @@ def dp_sgd(
         event = dp_sgd_event(noise_multiplier, sampling_probability, steps)
         relation = _relation(adjacency, delta, options)
     about = (
-        f"DP-SGD, noise multiplier {noise_multiplier:g}, sampling probability {sampling_probability:g}, {steps} steps"
+        f"DP-SGD, noise multiplier {format_number(noise_multiplier)}, sampling probability "
+        f"{format_number(sampling_probability)}, {steps} steps"
     )
     return _of_event(event, about, relation, Unit(), delta, options, (_POISSON,))
 
@@ -134,7 +135,7 @@ def gaussian(noise_multiplier: float, count: int, *, adjacency: str, delta: floa
     with input_errors():
         event = gaussian_event(noise_multiplier, count)
         relation = _relation(adjacency, delta, options)
-    about = f"Gaussian noise, multiplier {noise_multiplier:g}, {count} releases"
+    about = f"Gaussian noise, multiplier {format_number(noise_multiplier)}, {count} releases"
     return _of_event(event, about, relation, Unit(), delta, options)
 
 
@@ -158,7 +159,7 @@ def selection(eta: float, count: int, *, adjacency: str, delta: float, options: 
     with input_errors():
         event = selection_event(eta, count)
         relation = _relation(adjacency, delta, options, "adaptive")
-    about = f"selection of bounded range η = {eta:g}, {count} times"
+    about = f"selection of bounded range η = {format_number(eta)}, {count} times"
     answers, curves = of_selections(eta, count, delta, relation)
     wanted = not options.methods or "adaptive" in options.methods
     return _of_event(event, about, relation, Unit(), delta, options, others=(answers, curves) if wanted else ({}, {}))
@@ -240,8 +241,10 @@ def vectors(
     curves: tuple[Panel, ...] = ()
     if options.output is not None:
         curves = layer_panels(released, found, seconds=options.seconds, **asked)
-    given = f"ε = {epsilon:g} in all" if epsilon is not None else f"σ = {sigma:g} on each coordinate"
-    about = f"means of {layers} layers over {records} records, clip {clip:g}, {given}"
+    given = f"σ = {format_number(sigma)} on each coordinate"
+    if epsilon is not None:
+        given = f"ε = {format_number(epsilon)} in all"
+    about = f"means of {layers} layers over {records} records, clip {format_number(clip)}, {given}"
     sensitivity = float(mean_sensitivity(clip, records, relation))
     units = f"The standard deviation of the noise is the noise multiplier times {format_upper(sensitivity)}, the "
     notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
@@ -402,7 +405,7 @@ def print_table(compared: Compared) -> None:
         table.add_column(column)
     for row in found.rows:
         bound = row.bound
-        interval = ends(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
+        interval = format_interval(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
         table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, _time(row.seconds))
     console = TableConsole()
     console.print(table)

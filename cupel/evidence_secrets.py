@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting.guarantees import SecretProtection
+from cupel.accounting.number_format import format_number
 from cupel.accounting.poisson_binomial import occurrences
 from cupel.accounting.secret_noise import lower_of_rounds
 from cupel.attacks.secret_games import Noise, SecretGame, Variant
@@ -72,7 +73,9 @@ def secret_reconstruction(
     if drawn is None:
         return _not_played("no secret of the claim occurs in a record that may be drawn")
     if 1 / guarantee.p > MOST_VALUES:
-        return _not_played(f"a secret would take 1/p = {1 / guarantee.p:.3g} values, and at most {MOST_VALUES} are")
+        return _not_played(
+            f"a secret would take 1/p = {format_number(1 / guarantee.p)} values, and at most {MOST_VALUES} are"
+        )
     variant: Variant = "as_published" if mechanism.variant == "as_published" else "sound"
     return audit_secret(
         drawn,

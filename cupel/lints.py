@@ -47,8 +47,8 @@ def _of_guarantee(claim: Claim) -> list[str]:
             )
     if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
         found.append(
-            f"ε = {format_number(guarantee.epsilon)} is above {LARGE_EPSILON:g}: the odds of any guess about one "
-            f"{claim.unit} may change by a factor of e^{format_number(guarantee.epsilon)}."
+            f"ε = {format_number(guarantee.epsilon)} is above {format_number(LARGE_EPSILON)}: the odds of any guess "
+            f"about one {claim.unit} may change by a factor of e^{format_number(guarantee.epsilon)}."
         )
     if isinstance(guarantee, ExPostDP):
         found.append(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee
+from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.claim_base import BuiltinData, Claim
 from cupel.generation import BUILTIN_SEED
@@ -27,7 +28,8 @@ def row_assumption(plan: RowPlan, difference: float) -> str:
             "with other rows exchanged, moved and removed, before the run."
         )
     seen = (
-        f"In a spot check on random tokens, a row's logits among other rows and by itself differed by {difference:.2g}"
+        "In a spot check on random tokens, a row's logits among other rows and by itself differed by "
+        f"{format_number(difference)}"
     )
     if plan.shapes is None:
         return (

@@ -21,13 +21,13 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import Guarantee
-from cupel.accounting.number_format import format_lower, format_upper
+from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 from cupel.attacks.distinguishing import plain
 from cupel.attacks.repetitions import repeat
 from cupel.audits.distinguishing import distinguishing_audit
 from cupel.audits.distinguishing_choice import reach
 from cupel.audits.event_assertion import assert_events_hold as assert_events_hold
-from cupel.audits.implications import describe, implied_limit
+from cupel.audits.implications import describe, describe_limit, implied_limit
 from cupel.audits.result import AuditResult
 from cupel.mechanism_identity import name_of, settings
 from cupel.mechanisms.randomness import Recorded
@@ -216,8 +216,8 @@ def _check_that_it_can_fail(claim: Guarantee, runs: int, confidence: float) -> N
         f"take more than {enough} runs" if enough < 10**12 else "no number of runs will do; test smaller parts of it"
     )
     raise ValueError(
-        f"{runs} runs can show at most ε = {format_upper(most.ceiling, 4)}, and {describe(claim)} allows "
-        f"{format_upper(most.limit, 4)}: this test could not fail; {advice}"
+        f"{runs} runs can show at most ε = {format_upper(most.ceiling)}, and {describe(claim)} allows "
+        f"{describe_limit(claim, most.limit)}: this test could not fail; {advice}"
     )
 
 
@@ -256,23 +256,24 @@ def _common(one: Any, other: Any) -> int:
 
 def describe_bound(mechanism: Mechanism, claim: Guarantee, bound: Bound) -> str:
     """What an assertion that passed has shown, in one line."""
-    at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     return (
-        f"{name_of(mechanism)} was shown to have ε ≥ {format_lower(bound.value, 4)}{at}, and up to "
-        f"{format_lower(bound.ceiling or 0.0, 4)} could have been; the claim allows "
-        f"{format_upper(implied_limit(claim, bound), 4)}"
+        f"{name_of(mechanism)} was shown to have ε ≥ {format_lower(bound.value)}{at}, and up to "
+        f"{format_ceiling(bound.ceiling, bound.value)} could have been; the claim allows "
+        f"{describe_limit(claim, implied_limit(claim, bound))}"
     )
 
 
 def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which: str, again: str) -> str:
     bound, (hits, alarms) = result.bounds[0], result.rates
-    at = f" at δ = {bound.delta:.3g}" if bound.delta else ""
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
+    sure, threshold = format_confidence(bound.confidence or 0.0), format_number(result.details["threshold"])
     lines = [
         f"{name_of(mechanism)} leaks more than it claims, {describe(claim)} ({bound.adjacency}, unit {bound.unit})",
-        f"shown:   ε ≥ {format_lower(bound.value, 4)}{at} with confidence {bound.confidence:.10g}; the claim allows "
-        f"{format_upper(result.details['limit'], 4)}",
-        f"counts:  {result.details['score']} ≥ {result.details['threshold']:.6g} in {hits.hits} of {hits.trials} runs "
-        f"on the neighbor and in {alarms.hits} of {alarms.trials} on the data",
+        f"shown:   ε ≥ {format_lower(bound.value)}{at} with confidence {sure}; the claim allows "
+        f"{describe_limit(claim, result.details['limit'])}",
+        f"counts:  {result.details['score']} ≥ {threshold} in {hits.hits} of {hits.trials} runs on "
+        f"the neighbor and in {alarms.hits} of {alarms.trials} on the data",
         f"look at: whether the noise covers the largest change that {_LOOK_AT[bound.adjacency]} can make; what depends "
         "on the data without noise (a count, a clipping range, a seed); whether the two data sets are neighbours",
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cupel.accounting.number_format import format_confidence, format_interval, format_number
+
 
 def print_tables(found: dict[str, Any]) -> None:
     """Every metric, and before them all that they are private."""
@@ -27,12 +29,8 @@ def _table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
     return table
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
-
-
 def _interval(ends: list[float] | None) -> str:
-    return "–" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}"
+    return "–" if ends is None else format_interval(*ends)
 
 
 Rows = tuple[str, list[str], list[list[str]]]
@@ -40,15 +38,15 @@ Rows = tuple[str, list[str], list[list[str]]]
 
 def _embedding_rows(found: dict[str, Any]) -> Rows:
     frechet, mauve = found["frechet"], found["mauve"]
-    confidence = f"{100 * frechet['confidence']:g} % interval"
+    confidence = f"interval, confidence {format_confidence(frechet['confidence'])}"
     rows = [
-        ["Fréchet distance", _number(frechet["value"]), "", "0"],
-        ["… of equal distributions", _number(frechet["sampling_alone"]), "", ""],
-        ["… bias taken off", _number(frechet["corrected"]), _interval(frechet["interval"]), "0"],
+        ["Fréchet distance", format_number(frechet["value"]), "", "0"],
+        ["… of equal distributions", format_number(frechet["sampling_alone"]), "", ""],
+        ["… bias taken off", format_number(frechet["corrected"]), _interval(frechet["interval"]), "0"],
     ]
     if mauve:
-        rows.append([f"MAUVE, {mauve['buckets']} buckets", _number(mauve["value"]), "", "1"])
-        rows.append(["MAUVE*, smoothed", _number(mauve["smoothed"]), "", "1"])
+        rows.append([f"MAUVE, {mauve['buckets']} buckets", format_number(mauve["value"]), "", "1"])
+        rows.append(["MAUVE*, smoothed", format_number(mauve["smoothed"]), "", "1"])
     texts = f"{frechet['texts']['synthetic']} and {frechet['texts']['real']} texts"
     title = f"Embeddings of {texts} ({found['embedder']['name']}, {frechet['dimensions']} dimensions)"
     return title, ["", "value", confidence, "alike"], rows
@@ -58,12 +56,12 @@ def _side_rows(found: dict[str, Any]) -> Rows:
     rows = [["texts", str(found["synthetic"]["used"]), str(found["real"]["used"]), ""]]
     for row in found["diversity"]:
         distinct = row["distinct_at_same_size"]
-        rows.append([f"distinct-{row['n']}", _number(distinct["synthetic"]), _number(distinct["real"]), ""])
+        rows.append([f"distinct-{row['n']}", format_number(distinct["synthetic"]), format_number(distinct["real"]), ""])
     for unit, lengths in found["lengths"].items():
         for quantile, name in (("0.05", "5 %"), ("0.5", "median"), ("0.95", "95 %")):
-            sides = [_number(lengths[side]["quantiles"][quantile]) for side in ("synthetic", "real")]
+            sides = [format_number(lengths[side]["quantiles"][quantile]) for side in ("synthetic", "real")]
             rows.append([f"{unit}, {name}", *sides, ""])
-        apart = f"W₁ {_number(lengths['wasserstein_1'])}, KS {_number(lengths['kolmogorov_smirnov'])}"
+        apart = f"W₁ {format_number(lengths['wasserstein_1'])}, KS {format_number(lengths['kolmogorov_smirnov'])}"
         rows.append([f"{unit}, distance", "", "", apart])
     return "Diversity at the same number of words, and lengths", ["", "synthetic", "real", "distance"], rows
 
@@ -79,9 +77,9 @@ def _overlap_rows(found: dict[str, Any]) -> Rows:
         ("at least half of the runs in real texts", "near_share"),
         ("runs in real texts, mean share", "mean_overlap"),
     ]
-    rows = [[title, *(_number(of[key]) for of in sides.values())] for title, key in named]
+    rows = [[title, *(format_number(of[key]) for of in sides.values())] for title, key in named]
     for quantile, name in (("0.5", "median"), ("0.95", "95 %"), ("1", "largest")):
-        longest = [_number(of["longest_stretch_words"][quantile]) for of in sides.values()]
+        longest = [format_number(of["longest_stretch_words"][quantile]) for of in sides.values()]
         rows.append([f"longest stretch in words, {name}", *longest])
     run_words = memorisation["real"]["run_words"]
     return f"Synthetic texts among real ones, by runs of {run_words} words", ["", *sides], rows
@@ -98,9 +96,8 @@ def _classifier_rows(found: dict[str, Any]) -> Rows | None:
         ("majority_class", "largest class (floor)"),
     ):
         of = classifier[key]
-        values = [
-            f"{_number(of[score]['value'])} ({_interval(of[score]['interval'])})" for score in ("accuracy", "macro_f1")
-        ]
+        scores = (of[score] for score in ("accuracy", "macro_f1"))
+        values = [f"{format_number(score['value'])} in {_interval(score['interval'])}" for score in scores]
         rows.append([name, *values])
     texts = classifier["texts"]
     seen = "held-out texts" if classifier["tested_on"] == "held_out" else "texts set apart of the real file"

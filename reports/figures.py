@@ -11,7 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_upper
+from cupel.accounting.number_format import (
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
 from cupel.reports import svg, text
 from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
 from cupel.reports.svg import Figure
@@ -58,8 +64,8 @@ def rates(audit: Audit, key: str) -> Figure | None:
                 name,
                 text.plain(rate.hits),
                 text.plain(rate.trials),
-                text.percent(rate.rate),
-                f"{text.percent(rate.interval[0], 'down')} to {text.percent(rate.interval[1], 'up')}",
+                format_percent(rate.rate),
+                f"{format_percent(rate.interval[0], 'down')} to {format_percent(rate.interval[1], 'up')}",
             )
             for name, rate in every
         ],
@@ -87,7 +93,7 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
         return left + (right - left) * value / top
 
     bottom = y + sum(_row_height(rate, narrow) for rate in part)
-    _axis(axes, [(x(t), text.percent(t)) for t in _ticks(top) if t <= top], bottom, y - 4)
+    _axis(axes, [(x(t), format_percent(t)) for t in _ticks(top) if t <= top], bottom, y - 4)
     for rate in part:
         lines = _label_lines(rate, narrow)
         middle = y + (16 * len(lines) + 14 if narrow else _row_height(rate, narrow) / 2 - 2)
@@ -108,9 +114,9 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
 
 def rate_in_words(rate: Rate) -> str:
     """``12 of 40, 30 %, interval 16.5 % to 46.6 %``, rounded outward."""
-    low, high = text.percent(rate.interval[0], "down"), text.percent(rate.interval[1], "up")
+    low, high = format_percent(rate.interval[0], "down"), format_percent(rate.interval[1], "up")
     counted = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
-    return f"{counted}, {text.percent(rate.rate)}, interval {low} to {high}"
+    return f"{counted}, {format_percent(rate.rate)}, interval {low} to {high}"
 
 
 def tokens(costs: Sequence[TokenCost]) -> Figure | None:

@@ -11,7 +11,15 @@ from typing import Literal
 import jinja2
 from markupsafe import Markup
 
-from cupel.accounting.number_format import format_number, format_p_value, format_upper
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_difference,
+    format_interval,
+    format_number,
+    format_p_value,
+    format_upper,
+)
 from cupel.reports import claim_tables, composition, figures, scale, text
 from cupel.reports.assay import Assay, Audit, BoundRow, PastVerdict
 from cupel.reports.release import Release, ReleasedAudit, releasable
@@ -152,7 +160,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         evidence=[
             Evidence(
                 audit,
-                tuple(_how(audit)),
+                tuple(_how(audit, claim)),
                 tuple(row_of(bound) for bound in _found(audit)),
                 _too_low(audit, claim),
                 _lines(audit, "contradictions") + _lines(audit, "failures"),
@@ -238,7 +246,7 @@ def _enclosure(row: BoundRow) -> tuple[str, str]:
         return "–", ""
     low, high = map(float, row.interval)
     width = math.inf if math.isinf(high - low) or high == low == math.inf else high - low
-    return text.ends(low, high), f"width {format_upper(width, 2)}"
+    return format_interval(low, high), f"width {format_upper(width, 2)}"
 
 
 def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[tuple[str, str, str]]:
@@ -291,7 +299,7 @@ def _a_priori(claim: text.Claimed, rows: Sequence[BoundRow]) -> tuple[str, str, 
     return "Proven a priori", text.bound(best), f"every output: {_certified(best)}"
 
 
-def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
+def _how(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> list[tuple[str, str]]:
     """How an audit was made, and on the private side what its controls and its p-value say."""
     statistics = "; ".join(text.in_words(name) for name in audit.statistics)
     rows = [("Game", text.capital(audit.game)), ("Attack", text.capital(audit.attack)), ("Statistic", statistics)]
@@ -312,7 +320,24 @@ def _how(audit: Audit | ReleasedAudit) -> list[tuple[str, str]]:
     if audit.p_value is not None:
         rows.append(("p-value", f"{format_p_value(audit.p_value)} (no ε follows from it)"))
     scalars = {key: value for key, value in audit.details.items() if isinstance(value, str | int | float)}
-    return [*rows, *((key.replace("_", " ").capitalize(), text.plain(value)) for key, value in scalars.items())]
+    details = (
+        (key.replace("_", " ").capitalize(), _detail(audit, key, value, claim)) for key, value in scalars.items()
+    )
+    return [*rows, *details]
+
+
+def _detail(audit: Audit, key: str, value: str | int | float, claim: text.Claimed | None) -> str:
+    """A value among the details of an audit, rounded as its kind is everywhere else."""
+    if isinstance(value, float):
+        if key.endswith("p_value"):
+            return format_p_value(value)
+        if key == "confidence":
+            return format_confidence(value)
+        if key.startswith("ceiling"):
+            return format_ceiling(value, value if any(row.value == value for row in audit.bounds) else None)
+        if key == "limit" and (claim is None or value != claim.value):
+            return format_upper(value)
+    return text.plain(value)
 
 
 def _lines(audit: Audit | ReleasedAudit, key: str) -> tuple[str, ...]:
@@ -324,16 +349,16 @@ def _lines(audit: Audit | ReleasedAudit, key: str) -> tuple[str, ...]:
 def _too_low(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> str:
     """Says that an audit could not have refuted the claim, where all its ceilings are at most the claim."""
     ceilings = [
-        row.ceiling
+        (float(row.ceiling), row)
         for row in _found(audit)
         if claim is not None and claim.counts(row) and row.direction == "lower" and row.ceiling is not None
     ]
-    if claim is None or not ceilings or max(map(float, ceilings)) > claim.value:
+    highest, row = max(ceilings, key=lambda pair: pair[0], default=(math.inf, None))
+    if claim is None or row is None or highest > claim.value:
         return ""
-    highest = format_upper(max(map(float, ceilings)))
     return (
-        f"This audit could not have refuted the claim, whatever it had found: its ceiling, {highest}, is not above "
-        f"the claimed {format_number(claim.value)}. That it refutes nothing says nothing."
+        f"This audit could not have refuted the claim, whatever it had found: its ceiling, {text.ceiling(row)}, is not "
+        f"above the claimed {format_number(claim.value)}. That it refutes nothing says nothing."
     )
 
 
@@ -341,8 +366,7 @@ def _difference(interval: tuple[float, float]) -> str:
     """The interval of a difference of two rates, and whether it contains 0."""
     low, high = interval
     zero = "contains" if low <= 0 <= high else "excludes"
-    ends = f"between {text.signed_percent(low, 'down')} and {text.signed_percent(high, 'up')}"
-    return f"{ends} percentage points, which {zero} 0"
+    return f"{format_difference(low, high)}, which {zero} 0"
 
 
 def _spent_in_one(assay: Assay) -> list[str]:
@@ -395,8 +419,6 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "number": format_number,
-        "percent": text.percent,
-        "signed_percent": text.signed_percent,
         "plain": text.plain,
         "bound": text.bound,
         "ceiling": text.ceiling,

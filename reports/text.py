@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from cupel.accounting.number_format import (
     Rounding,
+    format_ceiling,
     format_confidence,
-    format_lower,
     format_number,
     format_upper,
     power_of_ten,
@@ -118,11 +118,6 @@ def tied(text: str) -> str:
     return re.sub(r" (?=[≤≥×%=])|(?<=[≤≥×=]) ", "\u00a0", text)
 
 
-def ends(low: float | str, high: float | str) -> str:
-    """``[1.28098, 1.28155]``: the ends of an enclosure, rounded outward."""
-    return f"[{format_lower(low)}, {format_upper(high)}]"
-
-
 def tick(value: float) -> str:
     """A round number on an axis; large and small powers of ten as such."""
     value = float(value)  # matplotlib asks with numbers of numpy
@@ -131,21 +126,6 @@ def tick(value: float) -> str:
         if exact == Decimal(1).scaleb(exact.adjusted()):
             return power_of_ten(exact.adjusted())
     return format_number(value, digits=3)
-
-
-def percent(value: float, rounding: Rounding = "nearest") -> str:
-    """A rate in [0, 1] as a percentage with three significant digits, or more: never 100 % or 0 % by rounding."""
-    value = min(max(value, 0.0), 1.0)
-    hundredths = float(Decimal(repr(value)) * 100)  # a product of floats would add digits of its own
-    if not 0 < value < 1:
-        return f"{format_number(hundredths)} %"
-    every = (format_number(hundredths, rounding, digits) for digits in range(3, 18))
-    return f"{next((shown for shown in every if shown != '100'), '99.99999999999999')} %"
-
-
-def signed_percent(value: float, rounding: Rounding = "nearest") -> str:
-    """A difference of two rates in percentage points, with its sign."""
-    return ("+" if value > 0 else "") + format_number(value * 100, rounding, 3)
 
 
 def rounding_of(row: BoundRow) -> Rounding:
@@ -163,7 +143,7 @@ def bound(row: BoundRow) -> str:
 
 def ceiling(row: BoundRow) -> str:
     """What the test of a lower bound could have shown at most, rounded up; no more than it shows is the same number."""
-    return format_lower(row.ceiling) if row.ceiling == row.value else format_upper(row.ceiling)
+    return format_ceiling(row.ceiling, row.value)
 
 
 def symbol(row: BoundRow) -> str:

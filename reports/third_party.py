@@ -105,7 +105,7 @@ def render(document: ThirdPartyAudit) -> str:
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
         file_rows=[(file.file, _file(file)) for file in document.synthetic],
-        how=_how(audit),
+        how=_how(audit, claim),
         rows=[_row(bound, best, claim, assumptions) for bound in audit.bounds],
         assumptions=assumptions,
         too_low=_too_low(audit, claim),

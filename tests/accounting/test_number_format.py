@@ -10,10 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cupel.accounting.number_format import (
+    digits_apart,
+    format_ceiling,
     format_confidence,
+    format_difference,
+    format_interval,
     format_lower,
     format_number,
     format_p_value,
+    format_percent,
     format_upper,
 )
 
@@ -83,12 +88,69 @@ def test_a_p_value_is_rounded_up_and_never_0() -> None:
         (0.99999, "0.99999"),
         (0.9999996, "0.9999996"),
         (1 - 1e-9, "0.999999999"),
+        (1 - 0.05 / 6, "0.9916"),
+        (1 - 1e-6 / 3, "0.9999996"),
+        (0.9499999999999998, "0.95"),
     ],
 )
-def test_no_confidence_looks_like_certainty(confidence: float, text: str) -> None:
+def test_a_confidence_is_rounded_down_and_never_looks_like_certainty(confidence: float, text: str) -> None:
     assert format_confidence(confidence) == text
 
 
 @given(st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True))
 def test_every_confidence_has_a_text_below_1(confidence: float) -> None:
     assert float(format_confidence(confidence)) < 1
+
+
+@given(st.floats(min_value=1e-3, max_value=1, exclude_max=True))
+def test_a_printed_confidence_is_one(confidence: float) -> None:
+    assert float(format_confidence(confidence)) <= confidence * (1 + 1e-15)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "printed"),
+    [
+        (1.28098999, 1.28154001, "[1.28098, 1.28155]"),
+        (0.5, 0.5, "[0.5, 0.5]"),
+        (1.2345678e-9, "inf", "[1.23456 × 10⁻⁹, ∞]"),
+        (-0.00123456789, -1e-12, "[−0.00123457, −1 × 10⁻¹²]"),
+    ],
+)
+def test_an_enclosure_is_rounded_outward(low: float | str, high: float | str, printed: str) -> None:
+    assert format_interval(low, high) == printed
+
+
+def test_a_rate_is_never_rounded_to_certainty() -> None:
+    assert format_percent(0.99999, "down") == "99.9 %"
+    assert format_percent(0.99999) == "99.999 %"
+    assert format_percent(0.99999, "up") == "99.999 %"
+    assert format_percent(1 - 2**-53) == "99.99999999999999 %"
+    assert format_percent(1e-9) == "1 × 10⁻⁷ %"
+    assert format_percent(1.0) == "100 %"
+    assert format_percent(0.0) == "0 %"
+
+
+def test_a_difference_of_rates_is_rounded_outward() -> None:
+    assert format_difference(-0.012345, 0.07) == "between −1.24 and +7 percentage points"
+    assert format_difference(0.8, 1.0) == "between +80 and +100 percentage points"
+
+
+def test_a_ceiling_is_rounded_up_but_for_one_that_is_reached() -> None:
+    assert format_ceiling(3.1234567, 1.0) == "3.12346"
+    assert format_ceiling(3.1234567, 3.1234567) == "3.12345"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "digits"), [(1.0, 2.0, 6), (3.0, 3.0, 6), (0.123456789, 0.12345678, 9), (1.0, 1 + 2**-52, 17)]
+)
+def test_close_numbers_get_the_digits_that_tell_them_apart(one: float, other: float, digits: int) -> None:
+    assert digits_apart(one, other) == digits_apart(other, one) == digits
+    if one != other:
+        assert read(format_upper(min(one, other), digits)) < read(format_lower(max(one, other), digits))
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300), st.floats(min_value=1e-300, max_value=1e300))
+def test_different_numbers_are_printed_as_different(one: float, other: float) -> None:
+    digits = digits_apart(one, other)
+    if one != other:
+        assert read(format_upper(min(one, other), digits)) < read(format_lower(max(one, other), digits))

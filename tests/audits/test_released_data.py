@@ -50,7 +50,7 @@ def test_with_coins_there_is() -> None:
     assert bound.value == epsilon_one_run(2000, 60, 45, delta=0, confidence=0.95).value
     assert (bound.rigor, bound.adjacency, bound.unit) == (Rigor.FINITE_SAMPLE, Adjacency.ADD_REMOVE, Unit("user"))
     assert bound.private
-    assert "a leak that shows ε ≥ 0.5817 with confidence 0.95" in found.conclusion
+    assert "a leak that shows ε ≥ 0.581707 with confidence 0.95" in found.conclusion
     assert decide(PureDP(0.5), adjacency="add_remove", unit=Unit("user"), bounds=found.bounds).name == "REFUTED"
     with_delta = holdout_audit(hits(45, 1000, 15, 1000), coins=True, confidence=0.95, delta=1e-5).bounds[0]
     assert 0 < with_delta.value < bound.value

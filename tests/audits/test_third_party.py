@@ -196,7 +196,7 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     assert "this says nothing of the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
     unsure = audit(design(confidence=0.9), included, full)
     assert unsure.bounds[0].value > 1
-    assert "above the claim of 1, which is refuted with 95% confidence or more only" in unsure.conclusion
+    assert "above the claim of 1, which is refuted with confidence 0.95 or more only" in unsure.conclusion
     assert (refutes(design(), [unsure.bounds[0]]), refutes(design(), audit(design(), included, full).bounds)) == (
         False,
         True,

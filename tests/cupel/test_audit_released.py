@@ -186,10 +186,10 @@ def test_which_units_are_drawn_does_not_depend_on_their_side(tmp_path: Path) -> 
 
 def test_tables_for_people_round_bounds_down_and_p_values_up(capsys: pytest.CaptureFixture[str]) -> None:
     audit = {"name": "a", "conclusion": "", "difference": (0.0, 1.0), "rates": [{"hits": 1, "trials": 2}] * 2}
-    numbers = {"bounds": [{"value": 1.84979}], "p_value": 1.4101e-6}
+    numbers = {"bounds": [{"value": 1.8497967}], "p_value": 1.4101e-6}
     print_audits({"private": "", "unit": "record", "confidence": 0.95, "audits": [audit | numbers]})
     cells = capsys.readouterr().out.split()
-    assert {"1.849", "1.42", "10⁻⁶"} <= set(cells)
+    assert {"1.84979", "1.42", "10⁻⁶"} <= set(cells)
 
 
 def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:

@@ -168,7 +168,7 @@ def test_a_test_that_could_not_fail_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match="this test could not fail; take more than") as caught:
         assert_never_exceeds(mechanisms.fails, PureDP(5.0), **PAIR)
     assert str(caught.value).startswith(
-        "2000 runs can show at most ε = 4.565, and pure differential privacy with ε = 5"
+        "2000 runs can show at most ε = 4.5643, and pure differential privacy with ε = 5"
     )
     enough = int(str(caught.value).split("more than ")[1].split()[0])
     assert reach(PureDP(5.0), enough, confidence=CONFIDENCE).can_refute

@@ -14,6 +14,10 @@ _NUMBER = re.compile(
     r"(\d+(?:\u202f\d{3})*(?:\.\d+)?)(?:\s×\s10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)|e([+-]?\d+))?"
     r"(?![\w⁻⁰¹²³⁴⁵⁶⁷⁸⁹\u202f-]|[.:]\d|\s%)"  # nor a percentage or a time
 )
+_OTHER_FORMS = re.compile(
+    r"\d%|\d(?:\.\d+)?e[+-]\d\d|(?:ε|confidence)\s\d[\d.]*\s%|\d\s%\s(?:confidence|interval)"
+    r"|confidence\s1(?![\d.])|\bp(?:-value)?\s(?:=\s)?0(?![\d.])"
+)
 _ENCLOSURE = re.compile(r"\[[^\[\]]*\]")
 _LEAST, _LEAST_RANDOM, _MOST = 3, 4, 6
 """Numbers of fewer digits are alike by chance; no number has more."""
@@ -57,6 +61,11 @@ def two_forms(page: str, *, random: bool = False) -> list[tuple[str, str]]:
         for (first, one), (second, other) in itertools.combinations(sorted(numbers.items()), 2)
         if _alike(one, other, random) and not any({first, second} <= pair for pair in ends)
     ]
+
+
+def other_forms(page: str) -> list[str]:
+    """Numbers as no page has them: ``5%``, ``1e-05``, a confidence in percent, certainty that comes of rounding."""
+    return [match[0] for match in _OTHER_FORMS.finditer(_Words(page, tables=True).words)]
 
 
 def _read(words: str) -> dict[str, Decimal]:

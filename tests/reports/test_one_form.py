@@ -2,16 +2,285 @@
 
 from __future__ import annotations
 
-import pytest
-from printed_numbers import two_forms
+import html
+import math
+from collections.abc import Callable
+from typing import Any
 
-from cupel.reports.assay import Assay
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from planted_audit import document
+from printed_numbers import other_forms, two_forms
+
+from cupel import audit_membership_table, audit_readme, audit_released_table
+from cupel.accounting import Adjacency, ApproxDP, Bound, PureDP, SecretProtection, Unit
+from cupel.accounting.bounds import Direction, Rigor
+from cupel.accounting.guarantees import Guarantee
+from cupel.attacks.holdout import Hits
+from cupel.attacks.reconstruction import Reconstruction
+from cupel.attacks.recorder import Recorder
+from cupel.attacks.secret_reconstruction import SecretGuesses
+from cupel.audits.distinguishing import distinguishing_audit
+from cupel.audits.games import leave_one_out_audit, reconstruction_audit
+from cupel.audits.implications import describe
+from cupel.audits.membership import membership_audit
+from cupel.audits.membership_design import Design, Scores
+from cupel.audits.record_replay import record_replay_audit
+from cupel.audits.released_data import holdout_audit
+from cupel.audits.result import AuditResult
+from cupel.audits.secret_reconstruction import secret_reconstruction_audit
+from cupel.audits.third_party import Scoring, third_party_audit
+from cupel.audits.third_party_design import Design as PlantedDesign
+from cupel.audits.verdict import decide
+from cupel.reports import third_party
+from cupel.reports.assay import Assay, Audit, BoundRow
 from cupel.reports.html import render
+from cupel.testing import assert_never_exceeds, describe_bound
+
+DELTA = 1.0629312e-5
+CLAIM = ApproxDP(1.1471976, DELTA)
+PURE = PureDP(CLAIM.epsilon)
+SECRETS = SecretProtection(1 / 96, 0.0712345678)
+FIELDS = {"PureDP": "pure_dp", "ApproxDP": "approx_dp", "SecretProtection": "secret_protection"}
 
 
 @pytest.mark.parametrize("side", ["private", "release"])
 def test_every_page_prints_a_number_in_one_form(assay: Assay, side: str) -> None:
-    assert two_forms(render(assay, side=side)) == []  # type: ignore[arg-type]
+    page = render(assay, side=side)  # type: ignore[arg-type]
+    assert two_forms(page) == []
+    assert other_forms(page) == []
+
+
+def membership(right: float, **design: Any) -> AuditResult:
+    """Scores of 600 candidates by two attacks, one of which is right with this probability."""
+    rng = np.random.default_rng(5)
+    included = rng.random(600) < 0.5
+    signs = np.where(rng.random(600) < right, 1, -1) * np.where(included, 1, -1)
+    scores = Scores({"loss": signs + rng.normal(0, 0.1, 600), "noise": rng.normal(0, 1, 600)}, included)
+    return membership_audit(
+        scores, Design(**{"fair_coins": True, "delta": DELTA, "confidence": 1 - 0.05 / 3, **design})
+    )
+
+
+def released(source: int, holdout: int, **options: Any) -> AuditResult:
+    flags = [np.arange(300) < count for count in (source, holdout)]
+    hits = Hits("verbatim_extraction", "a game", "an attack", "reproduced", flags[0], flags[1])
+    return holdout_audit(hits, coins=True, confidence=1 - 0.05 / 3, **options)
+
+
+def distinguished(claim: Guarantee, scale: float) -> AuditResult:
+    rng = np.random.default_rng(1)
+    sides = (rng.laplace(centre, scale, 2000).tolist() for centre in (0, 1))
+    return distinguishing_audit(*sides, guarantee=claim, adjacency="add_remove", confidence=1 - 1e-6 / 3)
+
+
+def keys(leaks: bool) -> AuditResult:
+    """A control that prints keys of the source, or one that fails."""
+    made = {"candidates": 2000, "source": 990, "never": 2000, "never_hits": 3, "documents": 900}
+    result = Reconstruction(source_hits=60, holdout_hits=2, **made)
+    control = Reconstruction(source_hits=700 if leaks else 60, holdout_hits=62, asked=900, reproduced=300, **made)
+    return reconstruction_audit(result, guarantee=PURE, adjacency="add_remove", unit=Unit(), control=control)
+
+
+def left_out() -> AuditResult:
+    return leave_one_out_audit(
+        {0: 0.31234567, 1: 0.51234567},
+        [0.71234567],
+        records=97,
+        guarantee=PURE,
+        adjacency="add_remove",
+        unit=Unit(),
+        ex_post_by_slot={0: (0.31234561, 0.912345678), 1: (0.5234567, 0.5345678)},
+        a_priori=0.61234567,
+    )
+
+
+def replayed() -> AuditResult:
+    def mechanism(data: list[float], recorder: Recorder) -> Any:
+        return recorder.gaussian(sum(data) / 3, dp_event.GaussianDpEvent(2.0), scale=2 / 3)
+
+    return record_replay_audit(
+        mechanism, [1.0], [[1.0, 1.0000001], [1.0, 1.25]], adjacency="add_remove", rng=np.random.default_rng(0)
+    )
+
+
+def guessed(right: int) -> AuditResult:
+    result = SecretGuesses(1000, right, 1 / 96, 96, 3)
+    return secret_reconstruction_audit(result, guarantee=SECRETS, confidence=1 - 0.05 / 3)
+
+
+PAGES: dict[str, tuple[Callable[[], AuditResult], Guarantee]] = {
+    "membership, refuted": (lambda: membership(0.9, claimed_epsilon=CLAIM.epsilon), CLAIM),
+    "membership, not refuted": (lambda: membership(0.7, claimed_epsilon=CLAIM.epsilon), CLAIM),
+    "membership, all right": (lambda: membership(1.0, claimed_epsilon=7.1234567), ApproxDP(7.1234567, DELTA)),
+    "membership, nothing": (lambda: membership(0.5), CLAIM),
+    "membership, no coins": (lambda: membership(0.9, fair_coins=False), CLAIM),
+    "released data, a leak": (lambda: released(45, 15, delta=DELTA), CLAIM),
+    "released data, all right": (lambda: released(45, 0), PURE),
+    "released data, nothing": (lambda: released(15, 15), PURE),
+    "released data, reversed": (lambda: released(15, 75), PURE),
+    "distinguishing, refuted": (lambda: distinguished(PureDP(math.log(1.5)), 1.0), PureDP(math.log(1.5))),
+    "distinguishing at a δ": (lambda: distinguished(CLAIM, 1.0), CLAIM),
+    "distinguishing, too few": (lambda: distinguished(PureDP(7.1234567), 1.0), PureDP(7.1234567)),
+    "reconstruction, a leak": (lambda: keys(True), PURE),
+    "reconstruction, failed": (lambda: keys(False), PURE),
+    "leave one out": (left_out, PURE),
+    "record and replay": (replayed, CLAIM),
+    "secrets, refuted": (lambda: guessed(200), SECRETS),
+    "secrets, not refuted": (lambda: guessed(60), SECRETS),
+    "secrets, all right": (lambda: guessed(1000), SECRETS),
+}
+
+
+def assayed(assay: Assay, result: AuditResult, claim: Guarantee) -> Assay:
+    """An assay of this claim with this audit only, and with a bound that supports it."""
+    secret = isinstance(claim, SecretProtection)
+    relation, unit = (Adjacency.SECRET, Unit("secret")) if secret else (Adjacency.ADD_REMOVE, Unit())
+    fields = {name: getattr(claim, name) for name in ("epsilon", "delta", "p", "r") if hasattr(claim, name)}
+    upper = Bound(
+        direction=Direction.UPPER,
+        value=fields["r" if secret else "epsilon"] * 0.9876543,
+        method="secret_protection" if secret else "lattice",
+        rigor=Rigor.CERTIFIED,
+        adjacency=relation,
+        quantity="r" if secret else "epsilon",
+        unit=unit,
+        delta=fields.get("delta"),
+        at=fields.get("p"),
+    )
+    found = decide(claim, adjacency=relation, unit=unit, bounds=[upper, *result.bounds])
+    guarantee = {"type": FIELDS[type(claim).__name__], **fields}
+    return assay.model_copy(
+        update={
+            "claim": assay.claim | {"guarantee": guarantee, "adjacency": str(relation), "unit": str(unit)},
+            "guarantee": describe(claim),
+            "verdict": found.name,
+            "sentence": found.sentence,
+            "reasons": list(found.reasons),
+            "bounds": [BoundRow.model_validate(bound.to_json()) for bound in (upper, *result.bounds)],
+            "audits": [Audit.model_validate(result.to_json())],
+            "missing": None,
+            "contradictions": list(found.contradictions),
+            "history": [],
+            "best_upper": None,
+            "best_lower": None,
+        }
+    )
+
+
+def on_the_command_line(result: AuditResult, claim: Guarantee, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command prints of an audit besides; empty where it prints the conclusion only."""
+    audits = [result.to_json()]
+    match result.name:
+        case "membership":
+            audit_membership_table.print_audit({"private": "", "audits": audits})
+        case "verbatim_extraction":
+            given = {"private": "", "unit": "record", "confidence": 1 - 0.05 / 3}
+            audit_released_table.print_audits({**given, "audits": audits})
+        case "distinguishing":
+            return describe_bound(distinguished, claim, result.bounds[0])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_and_command_print_what_an_audit_found_in_one_form(
+    name: str, assays: dict[str, Assay], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    make, claim = PAGES[name]
+    result = make()
+    page = render(assayed(assays["approx_dp"], result, claim), side="private")
+    printed = on_the_command_line(result, claim, capsys)
+    both = page.replace("</body>", f"<pre>{html.escape(printed)}</pre></body>")
+    assert result.conclusion.split()[-1].strip(".") in both
+    assert two_forms(both) == []
+    assert other_forms(both) == []
+
+
+PLANTED_CLAIM = ApproxDP(1.2345678, DELTA)
+PLANTED = PlantedDesign(
+    candidates=240, guesses=60, files=3, confidence=0.95, unit=Unit(), claim=PLANTED_CLAIM, delta=PLANTED_CLAIM.delta
+)
+
+
+def planted_page(right: int, copied: float = 3.0) -> str:
+    """The page of an audit of which so many of 60 guesses are right; without copies its positive control fails."""
+    included = np.arange(240) < 120
+    rng = np.random.default_rng(0)
+    scores = np.where(np.arange(240) < right, 2.0, np.where(included, 0.0, 1.0)) + rng.random(240) / 2
+    never = 1 + rng.random(240) / 2
+    scoring = Scoring(name="a.jsonl", candidates=scores, never=never, copied=scores + copied * included)
+    found = third_party_audit(PLANTED, included, [scoring], attack="an attack", kind="echo")
+    assert bool(found.bounds) is (copied > 0)
+    base = document()
+    changed = {
+        "audit": Audit.model_validate(found.to_json()),
+        "claim": third_party.Claimed(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
+        "guarantee": describe(PLANTED_CLAIM),
+        "plan": base.plan.model_copy(update={"guesses": 60, "scorings": 3, "candidates": 240}),
+    }
+    return third_party.render(base.model_copy(update=changed))
+
+
+def planted_reach() -> str:
+    """What the plan of that audit says of its reach."""
+    about: dict[str, Any] = {
+        "confidence": PLANTED.confidence,
+        "delta": PLANTED.delta,
+        "guesses": 60,
+        "ceiling": {"guesses": 60, "epsilon": PLANTED.ceiling(60)},
+        "ceiling_of_half": {"guesses": 120, "epsilon": PLANTED.ceiling(120)},
+        "claim": {"epsilon": PLANTED_CLAIM.epsilon},
+        "guesses_needed": PLANTED.needed(PLANTED_CLAIM.epsilon),
+        "warnings": [],
+    }
+    return f"<pre>{html.escape(' '.join(audit_readme.reach(about)))}</pre>"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        planted_page(20).replace("</body>", planted_reach() + "</body>"),
+        planted_page(50).replace("</body>", planted_reach() + "</body>"),
+        planted_page(60),
+        planted_page(20, copied=0),
+    ],
+    ids=["nothing", "a leak", "all right", "failed"],
+)
+def test_plan_and_page_of_an_audit_by_planted_canaries_print_a_number_in_one_form(page: str) -> None:
+    assert two_forms(page) == []
+    assert other_forms(page) == []
+
+
+@pytest.mark.parametrize("claim", [PureDP(math.log(1.5)), ApproxDP(math.log(1.5), DELTA)])
+def test_the_message_of_a_failed_assertion_prints_a_number_in_one_form(claim: Guarantee) -> None:
+    with pytest.raises(AssertionError) as failed:
+        assert_never_exceeds(
+            lambda data, source: float(source.generator.laplace(len(data), 0.7)),
+            claim,
+            data=[0],
+            neighbor=[0, 1],
+            score=float,
+            runs=1000,
+            confidence=1 - 1e-6 / 3,
+        )
+    page = f"<body><pre>{html.escape(str(failed.value))}</pre></body>"
+    assert "confidence 0.9999996; the claim allows 0.405465" in page
+    assert two_forms(page) == []
+    assert other_forms(page) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["fewer than 90%", "1e-05", "confidence 95 %", "95 % interval", "confidence 1", "confidence 1, or"]
+)
+def test_other_forms_of_a_number_are_found(words: str) -> None:
+    assert len(other_forms(f"<body><p>{words}</p></body>")) == 1
+
+
+@pytest.mark.parametrize("words", ["fewer than 90 %", "p = 0.01", "p-value 0.5", "confidence 0.95", "1 − 0.05/3"])
+def test_the_forms_of_a_page_are_not(words: str) -> None:
+    assert other_forms(f"<body><p>{words}</p></body>") == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Numbers and words: outward rounding, and which bounds may be compared with a claim."""
+"""Words of a report, and which bounds may be compared with a claim."""
 
 from __future__ import annotations
 
@@ -8,29 +8,6 @@ from cupel.accounting import ACCOUNTANTS, bounds
 from cupel.accounting.comparison_releases import LAYER_METHODS, SECRET_METHODS
 from cupel.reports import comparison, text
 from cupel.reports.assay import BoundRow
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "printed"),
-    [
-        (1.28098999, 1.28154001, "[1.28098, 1.28155]"),
-        (0.5, 0.5, "[0.5, 0.5]"),
-        (1.2345678e-9, "inf", "[1.23456 × 10⁻⁹, ∞]"),
-        (-0.00123456789, -1e-12, "[−0.00123457, −1 × 10⁻¹²]"),
-    ],
-)
-def test_an_enclosure_is_rounded_outward(low: float | str, high: float | str, printed: str) -> None:
-    assert text.ends(low, high) == printed
-
-
-def test_a_rate_is_never_rounded_to_certainty() -> None:
-    assert text.percent(0.99999, "down") == "99.9 %"
-    assert text.percent(0.99999) == "99.999 %"
-    assert text.percent(0.99999, "up") == "99.999 %"
-    assert text.percent(1 - 2**-53) == "99.99999999999999 %"
-    assert text.percent(1e-9) == "1 × 10⁻⁷ %"
-    assert text.percent(1.0) == "100 %"
-    assert text.percent(0.0) == "0 %"
 
 
 def bound(**more: object) -> BoundRow:
