@@ -25,7 +25,7 @@ _WIDEST = 1e-3
 """The relative width of the first lattice that is tried."""
 _ROUGH = 0.03
 """That of the first one where a bound from above only has to be small enough."""
-_FEW = 16384
+_FEW = 1 << 15
 """Lattice points that cost little more than fewer: what a transform takes is then less than what asking for it does."""
 _LEAST_DELTA = 1e-250
 """Below it sums of weights say nothing, and Chernoff's bound answers."""
@@ -368,7 +368,7 @@ class Enclosure:
         return float(tilts[chosen]), float(log_shares[chosen])
 
     def _narrowed(self, cut: float, tilt: float, share: float, step: float) -> tuple[tuple[float, float], ...]:
-        """Supports without what weighs less than `share` on the left once it is tilted, where that spares many steps."""
+        """Supports without what weighs less than `share` on the left when tilted, where that spares many steps."""
         laws, supports, _ = self._prepared(cut)
         found = []
         for law, (low, high) in zip(laws, supports, strict=True):
@@ -458,9 +458,9 @@ class Enclosure:
                 plan = planned(rung, middle)
                 step = max(min(plan.step, step * self._shrink(answer, rung)), 1.5 * finest)
                 continue
-            if answer[0] == -math.inf or self.upper_only:  # a bound from above is all there is
-                if before - found.high < rung * abs(found.high):
-                    break
+            # Where a bound from above is all there is, it only has to stop falling.
+            if (answer[0] == -math.inf or self.upper_only) and before - found.high < rung * abs(found.high):
+                break
             step *= 0.5 if self.upper_only else self._shrink(answer, rung)
             if step <= finest:
                 if found.step <= 1.5 * finest:

@@ -3,7 +3,7 @@
 The error of an answer is its upper bound on ε less a reference, the certified interval of relative width 1e-6. cupel
 answers at its default width. A peer gets the coarsest lattice at which its error is no larger, found by bisection, and
 that call is timed, by turns with cupel's, from an event to a number and with every cache emptied before. A peer whose
-answer lies below the reference is invalid, and one that does not reach the error in ten seconds a call has no time.
+answer lies below the reference is invalid, and one that does not reach the error in four seconds a call has no time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cupel.accounting.dominating_pairs import WIDTH
 from cupel.accounting.lattice import Lattice
 
 REFERENCE_WIDTH = 1e-6
-SECONDS = 10.0
+SECONDS = 4.0
 """A lattice is not made finer once a call has taken so long."""
 MEMORY = 6 << 30
 """Bytes that the process may have: a peer that needs more fails."""
@@ -189,6 +189,7 @@ def equal_accuracy(rounds: int) -> Section:
         ]
         row = (case.name, f"{case.delta:g}", f"{reference.upper:.7g}", f"{error / reference.upper:.1e}")
         section.rows.append((*row, f"{mine.wall_ms:.1f}", *cells))
+        print(" ".join(section.rows[-1]), file=sys.stderr, flush=True)
         section.data[case.name] = {
             "reference": [reference.lower, reference.upper],
             "error": error,
@@ -248,7 +249,7 @@ def as_accurate(ask: Callable[[float], float], reference: Interval, error: float
         except other.NotOffered:
             return Reached(reason="–")
         if upper < reference.lower:
-            return Reached(reason=f"invalid: {upper:.6g}")
+            return _invalid(upper, reference)
         if upper - reference.lower <= error:
             good = parameter
         elif time.perf_counter() - start > SECONDS or parameter < 1e-12:
@@ -259,12 +260,16 @@ def as_accurate(ask: Callable[[float], float], reference: Interval, error: float
         middle = math.sqrt(good * bad)
         upper, _ = _tried(ask, middle)
         if upper < reference.lower:
-            return Reached(reason=f"invalid: {upper:.6g}")
+            return _invalid(upper, reference)
         if upper - reference.lower <= error:
             good = middle
         else:
             bad = middle
     return Reached(good)
+
+
+def _invalid(upper: float, reference: Interval) -> Reached:
+    return Reached(reason=f"invalid: {upper:.6g}, {(reference.lower - upper) / reference.lower:.0e} too small")
 
 
 def _tried(ask: Callable[[float], float], parameter: float) -> tuple[float, str]:
@@ -273,6 +278,8 @@ def _tried(ask: Callable[[float], float], parameter: float) -> tuple[float, str]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             upper = ask(parameter)
-    except (RuntimeError, ValueError, FloatingPointError, AssertionError, MemoryError, OverflowError) as error:
+    except MemoryError:
+        return math.inf, f"needs over {MEMORY >> 30} GiB"
+    except (RuntimeError, ValueError, FloatingPointError, AssertionError, OverflowError) as error:
         return math.inf, f"fails: {type(error).__name__}"
     return (upper, "") if math.isfinite(upper) else (math.inf, "answers ∞")
