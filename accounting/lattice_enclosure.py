@@ -154,7 +154,8 @@ class Enclosure:
     def _at_zero(self) -> float:
         """An upper bound on δ(0), which is also at most the sum of the parts' total variations."""
         apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
-        return min(apart * (1 + 1e-12), self.delta(0.0, _WIDEST)[0].upper)
+        whole = self if self._target is None else Enclosure(self.laws)
+        return min(apart * (1 + 1e-12), whole.delta(0.0, _WIDEST)[0].upper)
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
@@ -175,7 +176,7 @@ class Enclosure:
         found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width, self._rungs(width))
         low, high = max(0.0, found.lower), min(1.0, found.upper)
         # A lattice says little of losses that are rare and far from all others.
-        if self.first[0] <= 0 or self.first[1] > 100 * self.first[0]:
+        if self._target is None and (self.first[0] <= 0 or self.first[1] > 100 * self.first[0]):
             high = min(high, tail_bound(self.laws, epsilon))
             if not self.upper_only:  # a part of a composition is a post-processing of it
                 low = max(low, *(SingleLaw(law).delta(epsilon, 1.0)[0].lower for law, _ in self.laws))
