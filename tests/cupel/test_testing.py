@@ -64,7 +64,7 @@ def test_a_mechanism_with_entropy_of_its_own() -> None:
     (bound,) = assert_never_exceeds(mechanisms.coin, PureDP(math.log(3)), **PAIR, score=float, runs=800)
     assert bound.value > 0.2  # .65 from the expected counts, with a standard error of .06
     with pytest.raises(AssertionError, match="coin leaks more"):
-        assert_never_exceeds(mechanisms.coin, PureDP(0.1), **PAIR, runs=800)
+        assert_never_exceeds(mechanisms.coin, PureDP(0.1), **PAIR, runs=2400)  # some of them fit the score
 
 
 def test_a_mechanism_that_takes_a_numpy_generator() -> None:
