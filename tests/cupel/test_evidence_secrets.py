@@ -140,5 +140,5 @@ def test_where_there_is_nothing_to_play(tmp_path: Path) -> None:
     assert (nothing.bounds, nothing.trials) == ((), 0)
     assert nothing.conclusion == "No game was played: no secret of the claim occurs in a record that may be drawn."
     tiny = play(tmp_path, noise([1.0] * 12, 1.0, 1), places([0]), claim=SecretProtection(1e-7, 1e-6))
-    assert tiny.conclusion.startswith("No game was played: a secret would take 1/p = 1e+07 values")
+    assert tiny.conclusion.startswith("No game was played: a secret would take 1/p = 1 × 10⁷ values")
     assert not list(tmp_path.iterdir())
