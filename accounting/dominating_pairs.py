@@ -533,13 +533,15 @@ class DominatingPair:
             if not found:
                 found.append(ask(each, side, width, None))
                 continue
-            least, most = (max(getattr(known, end) for known, _ in found) for end in ("lower", "upper"))
-            upper = ask(each, side, width, least)[0].upper
-            if upper <= least or max(most, upper) - least <= width * max(most, upper) < math.inf:
-                found.append((Interval(min(least, upper), upper), True))  # what bounds it from below changes little
-            else:
-                exact, met = ask(each, side, width, None)
-                found.append((Interval(min(exact.lower, upper), min(exact.upper, upper)), met))
+            # Whether it may be the worst must not depend on the width but by what is known of the others from below,
+            # or a narrower request might have a wider answer.
+            least = max(known.lower for known, _ in found)
+            answer, met = ask(each, side, width, least)
+            if answer.upper <= least:
+                met = True  # it is not the worst, so how narrow it is does not matter
+            elif not met:
+                answer, met = ask(each, side, width, None)
+            found.append((answer, met))
         worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
         if not all(met for _, met in found):
             self._warn(worst, width, 4)

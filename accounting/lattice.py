@@ -82,10 +82,10 @@ class Lattice(Accountant[DominatingPair]):
 
         Whether it is wide is found at the default width, so that a narrower request does not ask fewer of them.
         """
-        first = found = ask_pair(max(self.width, WIDTH))
-        if not first.upper - first.lower <= self.width * first.upper:
-            found = ask_pair(self.width)
+        first = found = ask_pair(WIDTH)
         narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
+        if self.width < WIDTH and not (narrow and first.upper - first.lower <= self.width * first.upper):
+            found = ask_pair(self.width)
         upper = found.upper
         for kind in (Basic,) if narrow or (not self.pair.tight and math.isfinite(upper)) else _SIMPLER:
             other = kind(self.adjacency, self.unit)

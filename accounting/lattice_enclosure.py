@@ -121,7 +121,7 @@ class Enclosure:
                 low = max(low, *(SingleLaw(law).epsilon(delta, 1.0)[0].lower for law, _ in self.laws))
         if self.certain(1) <= delta:
             high = min(high, max(self.highest + self._margin(), 0.0))
-        return Interval(min(low, high), high), met or _relative(low, high) <= width
+        return Interval(min(low, high), high), met or (self._target is None and _relative(low, high) <= width)
 
     @property
     def wide(self) -> bool:
@@ -404,19 +404,22 @@ class Enclosure:
         """
         found = _Found()
         for rung in rungs:
+            if self._target is not None:
+                alone = _Found()  # which lattices are tried on a rung must not depend on whether another came before
+                self._on_rung(rung, planned(rung, None), planned if guessed else None, ask, alone)
+                found.high = min(found.high, alone.high)
+                if found.high <= self._target:
+                    break
+                continue
             before = found.width
-            if found.last is not None and self._target is None and before <= rung:
+            if found.last is not None and before <= rung:
                 continue  # the last lattice was fine enough for this one, too
             plan = planned(rung, found.loss)
-            if found.last is not None and self._target is None:
+            if found.last is not None:
                 plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, rung))
             self._on_rung(rung, plan, planned if guessed else None, ask, found)
             if rung == _WIDEST:
                 self.first = found.low, found.high
-            if self._target is not None:
-                if found.high <= self._target:
-                    break
-                continue
             if found.width <= width:
                 return found.interval, True
             if not found.width <= 0.95 * before:  # finer lattices do not fit, or rounding is the limit

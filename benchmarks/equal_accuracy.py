@@ -3,7 +3,8 @@
 The error of an answer is its upper bound on ε less a reference, the certified interval of relative width 1e-6. cupel
 answers at its default width. A peer gets the coarsest lattice at which its error is no larger, found by bisection, and
 that call is timed, by turns with cupel's, from an event to a number and with every cache emptied before. A peer whose
-answer lies below the reference is invalid, and one that does not reach the error in four seconds a call has no time.
+answer lies below the reference is invalid, and one that does not reach the error has no time: its lattice is not made
+finer once a call takes four seconds.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import mpmath
+import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
 from hypothesis import given, settings
@@ -239,6 +240,29 @@ def test_a_hundred_million_runs_are_enclosed_narrowly() -> None:
     truth = sampled_gaussian(1e-5)
     below, above = (composed_delta(*truth, 1.0, 10**8, end, "remove") for end in (found.lower, found.upper))
     assert below * (1 + 1e-9) >= 1e-8 >= above * (1 - 1e-9)
+
+
+def _sampled(noise: float, rate: float, count: int) -> DpEvent:
+    return dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise)), count)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (_sampled(4.0, 0.05, 100_000), _sampled(8.651156126654792, 0.2, 30_000)),
+        (_sampled(8.652508001818644, 0.2, 30_000), _sampled(4.0, 0.05, 100_000)),
+        (_sampled(4.0, 0.05, 100_000), dp_event.GaussianDpEvent(1 / 4.0198406978704195)),
+        (_sampled(20.0, 0.2, 100),),
+    ],
+    ids=["nearly equal", "nearly equal, the other first", "beside a Gaussian", "directions nearly equal"],
+)
+def test_answers_at_many_widths_are_nested(parts: tuple[DpEvent, ...]) -> None:
+    """What decides which of two nearly equal alternatives or directions is asked exactly must not be the width."""
+    widths = [*np.geomspace(1.2e-3, 1e-4, 25), 1e-5]
+    found = [Lattice("add_remove", width=width).compose(ParallelDpEvent(parts)).epsilon(1e-9) for width in widths]
+    for wider, narrower in itertools.pairwise(found):
+        assert wider.interval is not None and narrower.interval is not None
+        assert wider.interval.lower <= narrower.interval.lower <= narrower.value <= wider.value
 
 
 def test_forty_gaussians_on_disjoint_parts_cost_what_the_worst_does() -> None:
