@@ -130,10 +130,8 @@ class Section:
         table = "\n".join(f"| {' | '.join(cell or '–' for cell in line)} |" for line in lines)
         versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
         on = f"{about['processor']}, one thread, Python {about['python']}, {versions}"
-        first = self.about[0]
-        return "\n\n".join(
-            [f"{first.upper() if first.isascii() else first}{self.about[1:]}", table, "\n".join(f"- {n}" for n in self.notes), on]
-        )
+        title = f"{self.about[0].upper()}{self.about[1:]}" if self.about[0].isascii() else self.about
+        return "\n\n".join([title, table, "\n".join(f"- {n}" for n in self.notes), on])
 
     def to_json(self) -> dict[str, Any]:
         goals = [{"what": goal.what, "found": goal.found, "met": goal.met} for goal in self.goals]

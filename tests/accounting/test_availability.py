@@ -261,7 +261,8 @@ def test_answers_at_many_widths_are_nested(parts: tuple[DpEvent, ...]) -> None:
     widths = [*np.geomspace(1.2e-3, 1e-4, 25), 1e-5]
     found = [Lattice("add_remove", width=width).compose(ParallelDpEvent(parts)).epsilon(1e-9) for width in widths]
     for wider, narrower in itertools.pairwise(found):
-        assert wider.interval is not None and narrower.interval is not None
+        assert wider.interval is not None
+        assert narrower.interval is not None
         assert wider.interval.lower <= narrower.interval.lower <= narrower.value <= wider.value
 
 
