@@ -533,8 +533,8 @@ class DominatingPair:
             if not found:
                 found.append(ask(each, side, width, None))
                 continue
-            # Whether it may be the worst must not depend on the width but by what is known of the others from below,
-            # or a narrower request might have a wider answer.
+            # What is asked exactly is decided by lower bounds of the others, never by the width: otherwise a narrower
+            # request might have a wider answer.
             least = max(known.lower for known, _ in found)
             answer, met = ask(each, side, width, least)
             if answer.upper <= least:
