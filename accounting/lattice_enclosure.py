@@ -26,7 +26,7 @@ _WIDEST = 1e-3
 _ROUGH = 0.03
 """That of the first one where a bound from above only has to be small enough."""
 _FEW = 1 << 15
-"""Lattices of fewer points are made finer: below this size the time of a query is mostly overhead, not work on arrays."""
+"""Lattices of fewer points are made finer: below this size a query is mostly overhead, not work on arrays."""
 _LEAST_DELTA = 1e-250
 """Below it sums of weights say nothing, and Chernoff's bound answers."""
 

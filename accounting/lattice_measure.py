@@ -357,8 +357,8 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta
 def _convex(masses: Floats, losses: Floats) -> Floats:
     """The masses of the greatest convex minorant of a curve whose masses may be negative.
 
-    Negative masses are mostly among the last cells, so a suffix of the curve is tried first. If its first piece keeps its
-    slope, nothing left of it changes; otherwise the suffix is doubled.
+    Negative masses are mostly among the last cells, so a suffix of the curve is tried first. If its first piece keeps
+    its slope, nothing left of it changes; otherwise the suffix is doubled.
     """
     from scipy.optimize import isotonic_regression
 
