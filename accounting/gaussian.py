@@ -14,8 +14,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting import conversions, validate
+from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.conversions import formulas
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +75,7 @@ def _classical(epsilon: float, delta: float) -> float:
 
 
 def _suffices(multiplier: float, epsilon: float, delta: float) -> bool:
-    return conversions.delta_from_gdp(math.nextafter(1 / multiplier, math.inf), epsilon) <= delta
+    return formulas.delta_from_gdp(math.nextafter(1 / multiplier, math.inf), epsilon) <= delta
 
 
 def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
@@ -109,16 +110,16 @@ def largest_mus(epsilons: ArrayLike, deltas: ArrayLike) -> Floats:
     if not ((delta > 0) & (delta < 1)).all():
         raise ValueError("deltas must be strictly between 0 and 1")
     high = np.ones(epsilon.shape)
-    while (small := conversions.deltas_from_gdp(high, epsilon) <= delta).any():
+    while (small := formulas.deltas_from_gdp(high, epsilon) <= delta).any():
         high = np.where(small, 2 * high, high)
     low = high / 2
-    while (large := conversions.deltas_from_gdp(low, epsilon) > delta).any():
+    while (large := formulas.deltas_from_gdp(low, epsilon) > delta).any():
         high, low = np.where(large, low, high), np.where(large, low / 2, low)
         if (low < 1e-300).any():
             raise ValueError("no μ above 1e-300 meets so small a δ")
     for _ in range(54):  # low ≥ high/2: as many halvings as a float has digits
         middle = low + (high - low) / 2
-        meets = conversions.deltas_from_gdp(middle, epsilon) <= delta
+        meets = formulas.deltas_from_gdp(middle, epsilon) <= delta
         low, high = np.where(meets, middle, low), np.where(meets, high, middle)
     return low
 
@@ -172,7 +173,7 @@ def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: in
     shift = max(0, 128 - product.bit_length() // 2)
     root = math.isqrt(product << 2 * shift)
     root += root * root < product << 2 * shift
-    return conversions.up(Fraction(root, total.denominator << shift))
+    return formulas.up(Fraction(root, total.denominator << shift))
 
 
 def joint_noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
@@ -208,7 +209,7 @@ def sampled_delta(mu: float, epsilon: float, *, sample_size: int, records: int) 
     rate = _rate(sample_size, records)
     if mu == 0 or rate == 0:
         return 0.0
-    inner = conversions.delta_from_gdp(mu, _inner(epsilon, rate))
+    inner = formulas.delta_from_gdp(mu, _inner(epsilon, rate))
     return min(rate * inner * (1 + 2 * _UNIT) + 1e-320, 1.0)  # a product that underflows must not say pure DP
 
 
@@ -223,7 +224,7 @@ def sampled_epsilon(mu: float, delta: float, *, sample_size: int, records: int) 
     inner = delta / rate * (1 - 2 * _UNIT) if rate else 1.0
     if inner >= 1:
         return 0.0
-    return _outer(conversions.epsilon_from_gdp(mu, inner), rate)
+    return _outer(formulas.epsilon_from_gdp(mu, inner), rate)
 
 
 def sampled_mu(epsilon: float, delta: float, *, sample_size: int, records: int) -> float:
@@ -244,7 +245,7 @@ def _rate(sample_size: int, records: int) -> float:
     validate.integer(sample_size=sample_size)
     if sample_size > records:
         raise ValueError(f"sample_size must be at most records ({records}), not {sample_size}")
-    return conversions.up(Fraction(sample_size, records))
+    return formulas.up(Fraction(sample_size, records))
 
 
 def _inner(epsilon: float, rate: float) -> float:

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from cupel.accounting import conversions, validate
+from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.conversions import formulas
 from cupel.accounting.guarantees import (
     GDP,
     RDP,
@@ -56,20 +57,20 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
         return guarantee
     match guarantee:
         case PureDP(epsilon):
-            return PureDP(conversions.up(size * Fraction(epsilon)))
+            return PureDP(formulas.up(size * Fraction(epsilon)))
         case ZCDP(rho):
-            return ZCDP(conversions.up(size**2 * Fraction(rho)))
+            return ZCDP(formulas.up(size**2 * Fraction(rho)))
         case GDP(mu):
-            return GDP(conversions.up(size * Fraction(mu)))
+            return GDP(formulas.up(size * Fraction(mu)))
         case RDP(alpha, divergence):
             return _renyi(alpha, divergence, size)
         case ApproxDP(epsilon, delta):
             grown = _delta(epsilon, delta, size)
             if grown >= 1:
                 raise ValueError(f"({epsilon!r}, {delta!r})-DP says nothing of a group of {size}: δ grows to 1")
-            return ApproxDP(conversions.up(size * Fraction(epsilon)), grown)
+            return ApproxDP(formulas.up(size * Fraction(epsilon)), grown)
         case PrivacyProfile(epsilons, deltas):
-            places = tuple(conversions.up(size * Fraction(epsilon)) for epsilon in epsilons)
+            places = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
             values = [_delta(epsilon, delta, size) for epsilon, delta in zip(epsilons, deltas, strict=True)]
             return PrivacyProfile(places, tuple(np.minimum.accumulate(values).tolist()))
         case ExPostDP():
@@ -117,7 +118,7 @@ def _renyi(alpha: float, divergence: float, size: int) -> RDP:
                 f"order, which must stay above 1"
             )
         grown *= (2 * order - Fraction(3, 2)) / (order - 1)
-    return RDP(float(order), conversions.up(grown))
+    return RDP(float(order), formulas.up(grown))
 
 
 def _delta(epsilon: float, delta: float, size: int) -> float:

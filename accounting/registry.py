@@ -11,13 +11,18 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from dp_accounting import DpEvent
 
 from cupel.accounting import validate
+from cupel.accounting.accountants.advanced import Advanced
+from cupel.accounting.accountants.base import Accountant, Unsupported
+from cupel.accounting.accountants.basic import Basic
+from cupel.accounting.accountants.gdp import GaussianDP
+from cupel.accounting.accountants.pld import PrivacyLoss
+from cupel.accounting.accountants.prv import PrivacyRandomVariables
+from cupel.accounting.accountants.rdp import RenyiAccountant
+from cupel.accounting.accountants.zcdp import ZeroConcentrated
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.advanced import Advanced
-from cupel.accounting.basic import Basic
 from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.composition import Accountant, Unsupported
-from cupel.accounting.gdp import GaussianDP
-from cupel.accounting.guarantee_conversions import convert
+from cupel.accounting.conversions.guarantees import convert
+from cupel.accounting.ex_post.accountant import ExPost
 from cupel.accounting.guarantees import (
     GDP,
     RDP,
@@ -29,13 +34,8 @@ from cupel.accounting.guarantees import (
     PureDP,
     SecretProtection,
 )
-from cupel.accounting.lattice import Lattice
-from cupel.accounting.pld import PrivacyLoss
-from cupel.accounting.prv import PrivacyRandomVariables
-from cupel.accounting.rdp import RenyiAccountant
-from cupel.accounting.realised import ExPost
-from cupel.accounting.secret_protection import SecretProtectionAccountant
-from cupel.accounting.zcdp import ZeroConcentrated
+from cupel.accounting.lattice.accountant import Lattice
+from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
 
 ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind

@@ -1,6 +1,6 @@
 """What one guarantee says of another: the implications that let a bound count for or against a claim.
 
-Conversions are those of `cupel.accounting.guarantee_conversions`: they hold for every mechanism at one unit and
+Conversions are those of `cupel.accounting.conversions.guarantees`: they hold for every mechanism at one unit and
 adjacency. Where none is known, nothing follows.
 """
 
@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from cupel.accounting.bounds import Bound
-from cupel.accounting.guarantee_conversions import convert
+from cupel.accounting.conversions.guarantees import convert
 from cupel.accounting.guarantees import (
     GDP,
     RDP,

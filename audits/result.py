@@ -9,7 +9,7 @@ from typing import Any
 
 from cupel.accounting import validate
 from cupel.accounting.bounds import Bound, Interval
-from cupel.audits.clopper_pearson import clopper_pearson
+from cupel.audits.statistics.binomial import clopper_pearson
 
 
 @dataclass(frozen=True, slots=True)

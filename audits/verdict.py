@@ -19,13 +19,7 @@ from typing import Any, Literal, TypeAlias
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
-from cupel.accounting.number_format import (
-    format_ceiling,
-    format_confidence,
-    format_lower,
-    format_number,
-    format_upper,
-)
+from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 from cupel.audits import implications
 from cupel.audits.implications import describe, describe_limit, implied_limit, upper_for
 

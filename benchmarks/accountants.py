@@ -29,7 +29,7 @@ from equal_accuracy import as_accurate, equal_accuracy
 from paired_times import Goal, Section, Times, add_options, paired, run_sections, times_faster
 
 from cupel.accounting.bounds import Interval
-from cupel.accounting.dominating_pairs import DominatingPair, WidthNotMet
+from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
 
 CONFIGURATIONS = (
     (0.8, 0.005, 1_000, 1e-6),
@@ -93,7 +93,7 @@ def calibration(rounds: int) -> Section:
 
 
 def _calibrated(epsilon: float, tolerance: float) -> float:
-    from cupel.accounting.calibration import calibrate
+    from cupel.accounting.calibration.calibration import calibrate
     from cupel.accounting.guarantees import ApproxDP
 
     found = calibrate(
@@ -191,7 +191,7 @@ def _measure_memory(name: str) -> None:
         found = sgd(1.0, 0.001, 10**6).epsilon(1e-5)
         answer = shown(found.lower, found.upper)
     else:
-        from cupel.accounting.secret_noise import noise_for_secrets
+        from cupel.accounting.secret_protection.noise import noise_for_secrets
 
         before = floor_of_query.peak_mib()
         generator = np.random.default_rng(0)

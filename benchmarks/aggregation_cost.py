@@ -28,13 +28,14 @@ import torch
 import transformers
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ledger import Charge, Commit, Ledger
-from cupel.mechanisms import aggregation
-from cupel.mechanisms.decoding import DecodeSession
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.randomness import OS_ENTROPY
-from cupel.mechanisms.records import builtin_records
+from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.mechanisms.data.records import builtin_records
+from cupel.mechanisms.models.decoding import DecodeSession
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY
+from cupel.mechanisms.private_inference import aggregation
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 
 def now() -> float:

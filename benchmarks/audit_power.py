@@ -25,17 +25,17 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from cupel.accounting import gaussian_curve
-from cupel.audits.clopper_pearson import (
+from cupel.accounting.lattice import gaussian_curve
+from cupel.audits.statistics.binomial import (
     clopper_pearson,
     difference_interval,
     epsilons_clopper_pearson,
     mu_clopper_pearson,
 )
-from cupel.audits.one_run import Rule, epsilon_one_run, epsilons_one_run
-from cupel.audits.one_run_f_dp import Family, epsilon_one_run_f_dp
-from cupel.audits.score_thresholds import Band, Grid, Split, epsilon_from_scores
-from cupel.audits.sequential import Wealth
+from cupel.audits.statistics.one_run import Rule, epsilon_one_run, epsilons_one_run
+from cupel.audits.statistics.one_run_f_dp import Family, epsilon_one_run_f_dp
+from cupel.audits.statistics.score_thresholds import Band, Grid, Split, epsilon_from_scores
+from cupel.audits.statistics.sequential import Wealth
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

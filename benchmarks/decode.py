@@ -30,12 +30,12 @@ from random_models import random_model, random_records
 from whole_runs import KEY, audit, beginning, begun, measure_memory, memory
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms import aggregation
-from cupel.mechanisms.decoding import DecodeSession
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.randomness import OS_ENTROPY
-from cupel.mechanisms.records import Record
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.models.decoding import DecodeSession
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY
+from cupel.mechanisms.private_inference import aggregation
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 Moment = NDArray[np.float64]  # wall and processor time, seconds
 

@@ -16,9 +16,9 @@ import numpy as np
 from scipy import stats
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from cupel.mechanisms import corpora
-from cupel.mechanisms.embedded_model import corpus, path
-from cupel.mechanisms.embedded_model.measure import Decoding, documents, load
+from cupel.mechanisms.data import corpora
+from cupel.mechanisms.models.embedded import corpus, path
+from cupel.mechanisms.models.embedded.measure import Decoding, documents, load
 
 SEED = 20260
 MEDIAN_CLIP = 10.0

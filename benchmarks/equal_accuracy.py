@@ -28,8 +28,8 @@ from paired_times import Goal, Section, paired, times_faster
 from scipy.stats import binom
 
 from cupel.accounting.bounds import Interval
-from cupel.accounting.dominating_pairs import WIDTH
-from cupel.accounting.lattice import Lattice
+from cupel.accounting.lattice.accountant import Lattice
+from cupel.accounting.lattice.pairs import WIDTH
 
 REFERENCE_WIDTH = 1e-6
 SECONDS = 4.0

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from paired_times import Goal, Section, paired, run_script, times_faster
 
-from cupel.mechanisms.embedders import unit_rows
-from cupel.mechanisms.nearest import nearest
+from cupel.mechanisms.embedding.embedder import unit_rows
+from cupel.mechanisms.primitives.nearest import nearest
 
 Vectors = NDArray[np.float32]
 VECTORS, CENTRES, DIMENSION = 20_000, 2000, 384

@@ -32,9 +32,9 @@ from other_audit_libraries import BETA, DELTA, LIBRARIES, Audit, answers, rememb
 from rich.console import Console
 from rich.table import Table
 
-from cupel.accounting import gaussian_curve
+from cupel.accounting.lattice import gaussian_curve
 from cupel.audits import statistics as ours
-from cupel.audits.clopper_pearson import clopper_pearson
+from cupel.audits.statistics.binomial import clopper_pearson
 
 Floats = NDArray[np.float64]
 

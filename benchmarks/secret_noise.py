@@ -25,9 +25,10 @@ from paired_times import Section, paired, run_script, times_faster
 from scipy.sparse import csr_array
 
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection import blowup, noise_for_secrets, poisson_binomial
-from cupel.mechanisms.secret_incidence import Incidence
-from cupel.mechanisms.secret_inclusion import SecretNoise
+from cupel.accounting.secret_protection.noise import blowup, noise_for_secrets
+from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
+from cupel.mechanisms.secret_evolution.incidence import Incidence
+from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
 
 Floats = NDArray[np.float64]
 

@@ -31,9 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.mechanisms.embedders import unit_rows
-from cupel.mechanisms.secret_clustering import PublicClusters, release
-from cupel.mechanisms.voting import centre_votes, kept_by_centres, record_votes
+from cupel.mechanisms.embedding.embedder import unit_rows
+from cupel.mechanisms.evolution.voting import centre_votes, kept_by_centres, record_votes
+from cupel.mechanisms.secret_evolution.clustering import PublicClusters, release
 
 Vectors = NDArray[np.float32]
 TOPICS = 600

@@ -16,12 +16,13 @@ from unittest import mock
 from paired_times import Goal, Section
 from random_models import random_model, random_records
 
-from cupel.accounting.ledger import Ledger, Run
-from cupel.attacks.leave_one_out import LeaveOneOut, reruns
-from cupel.mechanisms import decoding
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.records import Record, builtin_records
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.accounting.ledger.run import Run
+from cupel.attacks.private_inference.leave_one_out import LeaveOneOut, reruns
+from cupel.mechanisms.data.records import Record, builtin_records
+from cupel.mechanisms.models import decoding
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 KEY = bytes(range(32))
 MEMORY_BYTES = 1024.0  # a record more, beside the records themselves

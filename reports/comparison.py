@@ -16,8 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from cupel.accounting.bounds import Rigor
-from cupel.accounting.comparison import Comparison
-from cupel.accounting.comparison_curves import Curve, Panel
+from cupel.accounting.comparison.comparison import Comparison
+from cupel.accounting.comparison.curves import Curve, Panel
 from cupel.accounting.number_format import format_upper
 from cupel.reports import svg, text
 from cupel.reports.figures import _LOG_FROM, _decades

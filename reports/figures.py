@@ -11,13 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from cupel.accounting.number_format import (
-    format_confidence,
-    format_lower,
-    format_number,
-    format_percent,
-    format_upper,
-)
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
 from cupel.reports import svg, text
 from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
 from cupel.reports.svg import Figure

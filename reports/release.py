@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from cupel.accounting.ledger_entries import canonical
+from cupel.accounting.ledger.entries import canonical
 from cupel.accounting.number_format import format_number
 from cupel.reports import text
 from cupel.reports.assay import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.corpora import render_note
-from cupel.mechanisms.embedders import HashedNgrams
+from cupel.mechanisms.data.corpora import render_note
+from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.embedding.embedder import HashedNgrams
 
 rng = np.random.default_rng(0)
 notes = [

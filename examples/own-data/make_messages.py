@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cupel.mechanisms.embedded_model.corpus import TOPICS, topical_document
+from cupel.mechanisms.models.embedded.corpus import topical_document
+from cupel.mechanisms.models.embedded.grammar import TOPICS
 
 USERS, MESSAGES = 240, 360
 rng = np.random.default_rng(0)

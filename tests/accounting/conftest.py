@@ -11,7 +11,9 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent
-from cupel.accounting.ledger import Charge, Commit, Ledger, Run
+from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.accounting.ledger.run import Run
 
 
 class LittleMechanism:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import conversions, gaussian
+from cupel.accounting import gaussian
+from cupel.accounting.conversions import formulas
 
 powers = st.floats(-12, -0.5).map(lambda power: 10.0**power)
 
@@ -61,9 +62,9 @@ def test_many_deltas_are_the_single_ones() -> None:
     terms of δ cancel, 1/μ times that."""
     means = np.array([0.0, 1e-300, 1e-3, 0.5, 3.0, 100.0, 1e200, math.inf])[:, None]
     epsilons = np.array([0.0, 1e-6, 0.3, 4.0, 60.0, 1e5])
-    many = conversions.deltas_from_gdp(means, epsilons)
+    many = formulas.deltas_from_gdp(means, epsilons)
     for row, column in itertools.product(range(8), range(6)):
-        single = conversions.delta_from_gdp(float(means[row, 0]), float(epsilons[column]))
+        single = formulas.delta_from_gdp(float(means[row, 0]), float(epsilons[column]))
         assert many[row, column] == pytest.approx(single, rel=1e-11, abs=1e-16)
         assert (many[row, column] == 0) == (single == 0) == (row == 0)
 
@@ -73,7 +74,7 @@ def test_where_the_classical_noise_stops_being_enough() -> None:
     assert gaussian.classical_limit(1e-5) == pytest.approx(8.419771, abs=5.1e-7)
     assert gaussian.classical_limit(1e-6) == pytest.approx(8.782092, abs=5.1e-7)
     mu = 10 / math.sqrt(2 * math.log(1.25e5))
-    assert conversions.delta_from_gdp(mu, 10) == pytest.approx(2.265374e-5, rel=2.5e-7)
+    assert formulas.delta_from_gdp(mu, 10) == pytest.approx(2.265374e-5, rel=2.5e-7)
 
 
 @pytest.mark.parametrize("delta", [0.5, 1e-3, 1e-5, 1e-10, 1e-30])
@@ -107,7 +108,7 @@ def test_four_layers_cost_one_joint_release() -> None:
     deviations = [joint * 2 * clip / records for clip in clips]
     mu = gaussian.joint_mu(clips, deviations, records=records, adjacency="replace_one")
     assert mu == pytest.approx(2 / joint, rel=1e-14)  # a few roundings of σ
-    assert conversions.epsilon_from_gdp(mu, 1e-5) == pytest.approx(5, rel=1e-12)
+    assert formulas.epsilon_from_gdp(mu, 1e-5) == pytest.approx(5, rel=1e-12)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -150,9 +151,9 @@ def test_a_histogram_that_forgets_the_second_bin() -> None:
     multiplier = gaussian.analytic_noise_multiplier(0.1, 1e-5)
     sensitivity = gaussian.histogram_sensitivity("replace_one")
     assert Fraction(sensitivity) ** 2 >= 2 > Fraction(math.nextafter(math.nextafter(sensitivity, 0), 0)) ** 2
-    assert conversions.delta_from_gdp(sensitivity / multiplier, 0.1) == pytest.approx(2.540668e-4, rel=2.5e-7)
+    assert formulas.delta_from_gdp(sensitivity / multiplier, 0.1) == pytest.approx(2.540668e-4, rel=2.5e-7)
     mended = sensitivity / (multiplier * sensitivity * (1 + 1e-15))
-    assert conversions.delta_from_gdp(mended, 0.1) <= 1e-5
+    assert formulas.delta_from_gdp(mended, 0.1) <= 1e-5
     assert gaussian.histogram_sensitivity("add_remove") == gaussian.histogram_sensitivity("zero_out") == 1
 
 
@@ -230,9 +231,9 @@ def test_edges_of_samples() -> None:
     assert gaussian.sampled_epsilon(1.0, 1e-5, sample_size=0, records=9) == 0
     assert math.isinf(gaussian.sampled_mu(1.0, 1e-5, sample_size=0, records=9))
     whole = {"sample_size": 9, "records": 9}
-    assert gaussian.sampled_delta(1.0, 0.5, **whole) == pytest.approx(conversions.delta_from_gdp(1.0, 0.5), rel=1e-12)
+    assert gaussian.sampled_delta(1.0, 0.5, **whole) == pytest.approx(formulas.delta_from_gdp(1.0, 0.5), rel=1e-12)
     large = gaussian.sampled_epsilon(60.0, 1e-5, sample_size=1, records=100)  # beyond e^600
-    assert large == pytest.approx(conversions.epsilon_from_gdp(60.0, 1e-3) + math.log(0.01), rel=1e-12)
+    assert large == pytest.approx(formulas.epsilon_from_gdp(60.0, 1e-3) + math.log(0.01), rel=1e-12)
     assert 0 < gaussian.sampled_delta(1.0, 800.0, sample_size=1, records=100) < 1e-300
 
 

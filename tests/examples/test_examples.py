@@ -18,12 +18,13 @@ from command import run
 from sentence_models import save_sentence_model
 from small_models import save_model
 
-from cupel.account import account_files
 from cupel.accounting import ApproxDP, SecretProtection, Unit, upper_bounds
-from cupel.claim import Claim, read_claim
+from cupel.claims.base import Claim
+from cupel.claims.read import read_claim
 from cupel.errors import InputError
-from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.records import read_records
+from cupel.jobs.account import account_files
+from cupel.mechanisms.data.records import read_records
+from cupel.mechanisms.embedding.centres import Centres
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

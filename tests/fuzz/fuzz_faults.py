@@ -33,37 +33,37 @@ class Fault:
 def _no_levels() -> None:
     import yaml
 
-    from cupel import claim
+    from cupel.claims import read
 
-    claim._UniqueKeyLoader.compose_node = yaml.SafeLoader.compose_node
+    read._UniqueKeyLoader.compose_node = yaml.SafeLoader.compose_node
 
 
 def _no_values() -> None:
-    from cupel import claim
+    from cupel.claims import read
 
-    load = claim.yaml.load
+    load = read.yaml.load
 
     def loads(*given: Any, **more: Any) -> Any:
         try:
             return load(*given, **more)
-        except claim.yaml.YAMLError:
+        except read.yaml.YAMLError:
             raise
         except Exception as error:
             raise RuntimeError("was not caught") from error
 
-    claim.yaml.load = loads
+    read.yaml.load = loads
 
 
 def _no_largest_file() -> None:
-    from cupel import claim
+    from cupel.claims import read
 
-    claim.LARGEST_FILE = 2**40
+    read.LARGEST_FILE = 2**40
 
 
 def _unescaped_refusals() -> None:
-    from cupel import cli
+    from cupel.cli import app
 
-    cli.one_line = lambda text: " ".join(text.split())[:500]
+    app.one_line = lambda text: " ".join(text.split())[:500]
 
 
 def _long_refusals() -> None:
@@ -80,16 +80,19 @@ def _unescaped_results() -> None:
 
 
 def _outputs_over_inputs() -> None:
-    from cupel import audit_plan, compare, outputs, utility
+    from cupel.audit_jobs.canaries import plan
+    from cupel.io import outputs
+    from cupel.jobs import compare
+    from cupel.utility import measures
 
-    for module in (outputs, utility, audit_plan, compare):
+    for module in (outputs, measures, plan, compare):
         module.check_output = lambda *given: None
 
 
 def _no_most_slots() -> None:
-    from cupel.mechanisms import private_inference
+    from cupel.mechanisms.private_inference import generator
 
-    private_inference.MOST_SLOTS = private_inference.MOST_TOKENS = 10**30
+    generator.MOST_SLOTS = generator.MOST_TOKENS = 10**30
 
 
 def _no_most_steps() -> None:
@@ -105,27 +108,27 @@ def _no_most_steps() -> None:
 
 
 def _no_most_occurrences() -> None:
-    from cupel import compare
+    from cupel.jobs import compare
 
     compare.MOST_OCCURRENCES = 2**127
 
 
 def _unread_scores() -> None:
-    from cupel import audit_bound, audit_files
+    from cupel.audit_jobs.canaries import bound, files
 
-    audit_bound.read_scores = lambda folder, digest: audit_files.read_sealed(folder / audit_files.SCORES)
+    bound.read_scores = lambda folder, digest: files.read_sealed(folder / files.SCORES)
 
 
 def _no_consent() -> None:
-    from cupel.claim_evolution import EvolutionClaim
+    from cupel.generators.evolution.claim import EvolutionClaim
 
     EvolutionClaim.check_allowed = lambda self, allowed: None
 
 
 def _no_surrogates() -> None:
-    from cupel import audit_files
+    from cupel.audit_jobs.canaries import files
 
-    audit_files.json = _Lenient(audit_files.json)
+    files.json = _Lenient(files.json)
 
 
 class _Lenient:

@@ -244,7 +244,7 @@ def _in_child(arguments: tuple[str, ...], folder: Path, outside: Path, patch: Ca
             resource.setrlimit(limit, (most, most + (limit == resource.RLIMIT_CPU)))
         if patch is not None:
             patch()
-        from cupel.cli import _run
+        from cupel.cli.app import _run
 
         code = int(_run(list(arguments)))
         sys.stdout.flush()

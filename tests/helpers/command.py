@@ -18,7 +18,7 @@ class Result:
 
 def run(*arguments: object) -> Result:
     """`cupel` with these arguments."""
-    from cupel.cli import _run
+    from cupel.cli.app import _run
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP
-from cupel.attacks.recorder import Mechanism, record
-from cupel.audits.distinguishing import distinguishing_audit
+from cupel.attacks.black_box.recorder import Mechanism, record
+from cupel.audits.games.distinguishing import distinguishing_audit
 from cupel.audits.verdict import decide
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TextIO
 
-from cupel.mechanisms.file_errors import naming
+from cupel.accounting.errors import naming
 
 COMMANDS: dict[str, list[str]] = {
     "generate": ["generate", "claim.yaml", "-o", "run", "--json", "-q"],
@@ -246,7 +246,7 @@ class _Watched:
         Path.write_text = watched  # type: ignore[assignment,method-assign]
 
     def _watch_ledger(self) -> None:
-        from cupel.accounting.ledger_store import Store
+        from cupel.accounting.ledger.store import Store
 
         append, transaction, added = Store.append, Store.transaction, list[str]()
 
@@ -268,7 +268,7 @@ class _Watched:
         Store.append, Store.transaction = watched_append, watched_transaction  # type: ignore[method-assign]
 
     def _watch_journal(self) -> None:
-        from cupel.mechanisms.evolution_journal import Journal
+        from cupel.mechanisms.evolution.journal import Journal
 
         write = Journal._write
 
@@ -324,7 +324,7 @@ def _live(job: dict[str, Any]) -> int:
 
 
 def _commands(names: Sequence[str], watched: _Watched, printed: TextIO, errors: TextIO) -> int:
-    from cupel.cli import _run
+    from cupel.cli.app import _run
 
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         for name in names:
@@ -371,7 +371,7 @@ def _ended(child: int, job: dict[str, Any]) -> int:
 
 def _serve() -> None:
     """A line with a job in, a line with how it ended out."""
-    from cupel.mechanisms.language_model import LanguageModel
+    from cupel.mechanisms.models.language_model import LanguageModel
 
     LanguageModel.load = functools.cache(LanguageModel.load)  # type: ignore[method-assign]
     for line in sys.stdin:

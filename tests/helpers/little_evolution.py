@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cupel.accounting.ledger import Ledger
-from cupel.mechanisms.aug_pe import AugPE
-from cupel.mechanisms.embedders import HashedNgrams
-from cupel.mechanisms.randomness import Recorded
-from cupel.mechanisms.records import Record, with_content_ids
-from cupel.mechanisms.secret_detection import PatternSecrets
-from cupel.mechanisms.secret_evolution import SecretEvolution
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.mechanisms.aug_pe.generator import AugPE
+from cupel.mechanisms.data.records import Record, with_content_ids
+from cupel.mechanisms.embedding.embedder import HashedNgrams
+from cupel.mechanisms.primitives.randomness import Recorded
+from cupel.mechanisms.secret_evolution.detection import PatternSecrets
+from cupel.mechanisms.secret_evolution.generator import SecretEvolution
 
 EMBEDDER = HashedNgrams(dimension=16, buckets=512)
 """In place of one that is fitted anew for each of many runs."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.accounting.ledger import Run
-from cupel.mechanisms.private_inference import Generation, PrivateInference
-from cupel.mechanisms.randomness import Recorded
-from cupel.mechanisms.records import Record
+from cupel.accounting.ledger.run import Run
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.primitives.randomness import Recorded
+from cupel.mechanisms.private_inference.generator import PrivateInference
+from cupel.mechanisms.private_inference.transcripts import Generation
 
 KEY = bytes(32)
 TEXTS = [str(i).translate(str.maketrans("0456789", "1123123")) for i in range(100, 112)]

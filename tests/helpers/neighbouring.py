@@ -11,11 +11,11 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.ledger import Run
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.randomness import Recorded
-from cupel.mechanisms.records import Record
-from cupel.mechanisms.transcripts import Generation, Transcript
+from cupel.accounting.ledger.run import Run
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.primitives.randomness import Recorded
+from cupel.mechanisms.private_inference.generator import PrivateInference
+from cupel.mechanisms.private_inference.transcripts import Generation, Transcript
 
 KEY = bytes(range(16))
 FLOAT = 1e-9

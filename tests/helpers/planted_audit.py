@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.reports.third_party import ThirdPartyAudit
+from cupel.reports.canaries import ThirdPartyAudit
 
 
 def document(words: str = "words", **changes: Any) -> ThirdPartyAudit:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from visible import Visible
 
-from cupel.mechanisms.clustering import Centres
+from cupel.mechanisms.embedding.centres import Centres
 
 GENERATORS = ("median", "mean", "secret_evolution", "aug_pe")
 PREFIX = "My 5-digit key is "

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cupel.accounting.ledger import Ledger, Run
-from cupel.mechanisms.decoding import RowShape
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.randomness import Recorded
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.accounting.ledger.run import Run
+from cupel.mechanisms.models.decoding import RowShape
+from cupel.mechanisms.primitives.randomness import Recorded
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 
 class TableSession:

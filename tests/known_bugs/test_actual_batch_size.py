@@ -16,8 +16,8 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Direction, Rigor
 from cupel.accounting.events import BoundedRangeSelectionDpEvent
 from cupel.accounting.number_format import format_lower
-from cupel.attacks.recorder import Mechanism, Recorder, record, replay
-from cupel.audits.record_replay import record_replay_findings
+from cupel.attacks.black_box.recorder import Mechanism, Recorder, record, replay
+from cupel.audits.games.replay.record_replay import record_replay_findings
 
 CLIP, TEMPERATURE, BATCH, TOKENS, RECORDS = 9.0, 1.5, 64, 367, 108_000
 DELTA = RECORDS**-1.1

@@ -15,8 +15,8 @@ from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from dp_accounting.rdp import RdpAccountant
 
 from cupel.accounting import accountant
-from cupel.accounting.dominating_pairs import DominatingPair
-from cupel.accounting.lattice import dominating_pair
+from cupel.accounting.lattice.accountant import dominating_pair
+from cupel.accounting.lattice.pairs import DominatingPair
 
 
 def mended(what: str) -> None:

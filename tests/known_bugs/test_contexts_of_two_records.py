@@ -18,13 +18,13 @@ from table_model import FirstToken, Runs, showing
 
 from cupel.accounting import DominatingPair, accountant, events
 from cupel.accounting.number_format import format_lower
-from cupel.attacks.leave_one_out import reruns
-from cupel.attacks.step_laws import StepLaws
-from cupel.audits.record_replay import Finding
-from cupel.audits.replayed_inference import inference_findings
-from cupel.mechanisms.batching import keyed_hash
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.records import Record
+from cupel.attacks.private_inference.leave_one_out import reruns
+from cupel.attacks.private_inference.step_laws import StepLaws
+from cupel.audits.games.replay.private_inference import inference_findings
+from cupel.audits.games.replay.record_replay import Finding
+from cupel.mechanisms.data.batching import keyed_hash
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 MEDIAN: dict[str, Any] = {"aggregate": "median", "clip": 6.0, "temperature": 1.5, "batch_size": 4, "records": 8}
 MEAN: dict[str, Any] = {"aggregate": "mean", "clip": 9.0, "temperature": 1.5, "batch_size": 64, "records": 128}

@@ -11,8 +11,8 @@ from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, redrawn, t
 
 from cupel.accounting import PureDP, accountant
 from cupel.accounting.events import compose
-from cupel.attacks.recorder import Mechanism, Recorder, record
-from cupel.audits.record_replay import record_replay_findings
+from cupel.attacks.black_box.recorder import Mechanism, Recorder, record
+from cupel.audits.games.replay.record_replay import record_replay_findings
 
 TIMES = 10
 EVENT = dp_event.LaplaceDpEvent(2.0)  # ε = ½

@@ -14,10 +14,10 @@ from table_model import FirstToken, Runs, showing
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.number_format import format_lower
-from cupel.audits.record_replay import Finding
-from cupel.audits.replayed_inference import inference_findings
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.records import Record
+from cupel.audits.games.replay.private_inference import inference_findings
+from cupel.audits.games.replay.record_replay import Finding
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 MODEL = showing({"P": (-6, 6), "Q": (0, 6), "R": (6, 6)})
 RECORDS = [Record(f"id-{i}", text) for i, text in enumerate("PQQR")]

@@ -16,13 +16,13 @@ from neighbouring import KEY
 from table_model import Runs, showing
 
 from cupel.accounting.number_format import format_lower
-from cupel.attacks.leave_one_out import losses_between
-from cupel.audits.record_replay import Finding
-from cupel.audits.replayed_inference import inference_findings
-from cupel.mechanisms.batching import keyed_hash
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.randomness import Recorded
-from cupel.mechanisms.records import Record
+from cupel.attacks.private_inference.leave_one_out import losses_between
+from cupel.audits.games.replay.private_inference import inference_findings
+from cupel.audits.games.replay.record_replay import Finding
+from cupel.mechanisms.data.batching import keyed_hash
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.primitives.randomness import Recorded
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 BATCHES, SIZE = 20, 64
 MODEL = showing({"A": (6, -6), "B": (-6, 6)})

@@ -16,9 +16,10 @@ from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart
 
 from cupel.accounting import PureDP, accountant
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.ledger import Charge, Commit, Ledger
-from cupel.audits.released_values import Released, released_findings
-from cupel.mechanisms import noise
+from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.audits.games.replay.released_values import Released, released_findings
+from cupel.mechanisms.primitives import counts as noise
 
 CLAIM = PureDP(1.0)
 STEPS, KILLS = 4, 5

@@ -10,9 +10,9 @@ from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apar
 from numpy.typing import NDArray
 
 from cupel.accounting import PureDP
-from cupel.attacks.neighbors import neighbors
-from cupel.attacks.recorder import Mechanism, Recorder
-from cupel.audits.record_replay import record_replay_findings
+from cupel.attacks.black_box.neighbors import neighbors
+from cupel.attacks.black_box.recorder import Mechanism, Recorder
+from cupel.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = PureDP(1.0)
 DATA, NEIGHBOR = [0.0, 0.0], [0.0]  # values in [0, 1]

@@ -12,8 +12,8 @@ from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apar
 from numpy.typing import NDArray
 
 from cupel.accounting import ApproxDP, gaussian
-from cupel.attacks.recorder import Mechanism, Recorder
-from cupel.audits.record_replay import record_replay_findings
+from cupel.attacks.black_box.recorder import Mechanism, Recorder
+from cupel.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = ApproxDP(1.0, 1e-5)
 SCALE = gaussian.analytic_noise_multiplier(CLAIM.epsilon, CLAIM.delta)

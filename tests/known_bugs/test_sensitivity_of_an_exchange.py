@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from cupel.accounting import ApproxDP, gaussian
-from cupel.accounting.lattice import dominating_pair
-from cupel.attacks.neighbors import neighbors
-from cupel.attacks.recorder import Mechanism, Recorder
-from cupel.audits.record_replay import record_replay_findings
+from cupel.accounting.lattice.accountant import dominating_pair
+from cupel.attacks.black_box.neighbors import neighbors
+from cupel.attacks.black_box.recorder import Mechanism, Recorder
+from cupel.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = ApproxDP(5.0, 1e-5)
 CLIP = 1.0

@@ -13,8 +13,8 @@ from scipy import optimize, special
 
 from cupel.accounting import ApproxDP, DominatingPair
 from cupel.accounting.number_format import format_lower
-from cupel.attacks.recorder import Mechanism, Recorder
-from cupel.audits.record_replay import record_replay_findings
+from cupel.attacks.black_box.recorder import Mechanism, Recorder
+from cupel.audits.games.replay.record_replay import record_replay_findings
 
 CLAIM = ApproxDP(1.0, 1e-5)
 RECORDS, BATCH, EPOCHS = 30_000, 32, 10

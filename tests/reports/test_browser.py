@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from planted_audit import document
 
-from cupel.reports import third_party
+from cupel.reports import canaries
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 
@@ -98,7 +98,7 @@ def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
 
 @pytest.mark.parametrize("refuted", [True, False])
 def test_an_audit_of_somebody_elses_generator_on_every_screen(refuted: bool, open_page: Any) -> None:
-    holds_on_every_screen(third_party.render(document("planted canaries", refuted=refuted)), open_page)
+    holds_on_every_screen(canaries.render(document("planted canaries", refuted=refuted)), open_page)
 
 
 def holds_on_every_screen(html: str, open_page: Any) -> None:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupel.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Interval, Rigor, Unit
-from cupel.accounting.comparison import Comparison, Row
-from cupel.accounting.comparison_curves import Curve, Panel
+from cupel.accounting.comparison.comparison import Comparison, Row
+from cupel.accounting.comparison.curves import Curve, Panel
 from cupel.reports import comparison as job
 from cupel.reports import svg
 

@@ -13,30 +13,31 @@ from dp_accounting import dp_event
 from planted_audit import document
 from printed_numbers import other_forms, two_forms
 
-from cupel import audit_membership_table, audit_readme, audit_released_table
 from cupel.accounting import Adjacency, ApproxDP, Bound, PureDP, SecretProtection, Unit
 from cupel.accounting.bounds import Direction, Rigor
 from cupel.accounting.guarantees import Guarantee
-from cupel.attacks.holdout import Hits
-from cupel.attacks.reconstruction import Reconstruction
-from cupel.attacks.recorder import Recorder
-from cupel.attacks.secret_reconstruction import SecretGuesses
-from cupel.audits.distinguishing import distinguishing_audit
+from cupel.attacks.black_box.recorder import Recorder
+from cupel.attacks.canaries.reconstruction import Reconstruction
+from cupel.attacks.released.holdout import Hits
+from cupel.attacks.secrets.reconstruction import SecretGuesses
+from cupel.audit_jobs import membership_table, released_table
+from cupel.audit_jobs.canaries import readme
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
+from cupel.audits.games.canaries import Scoring, third_party_audit
+from cupel.audits.games.canaries_design import Design as PlantedDesign
+from cupel.audits.games.distinguishing import distinguishing_audit
+from cupel.audits.games.membership import membership_audit
+from cupel.audits.games.membership_design import Design, Scores
+from cupel.audits.games.released_data import holdout_audit
+from cupel.audits.games.replay.record_replay import record_replay_audit
+from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
 from cupel.audits.implications import describe
-from cupel.audits.membership import membership_audit
-from cupel.audits.membership_design import Design, Scores
-from cupel.audits.record_replay import record_replay_audit
-from cupel.audits.released_data import holdout_audit
 from cupel.audits.result import AuditResult
-from cupel.audits.secret_reconstruction import secret_reconstruction_audit
-from cupel.audits.third_party import Scoring, third_party_audit
-from cupel.audits.third_party_design import Design as PlantedDesign
 from cupel.audits.verdict import decide
-from cupel.reports import third_party
+from cupel.reports import canaries
 from cupel.reports.assay import Assay, Audit, BoundRow
 from cupel.reports.html import render
-from cupel.testing import assert_never_exceeds, describe_bound
+from cupel.testing.assertions import assert_never_exceeds, describe_bound
 
 DELTA = 1.0629312e-5
 CLAIM = ApproxDP(1.1471976, DELTA)
@@ -174,10 +175,10 @@ def on_the_command_line(result: AuditResult, claim: Guarantee, capsys: pytest.Ca
     audits = [result.to_json()]
     match result.name:
         case "membership":
-            audit_membership_table.print_audit({"private": "", "audits": audits})
+            membership_table.print_audit({"private": "", "audits": audits})
         case "verbatim_extraction":
             given = {"private": "", "unit": "record", "confidence": 1 - 0.05 / 3}
-            audit_released_table.print_audits({**given, "audits": audits})
+            released_table.print_audits({**given, "audits": audits})
         case "distinguishing":
             return describe_bound(distinguished, claim, result.bounds[0])
     return capsys.readouterr().out
@@ -216,11 +217,11 @@ def planted_page(right: int, copied: float = 3.0) -> str:
     base = document()
     changed = {
         "audit": Audit.model_validate(found.to_json()),
-        "claim": third_party.Claimed(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
+        "claim": canaries.Claimed(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
         "guarantee": describe(PLANTED_CLAIM),
         "plan": base.plan.model_copy(update={"guesses": 60, "scorings": 3, "candidates": 240}),
     }
-    return third_party.render(base.model_copy(update=changed))
+    return canaries.render(base.model_copy(update=changed))
 
 
 def planted_reach() -> str:
@@ -235,7 +236,7 @@ def planted_reach() -> str:
         "guesses_needed": PLANTED.needed(PLANTED_CLAIM.epsilon),
         "warnings": [],
     }
-    return f"<pre>{html.escape(' '.join(audit_readme.reach(about)))}</pre>"
+    return f"<pre>{html.escape(' '.join(readme.reach(about)))}</pre>"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cupel.accounting import ACCOUNTANTS, bounds
-from cupel.accounting.comparison_releases import LAYER_METHODS, SECRET_METHODS
+from cupel.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
 from cupel.reports import comparison, text
 from cupel.reports.assay import BoundRow
 

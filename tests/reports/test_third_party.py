@@ -9,7 +9,7 @@ import pytest
 from planted_audit import document
 from printed_numbers import two_forms
 
-from cupel.reports.third_party import ThirdPartyAudit, render
+from cupel.reports.canaries import ThirdPartyAudit, render
 
 HOSTILE = "<script>alert(1)</script>\"'`{{7*7}}{% raw %}&amp;</style></title><svg onload=x>\x00\u202e"
 VOID = {"meta", "br"}

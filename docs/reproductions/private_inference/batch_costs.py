@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from runs import Results, Written
 
-from cupel.attacks.leave_one_out import LeaveOneOut
-from cupel.mechanisms.embedded_model.corpus import in_grammar
-from cupel.mechanisms.private_inference import Generation
+from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
+from cupel.mechanisms.models.embedded.corpus import in_grammar
+from cupel.mechanisms.private_inference.transcripts import Generation
 
 QUARTERS = 4
 """Into which a document is divided."""

@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from cupel.mechanisms import corpora
-from cupel.mechanisms.embedded_model.corpus import topical_document
-from cupel.mechanisms.records import Record, with_content_ids
+from cupel.mechanisms.data import corpora
+from cupel.mechanisms.data.records import Record, with_content_ids
+from cupel.mechanisms.models.embedded.corpus import topical_document
 
 TOPICS_OF: dict[str, tuple[str, ...]] = {
     "outdoors": ("weather", "travel", "garden", "sport"),

@@ -16,9 +16,9 @@ import numpy as np
 import runs
 import table_1_5
 
-from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.embedded_model.corpus import in_grammar
-from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.models.embedded.corpus import in_grammar
+from cupel.mechanisms.models.language_model import LanguageModel
 
 SETTING = next(setting for setting in table_1_5.SETTINGS if setting.kept == 32)
 EDGES = (0.0, 0.5, 0.75, 1.0, 1.5)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cupel.mechanisms import corpora
-from cupel.mechanisms.downstream import predictions
-from cupel.mechanisms.embedded_model.corpus import topic_of
-from cupel.mechanisms.embedders import HashedNgrams
-from cupel.mechanisms.frechet import embedded_moments
-from cupel.mechanisms.mauve_score import compute_mauve, mauve_score
-from cupel.mechanisms.text_metrics import diversity
-from cupel.mechanisms.word_runs import Words
+from cupel.mechanisms.data import corpora
+from cupel.mechanisms.data.word_runs import Words
+from cupel.mechanisms.embedding.embedder import HashedNgrams
+from cupel.mechanisms.models.embedded.corpus import topic_of
+from cupel.utility.downstream import predictions
+from cupel.utility.frechet import embedded_moments
+from cupel.utility.mauve import compute_mauve, mauve_score
+from cupel.utility.text_metrics import diversity
 
 Rows = Sequence[tuple[str, str | None]]
 """Texts with their labels; no classifier is trained where a label is None."""

@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cupel.accounting import ApproxDP, calibrate, ex_post, upper_bounds
-from cupel.accounting.ledger import Ledger
-from cupel.accounting.ledger_entries import PartCost
-from cupel.mechanisms.private_inference import Document, Generation, Observer, PrivateInference
-from cupel.mechanisms.records import Record
+from cupel.accounting import ApproxDP, calibrate, upper_bounds
+from cupel.accounting.ex_post import costs
+from cupel.accounting.ledger.entries import PartCost
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.private_inference.generator import PrivateInference
+from cupel.mechanisms.private_inference.transcripts import Document, Generation, Observer
 
 if TYPE_CHECKING:
-    from cupel.mechanisms.language_model import LanguageModel
+    from cupel.mechanisms.models.language_model import LanguageModel
 
 RESULTS = Path(__file__).parent / "results"
 CLIP, TEMPERATURE = 10.0, 1.2
@@ -53,7 +55,7 @@ class Written:
     @property
     def ex_post_epsilon(self) -> float:
         """The ex-post ε of a median run, noisy counts included."""
-        bound = ex_post.of_run(self.realised, self.mechanism.plan(), adjacency=self.mechanism.adjacency)
+        bound = costs.of_run(self.realised, self.mechanism.plan(), adjacency=self.mechanism.adjacency)
         return bound.value
 
 

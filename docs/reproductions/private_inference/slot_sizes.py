@@ -20,9 +20,9 @@ import runs
 from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.clustering import Centres, most_counted
-from cupel.mechanisms.noise import noisy_counts
-from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.embedding.centres import Centres, most_counted
+from cupel.mechanisms.primitives.counts import noisy_counts
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 FULL = {"records": 1984, "batch_size": 31, "public_texts": 3000}
 QUICK = {"records": 400, "batch_size": 10, "public_texts": 400}

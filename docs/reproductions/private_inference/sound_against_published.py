@@ -19,8 +19,8 @@ from counterexamples import counterexamples
 from runs import CLIP, TEMPERATURE, Results, Written, arguments, delta_of, planned_epsilon, write
 
 from cupel.accounting import ApproxDP, upper_bounds
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 Aggregate = Literal["median", "mean"]
 Variant = Literal["sound", "as_published"]

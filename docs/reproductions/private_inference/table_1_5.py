@@ -17,9 +17,9 @@ import data
 import measures
 import runs
 
-from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from cupel.accounting import ApproxDP, calibrate
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ledger import Ledger
-from cupel.mechanisms.cluster_reports import cluster_report
-from cupel.mechanisms.clustering import Centres, most_counted
-from cupel.mechanisms.embedded_model.corpus import topic_of
-from cupel.mechanisms.embedders import HashedNgrams, Vectors, all_embedded
-from cupel.mechanisms.nearest import nearest
-from cupel.mechanisms.noise import noisy_counts
-from cupel.mechanisms.private_centres import PrivateCentres
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.mechanisms.embedding.centres import Centres, most_counted
+from cupel.mechanisms.embedding.embedder import HashedNgrams, Vectors, all_embedded
+from cupel.mechanisms.embedding.private_centres import PrivateCentres
+from cupel.mechanisms.models.embedded.corpus import topic_of
+from cupel.mechanisms.primitives.counts import noisy_counts
+from cupel.mechanisms.primitives.nearest import nearest
+from cupel.mechanisms.private_inference.cluster_reports import cluster_report
 
 FULL = {"records": 7936, "public_texts": 8000, "clusters": 128, "kept": 32, "large_from": 31}
 QUICK = {"records": 300, "public_texts": 300, "clusters": 8, "kept": 4, "large_from": 31}

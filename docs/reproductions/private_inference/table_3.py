@@ -20,9 +20,9 @@ import measures
 import numpy as np
 import runs
 
-from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
+from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 
 @dataclass(frozen=True)

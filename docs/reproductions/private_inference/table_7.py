@@ -18,12 +18,13 @@ from runs import CLIP, TEMPERATURE, Results, Written, arguments, delta_of, plann
 from cupel.accounting import ApproxDP, ExPostDP
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound
-from cupel.attacks.reconstruction import PREFIX, Canaries, Reconstruction, extract_keys, reconstruct
-from cupel.audits.clopper_pearson import clopper_pearson
+from cupel.attacks.canaries.reconstruction import PREFIX, Canaries, Reconstruction, extract_keys, reconstruct
 from cupel.audits.games import reconstruction_audit
-from cupel.evidence import canary_records
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import Document, PrivateInference
+from cupel.audits.statistics.binomial import clopper_pearson
+from cupel.generators.private_inference.audits import canary_records
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
+from cupel.mechanisms.private_inference.transcripts import Document
 
 Aggregate = Literal["median", "mean", "none"]
 NAMES: dict[Aggregate, str] = {"median": "median", "mean": "mean", "none": "control: no protection"}

@@ -22,12 +22,12 @@ from batch_costs import batches_of, positions_of
 from runs import CLIP, TEMPERATURE, Results, arguments, delta_of, most_tokens, write
 
 from cupel.accounting import ApproxDP, upper_bounds
-from cupel.attacks.leave_one_out import LeaveOneOut
-from cupel.mechanisms.clustering import Centres
-from cupel.mechanisms.corpora import LABELS as NOTE_LABELS
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.private_inference import PrivateInference
-from cupel.mechanisms.records import Record, builtin_records
+from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
+from cupel.mechanisms.data.corpora import LABELS as NOTE_LABELS
+from cupel.mechanisms.data.records import Record, builtin_records
+from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 CLUSTERED, ALL_SLOTS, UNIFORM = "topics, clustered", "topics, clustered, small batches too", "topics, uniform"
 NOTES, LABELLED, KEYS = "notes", "notes, by label", "keys"

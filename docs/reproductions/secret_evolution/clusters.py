@@ -12,7 +12,7 @@ import utility
 from evolutions import corpus, secret_evolution, written
 from shared import arguments, runs
 
-from cupel.mechanisms.language_model import LanguageModel
+from cupel.mechanisms.models.language_model import LanguageModel
 
 FULL = {key: value for key, value in utility.FULL.items() if key not in ("clusters", "ratios")} | {
     "clusters": [1, 4, 16, 64, 256],

@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 from shared import data
 
-from cupel.accounting.ledger import Ledger
-from cupel.mechanisms.aug_pe import AugPE
-from cupel.mechanisms.embedded_model.corpus import topic_of
-from cupel.mechanisms.language_model import LanguageModel
-from cupel.mechanisms.records import Record
-from cupel.mechanisms.secret_detection import PatternSecrets
-from cupel.mechanisms.secret_evolution import SecretEvolution
-from cupel.mechanisms.variation import ModelWriter
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.mechanisms.aug_pe.generator import AugPE
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.models.embedded.corpus import topic_of
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.models.writers import ModelWriter
+from cupel.mechanisms.secret_evolution.detection import PatternSecrets
+from cupel.mechanisms.secret_evolution.generator import SecretEvolution
 
 SECRET = r"\(ref \d{5}\)"
 OCCURRENCES = 4

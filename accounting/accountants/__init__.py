@@ -1,0 +1,7 @@
+"""The accountants other than the lattice: a file each. All share the base class `Accountant`."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,10 @@
+from .advanced import Advanced as Advanced
+from .base import Accountant as Accountant
+from .base import Unsupported as Unsupported
+from .basic import Basic as Basic
+from .gdp import GaussianDP as GaussianDP
+from .pld import PrivacyLoss as PrivacyLoss
+from .prv import PrivacyRandomVariables as PrivacyRandomVariables
+from .rdp import Renyi as Renyi
+from .rdp import RenyiAccountant as RenyiAccountant
+from .zcdp import ZeroConcentrated as ZeroConcentrated

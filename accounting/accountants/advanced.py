@@ -1,0 +1,278 @@
+"""Advanced composition: what many pure ε cost together once a δ is allowed.
+
+Every ε-DP pair is a post-processing of randomised response, log P/Q = ±ε with P(+ε) = e^ε/(1 + e^ε), so the worst
+composition of ε₁, …, ε_k is that of k independent randomised responses (Kairouz, Oh and Viswanath, "The Composition
+Theorem for Differential Privacy", 2015, Theorem 3.3 for equal ε). Its loss L = Σ ±ε_i gives, exactly,
+
+    δ(ε) = Σ_ℓ P(L = ℓ) (1 − e^{ε − ℓ})₊,
+
+one term for each vector of counts of minus signs. With k equal ε these are k + 1 terms, with a few different ones the
+product of such numbers; in general the exact δ is #P-hard to compute (Murtagh and Vadhan, "The Complexity of Computing
+the Optimal Composition of Differential Privacy", 2016). Where there are too many terms a closed form is used:
+ε_i-DP is ε_i tanh(ε_i/2)-zCDP, because the loss has E L_i = ε_i tanh(ε_i/2) and log E e^{s(L_i − E L_i)} is at most
+s² ε_i tanh(ε_i/2) (Kearns and Saul, "Large Deviation Methods for Approximate Probabilistic Inference", 1998, Lemma 1;
+a full proof in Berend and Kontorovich, "On the Concentration of the Missing Mass", 2013);
+and zCDP converts at its best order. That is never more than the published closed forms below. With
+K = Σ ε_i tanh(ε_i/2), S = Σ ε_i² ≥ 2K and u = ε − K ≥ 0, the order 1 + u/(2K) gives δ ≤ e^{−u²/(4K)}/(1 + u/(2K)),
+which is at most e^{−u²/(2S)}/(1 + u/S).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.base import Accountant, Unsupported
+from cupel.accounting.accountants.basic import Basic, Exact
+from cupel.accounting.bounds import Bound
+from cupel.accounting.conversions import formulas
+from cupel.accounting.conversions.formulas import Floats
+
+Composition = tuple[tuple[Exact, int], ...]
+"""Pure ε with counts, each ε once, the largest first."""
+Alternatives = tuple[Composition, ...]
+"""What may have been composed, depending on the part that holds the unit; the worst counts."""
+
+_UNIT = 2.0**-53
+_MOST_TERMS = 2**18
+_MOST_ALTERNATIVES = 16
+
+
+class Advanced(Accountant[Alternatives]):
+    """Advanced composition of pure ε: the exact optimum where it has few enough terms, else a closed form.
+
+    Where an event has no pure ε it is refused: composing (ε, δ) with δ > 0 is not an event here. Disjoint parts are
+    alternatives, of which the worst counts; where there are many, the largest ε of all is taken rank by rank.
+
+    Rigor: certified. ε are exact fractions or rounded up; sums over outcomes and closed forms carry their float error.
+
+    Source: Kairouz, Oh and Viswanath (2015); Murtagh and Vadhan (2016); Dwork, Rothblum and Vadhan, "Boosting and
+    Differential Privacy" (2010), for the first theorem of this kind.
+    """
+
+    name = "advanced"
+    converts_groups = True
+
+    def epsilon(self, delta: float) -> Bound:
+        """The least of the sum, the closed form and, where it is known, the optimum."""
+        validate.open_probability(delta=delta)
+        values = [_epsilon(composition, delta) for composition in self._compositions()]
+        return self._bound(max(values), "epsilon", delta=delta)
+
+    def delta(self, epsilon: float) -> Bound:
+        """The least of the closed form and, where it is known, the optimum; 0 from the sum on."""
+        validate.non_negative(epsilon=epsilon)
+        values = [_delta(composition, epsilon) for composition in self._compositions()]
+        return self._bound(max(values), "delta", at=epsilon)
+
+    def _compositions(self) -> Alternatives:
+        """The alternatives for the unit: each mechanism is kε-DP for a group of k."""
+        return tuple(tuple((epsilon * self.unit.size, n) for epsilon, n in each) for each in self.cost)
+
+    def _zero(self) -> Alternatives:
+        return ((),)
+
+    def _add(self, costs: Sequence[Alternatives]) -> Alternatives:
+        total: Alternatives = ((),)
+        for cost in costs:
+            total = _few([_merged(a, b) for a, b in itertools.product(total, cost)])
+        return total
+
+    def _times(self, cost: Alternatives, count: int) -> Alternatives:
+        return tuple(tuple((epsilon, n * count) for epsilon, n in each) for each in cost)
+
+    def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
+        times = Counter(costs)
+        if how_many == 1:
+            return _few([each for cost in times for each in cost])
+        pairs = [*itertools.combinations(times, 2), *((cost, cost) for cost, n in times.items() if n > 1)]
+        return _few([_merged(a, b) for pair in pairs for a, b in itertools.product(*pair)])
+
+
+def optimal_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: float) -> float:
+    """The exact δ(ε) of the worst composition of pure ε_i-DP mechanisms, `counts` of each, rounded up.
+
+    Args:
+        epsilons: ε_i ≥ 0, in nats.
+        counts: how many of each, at least 0.
+        epsilon: where to take the curve, at least 0.
+
+    Raises:
+        ValueError: where the product of all counts plus one is above 2^18.
+
+    Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3 and its extension to different ε in Murtagh and Vadhan (2016),
+        Theorem 1.5.
+    """
+    composition = _composition(epsilons, counts)
+    validate.non_negative(epsilon=epsilon)
+    if _terms(composition) > _MOST_TERMS:
+        raise ValueError(f"the optimum has {_terms(composition)} terms, more than {_MOST_TERMS}; use the closed forms")
+    return _optimal_delta(composition, epsilon)
+
+
+def kairouz_oh_viswanath(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> float:
+    """The published closed form of ε(δ) for different ε, rounded up: the least of its three terms.
+
+    Σ ε_i;  K + √(2 S log(e + √S/δ));  K + √(2 S log(1/δ)), with K = Σ ε_i tanh(ε_i/2), S = Σ ε_i².
+
+    Source: Kairouz, Oh and Viswanath (2015), Theorem 3.5.
+    """
+    composition, mean, square = _sums(epsilons, counts, delta)
+    logs = -math.log(delta), math.log(math.e + math.sqrt(square) / delta)
+    return min(_sum(composition), *((mean + math.sqrt(2 * square * log)) * (1 + 64 * _UNIT) for log in logs))
+
+
+def dwork_rothblum_vadhan(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> float:
+    """The first closed form of ε(δ), rounded up: Σ ε_i(e^{ε_i} − 1) + √(2 log(1/δ) Σ ε_i²).
+
+    Source: Dwork, Rothblum and Vadhan (2010), Theorem III.3, in the form for different ε of Rogers, Roth, Ullman and
+        Vadhan, "Privacy Odometers and Filters" (2016).
+    """
+    composition, _, square = _sums(epsilons, counts, delta)
+    if any(epsilon > 700 for epsilon, _ in composition):
+        return math.inf
+    mean = math.fsum(n * float(epsilon) * math.expm1(float(epsilon)) for epsilon, n in composition)
+    return (mean + math.sqrt(-2 * math.log(delta) * square)) * (1 + 64 * _UNIT)
+
+
+def _sums(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> tuple[Composition, float, float]:
+    validate.open_probability(delta=delta)
+    composition = _composition(epsilons, counts)
+    square = formulas.up(sum((Fraction(epsilon) ** 2 * n for epsilon, n in composition), start=Fraction(0)))
+    return composition, _concentrated(composition), square
+
+
+def _composition(epsilons: Sequence[float], counts: Sequence[int]) -> Composition:
+    if len(epsilons) != len(counts):
+        raise ValueError(f"epsilons and counts must be as many, not {len(epsilons)} and {len(counts)}")
+    pairs = zip(epsilons, counts, strict=True)
+    return _merged(tuple((Fraction(validate.non_negative(epsilon=e)), validate.integer(count=n)) for e, n in pairs))
+
+
+# --- questions about one composition
+
+
+def _epsilon(composition: Composition, delta: float) -> float:
+    total = _sum(composition)
+    if math.isinf(total) or total == 0:
+        return total
+    best = min(total, formulas.epsilon_from_zcdp(_concentrated(composition), delta))
+    if _terms(composition) > _MOST_TERMS:
+        return best
+    if _optimal_delta(composition, 0.0) <= delta:
+        return 0.0
+    low, high = 0.0, best
+    while high - low > 1e-13 * high:  # `high` always meets δ, by proof or by the closed form
+        middle = (low + high) / 2
+        low, high = (low, middle) if _optimal_delta(composition, middle) <= delta else (middle, high)
+    return high
+
+
+def _delta(composition: Composition, epsilon: float) -> float:
+    total = _sum(composition)
+    if math.isinf(total):
+        return 1.0
+    if epsilon >= total:
+        return 0.0
+    closed = formulas.delta_from_zcdp(_concentrated(composition), epsilon)
+    return min(closed, _optimal_delta(composition, epsilon)) if _terms(composition) <= _MOST_TERMS else closed
+
+
+def _sum(composition: Composition) -> float:
+    total: Exact = sum((epsilon * n for epsilon, n in composition), start=Fraction(0))
+    return formulas.up(total)
+
+
+def _terms(composition: Composition) -> int:
+    return math.prod(n + 1 for _, n in composition)
+
+
+def _concentrated(composition: Composition) -> float:
+    """Σ ε tanh(ε/2), rounded up: the ρ of zCDP, and the mean of the worst loss."""
+    parts = []
+    for exact, n in composition:
+        epsilon = formulas.up(exact)
+        parts.append(n * epsilon * -math.expm1(-epsilon) / (1 + math.exp(-epsilon)))
+    return math.fsum(parts) * (1 + 64 * _UNIT)
+
+
+def _optimal_delta(composition: Composition, epsilon: float) -> float:
+    """Σ P(L = ℓ)(1 − e^{ε − ℓ})₊, every term rounded up; a sum of N positive terms errs by less than Nu."""
+    masses, losses, error = _outcomes(composition)
+    excess = losses - epsilon + 4 * _UNIT * epsilon + error
+    positive = excess > 0
+    total = float(masses[positive] @ -np.expm1(-excess[positive]))
+    return min(1.0, total * (1 + (masses.size + 32) * _UNIT))
+
+
+@functools.lru_cache(maxsize=16)
+def _outcomes(composition: Composition) -> tuple[Floats, Floats, float]:
+    """Upper bounds on the probabilities of the losses, the losses, and what these may err by.
+
+    m minus signs have probability C(n, m) p^{n−m} (1 − p)^m and loss (n − 2m)ε. The logarithms add up to at most `size`
+    in absolute value and have relative errors below 16 units in the last place, `gammaln` included. Losses of at most 0
+    are left out.
+    """
+    from scipy.special import gammaln
+
+    logs, losses, size, error = np.zeros(1), np.zeros(1), 1.0, 0.0
+    for exact, n in composition:
+        epsilon, minus = formulas.up(exact), np.arange(n + 1.0)
+        rest = math.log1p(math.exp(-epsilon))
+        choose = gammaln(n + 1.0) - gammaln(minus + 1) - gammaln(n - minus + 1)
+        logs = np.add.outer(logs, choose - minus * epsilon - n * rest).ravel()
+        losses = np.add.outer(losses, (n - 2 * minus) * epsilon).ravel()
+        size += 3 * float(gammaln(n + 1.0)) + n * (epsilon + rest)
+        error += 4 * _UNIT * n * epsilon
+    kept = losses > -2 * error
+    masses = np.exp(logs[kept] + 32 * _UNIT * size) * (1 + 16 * _UNIT) + 2.0**-1022  # what underflows is at most this
+    return masses, losses[kept], error * (1 + len(composition))
+
+
+# --- compositions
+
+
+def _merged(*parts: Composition) -> Composition:
+    counts: Counter[Exact] = Counter()
+    for part in parts:
+        for epsilon, n in part:
+            counts[epsilon] += n
+    return tuple(sorted(((epsilon, n) for epsilon, n in counts.items() if epsilon and n), reverse=True))
+
+
+def _few(compositions: Sequence[Composition]) -> Alternatives:
+    """The alternatives, each once; where they are many, one that costs at least as much as each of them."""
+    unique = tuple(dict.fromkeys(compositions))
+    if len(unique) <= _MOST_ALTERNATIVES:
+        return unique
+    ranks = sorted({rank for each in unique for rank in itertools.accumulate(n for _, n in each)})
+    steps = itertools.pairwise([0, *ranks])
+    largest = [(max(_at(each, rank) for each in unique), rank - last) for last, rank in steps]
+    return (_merged(tuple(largest)),)
+
+
+def _at(composition: Composition, rank: int) -> Exact:
+    """The ε of a rank, the largest first: rank 1; 0 beyond the last."""
+    ends = itertools.accumulate(n for _, n in composition)
+    return next((epsilon for (epsilon, _), end in zip(composition, ends, strict=True) if rank <= end), Fraction(0))
+
+
+def _pure(accountant: Accountant[Any], event: DpEvent) -> Alternatives:
+    """One mechanism with the pure ε that `basic` knows for it."""
+    try:
+        epsilon = Basic(accountant.adjacency)._cost(event)
+    except Unsupported as reason:
+        raise Unsupported(f"advanced has no bound where there is no pure ε: {reason}") from None
+    return (_merged(((epsilon, 1),)),)
+
+
+Advanced.handlers = dict.fromkeys(Basic.handlers, _pure)

@@ -1,0 +1,99 @@
+"""Accountants that compose whole distributions: costs that have no maximum, only alternatives.
+
+Which of several disjoint parts holds the unit that changes is unknown, and two privacy-loss distributions have no
+largest one in general. So the cost of an event is a set of alternatives, each a plain composition; a bound is the worst
+over all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from dp_accounting import DpEvent
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.base import Accountant, Unsupported
+from cupel.accounting.bounds import Bound, Rigor
+
+Composition = tuple[tuple[DpEvent, int], ...]
+"""Leaf events with counts, each event once, in the order of their `repr`."""
+Alternatives = tuple[Composition, ...]
+
+_MOST = 16
+
+
+class DistributionAccountant(Accountant[Alternatives]):
+    """Shared by the accountants that hand compositions of leaves to another library.
+
+    Rigor: estimate, since the libraries do not count their numerical error.
+    """
+
+    library: ClassVar[str]
+
+    def epsilon(self, delta: float) -> Bound:
+        """The largest ε(δ) over the alternatives, as the library computes it."""
+        validate.open_probability(delta=delta)
+        value = max(self._epsilon_of(composition, delta) for composition in self.cost)
+        return self._estimate(max(value, 0.0), "epsilon", delta=delta)
+
+    def delta(self, epsilon: float) -> Bound:
+        """The largest δ(ε) over the alternatives, as the library computes it."""
+        validate.non_negative(epsilon=epsilon)
+        value = max(self._delta_of(composition, epsilon) for composition in self.cost)
+        return self._estimate(min(max(value, 0.0), 1.0), "delta", at=epsilon)
+
+    @abstractmethod
+    def _epsilon_of(self, composition: Composition, delta: float) -> float: ...
+
+    @abstractmethod
+    def _delta_of(self, composition: Composition, epsilon: float) -> float: ...
+
+    def _estimate(self, value: float, quantity: str, *, delta: float | None = None, at: float | None = None) -> Bound:
+        assumption = f"The numerical error of {self.library} is not counted."
+        return self._bound(value, quantity, delta=delta, at=at, rigor=Rigor.ESTIMATE, assumptions=(assumption,))
+
+    def _rigor(self) -> Rigor:
+        return Rigor.ESTIMATE
+
+    def _zero(self) -> Alternatives:
+        return ((),)
+
+    def _add(self, costs: Sequence[Alternatives]) -> Alternatives:
+        total: Alternatives = ((),)
+        for cost in costs:
+            total = self._distinct([_merge((*a, *b)) for a, b in itertools.product(total, cost)])
+        return total
+
+    def _times(self, cost: Alternatives, count: int) -> Alternatives:
+        # The same unit of the same part changes in every run, so an alternative repeats; it does not mix.
+        return tuple(tuple((leaf, times * count) for leaf, times in composition) for composition in cost)
+
+    def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
+        unique = {repr(cost): cost for cost in costs}
+        if how_many == 1:
+            return self._distinct([composition for cost in unique.values() for composition in cost])
+        pairs = list(itertools.combinations(unique.values(), 2))
+        pairs += [(cost, cost) for key, cost in unique.items() if sum(repr(other) == key for other in costs) > 1]
+        return self._distinct([composition for pair in pairs for composition in self._add(pair)])
+
+    def _distinct(self, compositions: Sequence[Composition]) -> Alternatives:
+        unique = tuple({repr(composition): composition for composition in compositions}.values())
+        if len(unique) > _MOST:
+            raise Unsupported(f"{self.name} would have to compare {len(unique)} different compositions of parts")
+        return unique
+
+
+def leaf(accountant: Any, event: DpEvent) -> Alternatives:
+    """The cost of one leaf event."""
+    return (((event, 1),),)
+
+
+def _merge(leaves: Sequence[tuple[DpEvent, int]]) -> Composition:
+    counts: dict[str, tuple[DpEvent, int]] = {}
+    for event, count in leaves:
+        key = repr(event)
+        counts[key] = (event, counts.get(key, (event, 0))[1] + count)
+    return tuple(pair for _, pair in sorted(counts.items()))

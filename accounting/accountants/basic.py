@@ -1,0 +1,135 @@
+"""Basic composition: pure ε adds up, exactly, in rational arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from dp_accounting import dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound
+from cupel.accounting.conversions import formulas
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+
+Exact = Fraction | float
+"""A non-negative rational number, or the float inf."""
+
+
+class ExactSum(Accountant[Exact]):
+    """An accountant whose cost is one number that adds up, exactly; the worst of disjoint parts is the largest."""
+
+    def _zero(self) -> Exact:
+        return Fraction(0)
+
+    def _add(self, costs: Sequence[Exact]) -> Exact:
+        return sum(costs, start=Fraction(0))
+
+    def _times(self, cost: Exact, count: int) -> Exact:
+        return cost * count
+
+    def _largest(self, costs: Sequence[Exact], how_many: int) -> Exact:
+        return self._add(sorted(costs, reverse=True)[:how_many])
+
+
+class Basic(ExactSum):
+    """The sum of pure ε (Dwork et al. 2006); the worst of disjoint parts; k·ε for a group of k.
+
+    Rigor: certified. Sums are exact; where an event's own ε is a logarithm it is rounded up.
+    """
+
+    name = "basic"
+    converts_groups = True
+
+    def pure(self) -> Bound:
+        """The pure ε, with δ = 0."""
+        return self._bound(self._epsilon(), "epsilon")
+
+    def epsilon(self, delta: float) -> Bound:
+        """The pure ε again: an ε that holds at δ = 0 holds at every δ."""
+        validate.probability(delta=delta)
+        return self._bound(self._epsilon(), "epsilon", delta=delta)
+
+    def delta(self, epsilon: float) -> Bound:
+        """δ(ε) of the pure ε₀."""
+        validate.non_negative(epsilon=epsilon)
+        return self._bound(formulas.delta_from_pure(self._epsilon(), epsilon), "delta", at=epsilon)
+
+    def _epsilon(self) -> float:
+        return formulas.up(self.cost * self.unit.size)
+
+
+def pure_epsilon(accountant: Accountant[Any], event: Any) -> Exact:
+    """The pure ε of an event that has one, for the tables of other accountants too."""
+    cost: Exact = Basic.handlers[type(event)](accountant, event)
+    return cost
+
+
+def _bounded_range(
+    accountant: Accountant[Any], event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent
+) -> Fraction:
+    """A log-ratio in [t − η, t] of two laws that each sum to 1 has t in [0, η], so η-bounded range is η-DP."""
+    return Fraction(event.eta) + 4 * Fraction(event.rounding)
+
+
+def _laplace(accountant: Accountant[Any], event: dp_event.LaplaceDpEvent) -> Exact:
+    multiplier = noise(event.noise_multiplier, "noise_multiplier")
+    return accountant.scale / Fraction(multiplier) if multiplier else math.inf
+
+
+def _discrete_laplace(accountant: Accountant[Any], event: dp_event.DiscreteLaplaceDpEvent) -> Exact:
+    """A parameter of 0 is no law, and is counted as no protection, as dp_accounting does."""
+    sensitivity = validate.integer(sensitivity=event.sensitivity)
+    parameter = Fraction(noise(event.noise_parameter, "noise_parameter"))
+    return parameter * sensitivity * accountant.scale if parameter or not sensitivity else math.inf
+
+
+def _randomized_response(accountant: Accountant[Any], event: dp_event.RandomizedResponseDpEvent) -> Exact:
+    epsilon = randomized_response_epsilon(accountant, event)
+    return epsilon if math.isinf(epsilon) else Fraction(epsilon)
+
+
+def _poisson(accountant: Basic, event: dp_event.PoissonSampledDpEvent) -> Exact:
+    """Amplification log(1 + q(e^ε − 1)) of adding or removing a unit (Li, Qardaji and Su 2012). Otherwise the sampled
+    laws are mixtures with the same weights, so the ε of the inner event holds and nothing is amplified."""
+    rate = float(validate.probability(sampling_probability=event.sampling_probability))
+    inner = accountant._cost(event.event)
+    if accountant.adjacency is not Adjacency.ADD_REMOVE or inner == 0 or rate == 1:
+        return inner
+    if rate == 0:
+        return Fraction(0)
+    epsilon = formulas.up(inner)
+    if math.isinf(epsilon) or epsilon > 700:
+        return inner
+    return min(inner, Fraction(math.log1p(rate * math.expm1(epsilon)) * (1 + 2.0**-49)))
+
+
+def _gaussian(accountant: Accountant[Any], event: dp_event.DpEvent) -> Exact:
+    raise Unsupported(f"{accountant.name} sums pure ε, and {type(event).__name__} has none")
+
+
+def _zcdp(accountant: Accountant[Any], event: dp_event.ZCDpEvent) -> Exact:
+    if event.rho == 0:
+        return Fraction(noise(event.xi, "xi"))  # divergence at most ξ at every order is pure ξ-DP
+    return _gaussian(accountant, event)
+
+
+def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent) -> Exact:
+    return math.inf
+
+
+Basic.handlers = {
+    BoundedRangeSelectionDpEvent: _bounded_range,
+    ExPostSelectionDpEvent: _bounded_range,
+    dp_event.LaplaceDpEvent: _laplace,
+    dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
+    dp_event.RandomizedResponseDpEvent: _randomized_response,
+    dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.GaussianDpEvent: _gaussian,
+    dp_event.ZCDpEvent: _zcdp,
+    dp_event.NonPrivateDpEvent: _non_private,
+}

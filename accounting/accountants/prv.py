@@ -1,0 +1,160 @@
+"""Privacy random variables, by prv_accountant."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, leaf
+from cupel.accounting.accountants.base import Unsupported, noise
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound
+
+EPSILON_ERROR = 0.01
+"""The ε error that prv_accountant is asked for; it is added to every answer."""
+
+_MOST_POINTS = 4_000_000  # which take some ten seconds
+_LEAST_NOISE = 0.01  # below it losses are in the thousands, and the library's sums may not end
+
+
+class PrivacyRandomVariables(DistributionAccountant):
+    """Numerical composition of privacy random variables (Gopi, Lee and Wutschitz 2021), the upper end of
+    prv_accountant's answer.
+
+    Rigor: estimate. The library composes one direction of the adjacency only (removal), and its floating-point error is
+    not part of its stated one.
+    """
+
+    name = "prv"
+    library = "prv_accountant"
+
+    def blowup(self, p: float) -> Bound:
+        raise Unsupported("prv composes one direction only, so it has no blow-up; use pld, rdp or zcdp")
+
+    def beta(self, alpha: float) -> Bound:
+        raise Unsupported("prv composes one direction only, so it has no trade-off curve; use pld, rdp or zcdp")
+
+    def _epsilon_of(self, composition: Composition, delta: float) -> float:
+        if _has_no_privacy(composition):
+            return math.inf
+        if not composition:
+            return 0.0
+        if delta <= 1e-13:
+            raise Unsupported(f"prv has no answer for δ at or below 1e-13, where float64 sums end; {delta} was given")
+        composed = _compose(composition, self.adjacency, delta / 1000)
+        try:
+            return float(composed.compute_epsilon(delta, delta / 1000, EPSILON_ERROR)[2])
+        except (RuntimeError, ValueError, FloatingPointError) as error:
+            raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
+
+    def _delta_of(self, composition: Composition, epsilon: float) -> float:
+        if _has_no_privacy(composition):
+            return 1.0
+        if not composition:
+            return 0.0
+        composed = _compose(composition, self.adjacency, 1e-10)
+        return float(composed.compute_delta_estimate(epsilon - EPSILON_ERROR)) + 1e-10
+
+
+def _has_no_privacy(composition: Composition) -> bool:
+    return any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composition)
+
+
+@functools.lru_cache(maxsize=8)
+def _compose(composition: Composition, adjacency: Adjacency, delta_error: float) -> Any:
+    from prv_accountant import PRVAccountant
+
+    composition = _joined(composition)
+    variables = [_variable(event, adjacency) for event, _ in composition]
+    counts = [count for _, count in composition]
+    _check_size(composition, variables, delta_error)
+    try:
+        library = PRVAccountant(
+            prvs=variables, eps_error=EPSILON_ERROR, delta_error=delta_error, max_self_compositions=counts
+        )
+        return library.compute_composition(counts)
+    except (RuntimeError, ValueError, FloatingPointError) as error:
+        raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
+
+
+def _joined(composition: Composition) -> Composition:
+    """n Gaussians as one, with σ/√n: the library's lattice grows with n."""
+    gaussians = [(event, count) for event, count in composition if isinstance(event, dp_event.GaussianDpEvent)]
+    if not gaussians:
+        return composition
+    mu = math.sqrt(math.fsum(count / event.noise_multiplier**2 for event, count in gaussians))
+    rest = [part for part in composition if not isinstance(part[0], dp_event.GaussianDpEvent)]
+    return (*rest, (dp_event.GaussianDpEvent(1 / mu), 1))
+
+
+def _check_size(composition: Composition, variables: list[Any], delta_error: float) -> None:
+    """Refuses a composition whose losses the library would put on too many points, before it tries.
+
+    Half its domain and its mesh are the library's own (Gopi, Lee and Wutschitz 2021, Theorem 5.5 and Remark 5.6).
+    """
+    from prv_accountant.accountant import compute_safe_domain_size
+
+    counts = [count for _, count in composition]
+    noises = [getattr(event, "event", event).noise_multiplier for event, _ in composition]
+    least = min(noises)
+    if least < _LEAST_NOISE:
+        raise Unsupported(f"prv is asked for noise multipliers of at least {_LEAST_NOISE:g}, not {least:g}")
+    with np.errstate(all="ignore"):  # what is too large for it is not a number that is small enough
+        half = compute_safe_domain_size(variables, counts, eps_error=EPSILON_ERROR, delta_error=delta_error)
+    mesh = EPSILON_ERROR / math.sqrt(sum(counts) / 2 * math.log(12 / delta_error))
+    if not 2 * half <= mesh * _MOST_POINTS:
+        raise Unsupported(
+            f"prv_accountant would put the losses of {sum(counts)} releases on {2 * half / mesh:.2g} points; "
+            f"it is asked for at most {_MOST_POINTS:.2g}"
+        )
+
+
+def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
+    """The library's random variable; sensitivities are doubled here under replace_one."""
+    from prv_accountant import privacy_random_variables as variables
+
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return variables.PoissonSubsampledGaussianMechanism(
+            sampling_probability=event.sampling_probability, noise_multiplier=event.event.noise_multiplier
+        )
+    scale = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    return variables.GaussianMechanism(event.noise_multiplier / scale)
+
+
+def _gaussian(accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent) -> Alternatives:
+    if not noise(event.noise_multiplier, "noise_multiplier"):
+        return leaf(accountant, dp_event.NonPrivateDpEvent())
+    return leaf(accountant, event)
+
+
+def _with_atoms(accountant: PrivacyRandomVariables, event: DpEvent) -> Alternatives:
+    """The library integrates a mean numerically and stops with an error, or shifts its lattice, where a law jumps."""
+    raise Unsupported(f"prv has no reliable bound for {type(event).__name__}, whose privacy loss has atoms; pld has")
+
+
+def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledDpEvent) -> Alternatives:
+    rate = float(validate.probability(sampling_probability=event.sampling_probability))
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        raise Unsupported("prv has no bound for Poisson sampling under replace_one; pld has")
+    if not isinstance(event.event, dp_event.GaussianDpEvent):
+        raise Unsupported(f"prv has no bound for a sampled {type(event.event).__name__}, only for a sampled Gaussian")
+    if rate == 0:
+        return accountant._zero()
+    if rate == 1 or not noise(event.event.noise_multiplier, "noise_multiplier"):
+        return _gaussian(accountant, event.event)
+    return leaf(accountant, event)
+
+
+PrivacyRandomVariables.handlers = {
+    dp_event.GaussianDpEvent: _gaussian,
+    dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.LaplaceDpEvent: _with_atoms,
+    dp_event.DiscreteLaplaceDpEvent: _with_atoms,
+    dp_event.RandomizedResponseDpEvent: _with_atoms,
+    dp_event.NonPrivateDpEvent: leaf,
+}

@@ -1,0 +1,335 @@
+"""Calibration: the noise, rate, number of steps, clip or temperature that meets a target, by a certified bound.
+
+    from cupel.accounting import ApproxDP, calibrate, noise_for_dp_sgd
+
+    found = noise_for_dp_sgd(1.0, 1e-5, sampling_probability=0.01, steps=1000, adjacency="add_remove")
+    found = calibrate(make_event, ApproxDP(1.0, 1e-5), adjacency="add_remove", parameter="noise_multiplier",
+                      decreasing=True, bracket=(0.3, 100.0))
+    found.value         # meets the target: found.bound, the accountant's own bound at it, says so
+    found.beyond        # within the tolerance of it, and does not: found.beyond_bound; found.refuted: is that proven?
+    many = calibrate_many(make_event, [ApproxDP(e, 1e-5) for e in (0.5, 1.0, 2.0)], ...)  # shares what it learns
+
+Privacy must be monotone in the parameter, which is taken as given. Nothing else is: the search only proposes values,
+and every value is accepted or rejected by the accountant's bound at it. Where privacy is monotone and `refuted` is
+true, the exact threshold lies between `value` and `beyond`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, json_number
+from cupel.accounting.calibration.search import Curve, NotMonotone, Sample, Unreachable
+from cupel.accounting.calibration.targets import (
+    Answer,
+    Question,
+    Target,
+    other_end,
+    question_of,
+    starting,
+    told,
+)
+from cupel.accounting.guarantees import ApproxDP
+from cupel.accounting.lattice import gaussian_curve
+from cupel.accounting.lattice.accountant import Lattice
+from cupel.accounting.lattice.pairs import WidthNotMet
+
+MakeEvent: TypeAlias = Callable[[Any], DpEvent]
+"""From a value of the parameter (a float, or an int for integers) to what runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A value of a parameter that meets a target, and how near it is to the last one that does.
+
+    Attributes:
+        parameter: its name.
+        value: meets the target, by `bound`.
+        target: what was asked for.
+        bound: the accountant's bound at `value`; for a profile, at the point that is nearest to its limit.
+        beyond: the nearest value that was tried and not certified to meet the target; None where `value` is the end of
+            the bracket.
+        beyond_bound: the bound at `beyond`, with its interval where one is known.
+        tolerance: |beyond − value| is at most this times `value`; integers are next to each other.
+        evaluations: how often the accountant was asked for this target.
+    """
+
+    parameter: str
+    value: float
+    target: Target
+    bound: Bound
+    beyond: float | None
+    beyond_bound: Bound | None
+    tolerance: float
+    evaluations: int
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the target is proven not to hold at `beyond`; otherwise it is merely not certified there."""
+        bound = self.beyond_bound
+        return bound is not None and question_of(self.target, bound.adjacency, bound.delta).refuted(bound)
+
+    def to_json(self) -> dict[str, Any]:
+        """The calibration as plain JSON types."""
+        target = {key: list(item) if isinstance(item, tuple) else item for key, item in asdict(self.target).items()}
+        return {
+            "parameter": self.parameter,
+            "value": json_number(self.value),
+            "target": {"type": type(self.target).__name__, **target},
+            "bound": self.bound.to_json(),
+            "beyond": json_number(self.beyond),
+            "beyond_bound": None if self.beyond_bound is None else self.beyond_bound.to_json(),
+            "refuted": self.refuted,
+            "tolerance": self.tolerance,
+            "evaluations": self.evaluations,
+        }
+
+
+def calibrate(
+    make_event: MakeEvent,
+    target: Target,
+    *,
+    adjacency: Adjacency | str,
+    decreasing: bool,
+    bracket: tuple[float, float],
+    parameter: str = "parameter",
+    integer: bool = False,
+    tolerance: float = 1e-3,
+    method: str | None = None,
+    unit: Unit | None = None,
+    delta: float | None = None,
+    start: float | None = None,
+) -> Calibration:
+    """The least private value of a parameter whose certified bound meets a target.
+
+    Args:
+        make_event: what runs at a value of the parameter.
+        target: (ε, δ), a privacy profile, μ, ρ, (α, ε) of Rényi DP, pure ε, (p, r), or a `TradeOff`.
+        adjacency: the neighbouring relation.
+        decreasing: whether the loss of privacy falls as the parameter grows, as with noise; rises, as with steps.
+        bracket: the least and the largest value to try, 0 < low < high. The ends are not tried unless needed.
+        parameter: its name, for messages and records.
+        integer: only whole numbers; the answer is then exact: the next one was tried too.
+        tolerance: relative, in [1e-9, 0.5]: how far from the answer a value is that does not meet the target.
+        method: an accountant's name, by default ``lattice``, and ``secret_protection`` where the adjacency is secret.
+        unit: the privacy unit, by default one record.
+        delta: for a `GDP` target with method ``lattice``: the δ(ε) below which the Gaussian curve need not bound.
+        start: where to begin, by default the geometric middle of the bracket.
+
+    Returns:
+        A `Calibration`; where the whole bracket meets the target, its least private end.
+
+    Raises:
+        ValueError: where no value in the bracket is certified to meet the target, with the bound at the best end; for
+            wrong input; or with the reason why the accountant has no bound.
+    """
+    return calibrate_many(
+        make_event,
+        [target],
+        adjacency=adjacency,
+        decreasing=decreasing,
+        bracket=bracket,
+        parameter=parameter,
+        integer=integer,
+        tolerance=tolerance,
+        method=method,
+        unit=unit,
+        delta=delta,
+        start=start,
+    )[0]
+
+
+def calibrate_many(
+    make_event: MakeEvent,
+    targets: Iterable[Target],
+    *,
+    adjacency: Adjacency | str,
+    decreasing: bool,
+    bracket: tuple[float, float],
+    parameter: str = "parameter",
+    integer: bool = False,
+    tolerance: float = 1e-3,
+    method: str | None = None,
+    unit: Unit | None = None,
+    delta: float | None = None,
+    start: float | None = None,
+) -> list[Calibration]:
+    """`calibrate` for many targets: what one search learns about the bound as a function of the parameter serves all.
+
+    Arguments as for `calibrate`; the answers come in the order of the targets.
+    """
+    ends, begin = _checked(bracket, start, tolerance, integer=integer)
+    questions = [question_of(target, adjacency, delta) for target in targets]
+    found: dict[int, Calibration] = {}
+    for key in dict.fromkeys(question.key for question in questions):
+        same = [index for index, question in enumerate(questions) if question.key == key]
+        measure = _measuring(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
+        slope = questions[same[0]].slope
+        curve = Curve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
+        for index in sorted(same, key=lambda index: questions[index].level):
+            found[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
+            begin = found[index].value
+    return [found[index] for index in range(len(questions))]
+
+
+def noise_for_dp_sgd(
+    target_epsilon: float,
+    delta: float,
+    *,
+    sampling_probability: float,
+    steps: int,
+    adjacency: Adjacency | str,
+    tolerance: float = 1e-3,
+    unit: Unit | None = None,
+) -> Calibration:
+    """The least noise multiplier of Poisson-sampled Gaussian steps that is certified to be (ε, δ)-DP.
+
+    Args:
+        target_epsilon: ε, above 0.
+        delta: δ in (0, 1).
+        sampling_probability: of a unit in a step, in (0, 1].
+        steps: how many, at least 1.
+        adjacency: add_remove, replace_one or zero_out.
+        tolerance: relative, of the noise multiplier.
+        unit: the privacy unit, by default one record.
+    """
+    target = ApproxDP(validate.positive(target_epsilon=target_epsilon), delta)
+    rate = validate.probability(sampling_probability=sampling_probability)
+    validate.integer(minimum=1, steps=steps)
+    if not rate:
+        raise ValueError("sampling_probability must be above 0: what samples nothing needs no noise")
+
+    def make_event(noise_multiplier: float) -> DpEvent:
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
+        return dp_event.SelfComposedDpEvent(step, steps)
+
+    start, nearby = (
+        _noise_by_central_limit(each, delta, rate, steps) for each in (target_epsilon, 1.1 * target_epsilon)
+    )
+    slope = math.log(1.1) / math.log(start / nearby)
+    if adjacency == Adjacency.REPLACE_ONE:
+        start *= 2
+    ends, _ = _checked((start / 1e3, start * 1e3), start, tolerance, integer=False)
+    question = question_of(target, adjacency, None)
+    measure = _measuring(make_event, question, adjacency, unit, None, integer=False)
+    curve = Curve(measure, ends, rising=False, integer=False, tolerance=tolerance, slope=slope)
+    return _calibrated(curve, question, start, "noise_multiplier", tolerance)
+
+
+def _noise_by_central_limit(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """σ at which q·sqrt(n(e^{1/σ²} − 1)) is the μ of (ε, δ): what an (ε, δ)-DP run of many steps tends to need.
+
+    Source: Bu, Dong, Long and Su, "Deep Learning with Gaussian Differential Privacy" (2020).
+    """
+    low, mu = 0.0, 1.0
+    while gaussian_curve.delta(mu, epsilon).upper < delta:
+        low, mu = mu, 2 * mu
+    for _ in range(16):
+        middle = (low + mu) / 2
+        low, mu = (middle, mu) if gaussian_curve.delta(middle, epsilon).upper < delta else (low, middle)
+    return 1 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps)))
+
+
+# One search
+
+
+def _measuring(
+    make_event: MakeEvent,
+    question: Question,
+    adjacency: Adjacency | str,
+    unit: Unit | None,
+    method: str | None,
+    *,
+    integer: bool,
+) -> Callable[[float, float], tuple[float, float, Answer]]:
+    """Value, width ↦ the loss at a value of the parameter, from below and from above, and the bounds that say so."""
+    start = starting(method or question.method, adjacency, unit)
+
+    def measure(value: float, width: float) -> tuple[float, float, Answer]:
+        composed = start(width * question.share).compose(make_event(int(value) if integer else value))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", WidthNotMet)  # the answer says how near it came
+            answer = tuple(told(composed, name, arguments) for name, arguments in question.calls)
+        ends = []
+        for bound in answer:
+            high = question.loss(bound.at, bound.value)
+            room = width if isinstance(composed, Lattice) else 0.0
+            low = high - room if bound.interval is None else question.loss(bound.at, other_end(bound))
+            ends.append((low, high))
+        return max(low for low, _ in ends), max(high for _, high in ends), answer
+
+    return measure
+
+
+def _calibrated(
+    curve: Curve[Answer], question: Question, start: float, parameter: str, tolerance: float
+) -> Calibration:
+    try:
+        found = curve.crossing(question.level, question.meets, start)
+    except Unreachable as error:
+        raise ValueError(_unreachable(error.sample, question, parameter)) from None
+    except NotMonotone as error:
+        low, high = sorted(error.samples, key=lambda sample: sample.value)
+        ends = (_worst(low, question).value, _worst(high, question).value)
+        raise ValueError(
+            f"privacy does not change with {parameter} as decreasing says: the bound is {ends[0]:.6g} at "
+            f"{low.value:.6g} and {ends[1]:.6g} at {high.value:.6g}"
+        ) from None
+    beyond = found.beyond
+    return Calibration(
+        parameter=parameter,
+        value=found.last.value,
+        target=question.target,
+        bound=_worst(found.last, question),
+        beyond=None if beyond is None else beyond.value,
+        beyond_bound=None if beyond is None else _worst(beyond, question),
+        tolerance=tolerance,
+        evaluations=found.measurements,
+    )
+
+
+def _worst(sample: Sample[Answer], question: Question) -> Bound:
+    """Of several bounds, the one that is nearest to its limit, or most beyond it."""
+    return max(sample.answer, key=lambda bound: question.loss(bound.at, bound.value))
+
+
+def _unreachable(sample: Sample[Answer], question: Question, parameter: str) -> str:
+    bound = _worst(sample, question)
+    limit = question.limits[bound.at]
+    relation = "≥" if bound.direction is Direction.LOWER else "≤"
+    where = f" at {bound.argument} = {bound.at:g}" if bound.at is not None else ""
+    where += f" at δ = {bound.delta:g}" if bound.delta is not None else ""
+    return (
+        f"no {parameter} in the bracket is certified to give {bound.quantity} {relation} {limit:g}{where}: at "
+        f"{sample.value:g}, its most private end, {bound.method} has {bound.value:g}; widen the bracket or the target"
+    )
+
+
+def _checked(
+    bracket: tuple[float, float], start: float | None, tolerance: float, *, integer: bool
+) -> tuple[tuple[float, float], float]:
+    """The bracket, as numbers of the parameter's kind, and where to begin.
+
+    Raises:
+        ValueError: for a bracket, a start or a tolerance that is none.
+    """
+    if len(bracket) != 2:
+        raise ValueError(f"bracket must be (low, high), not {bracket!r}")
+    low, high = (validate.positive(bracket=end) for end in bracket)
+    if low >= high:
+        raise ValueError(f"bracket must be (low, high) with 0 < low < high, not {bracket!r}")
+    if integer and (int(low) != low or int(high) != high):
+        raise ValueError(f"the bracket of an integer must be two whole numbers, not {bracket!r}")
+    if not 1e-9 <= validate.positive(tolerance=tolerance) <= 0.5:
+        raise ValueError(f"tolerance must be between 1e-9 and 0.5, not {tolerance!r}")
+    kind = int if integer else float
+    begin = math.sqrt(low * high) if start is None else min(max(validate.positive(start=start), low), high)
+    return (kind(low), kind(high)), begin

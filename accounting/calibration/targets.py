@@ -1,0 +1,166 @@
+"""What a calibration's target asks of an accountant, and what would be enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.base import Accountant
+from cupel.accounting.accountants.basic import Basic
+from cupel.accounting.accountants.gdp import GaussianDP
+from cupel.accounting.accountants.rdp import RenyiAccountant
+from cupel.accounting.accountants.zcdp import ZeroConcentrated
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction
+from cupel.accounting.calibration.search import CAP
+from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
+from cupel.accounting.lattice.accountant import Lattice
+from cupel.accounting.registry import _at, accountant
+
+
+@dataclass(frozen=True, slots=True)
+class TradeOff:
+    """A point of the trade-off curve as a target: tests of type I error `alpha` have type II error at least `beta`."""
+
+    alpha: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        validate.open_probability(alpha=self.alpha)
+        validate.probability(beta=self.beta)
+        if self.alpha + self.beta >= 1:
+            raise ValueError(f"alpha + beta must be below 1, as guessing reaches 1; not {self.alpha!r} + {self.beta!r}")
+
+
+Target: TypeAlias = Guarantee | TradeOff
+Answer: TypeAlias = tuple[Bound, ...]
+"""One bound, or one a point of a profile."""
+Starting: TypeAlias = Callable[[float], Accountant[Any]]
+"""Relative width ↦ an accountant with nothing composed."""
+
+
+class Question(NamedTuple):
+    """What a target asks of an accountant.
+
+    Attributes:
+        target: itself.
+        key: questions with equal keys differ in their limit only.
+        calls: methods of an accountant with their arguments.
+        limits: what each bound may be at most (at least, for a type II error), by its `at`.
+        method: the accountant that is asked unless another is named.
+        free: what the quantity is where nothing is lost.
+    """
+
+    target: Target
+    key: Any
+    calls: tuple[tuple[str, tuple[float, ...]], ...]
+    limits: dict[float | None, float]
+    method: str = Lattice.name
+    free: float = 0.0
+
+    def holds(self, bound: Bound, value: float) -> bool:
+        """Whether a value of what is bounded is within its limit."""
+        limit = self.limits[bound.at]
+        return value >= limit if bound.direction is Direction.LOWER else value <= limit
+
+    def meets(self, answer: Answer) -> bool:
+        return all(self.holds(bound, bound.value) for bound in answer)
+
+    def refuted(self, bound: Bound) -> bool:
+        """Whether the exact value is proven to be beyond its limit."""
+        return bound.interval is not None and not self.holds(bound, other_end(bound))
+
+    def loss(self, at: float | None, value: float) -> float:
+        """What is lost, on a logarithmic scale; of several bounds, relative to their limits."""
+        size = _logarithm(abs(value - self.free))
+        return size - _logarithm(self.limits[at]) if len(self.limits) > 1 else size
+
+    @property
+    def level(self) -> float:
+        """The loss at the limit."""
+        return max(self.loss(at, limit) for at, limit in self.limits.items())
+
+    @property
+    def slope(self) -> float:
+        """About how fast the loss changes with a parameter, on logarithmic scales: δ(ε) is steep, others are not."""
+        return 8.0 if isinstance(self.target, PrivacyProfile) else 1.0
+
+    @property
+    def share(self) -> float:
+        """How much smaller the relative width of the quantity has to be than that of the loss."""
+        if not self.free:
+            return 1.0
+        (limit,) = self.limits.values()
+        return max(abs(limit - self.free) / (limit if self.free < limit else 1 - limit), 1e-6)
+
+
+def question_of(target: Target, adjacency: Adjacency | str, delta: float | None) -> Question:
+    """The question of a target; `delta` is that of a `GDP` target.
+
+    Raises:
+        ValueError: for what is no target, or none of secrets.
+    """
+    if adjacency == Adjacency.SECRET and not isinstance(target, SecretProtection):
+        raise ValueError(f"a secret's target is SecretProtection(p, r), not {type(target).__name__}")
+    kind = type(target)
+    match target:
+        case ApproxDP(epsilon=0.0, delta=limit):
+            return Question(target, (kind, 0.0), (("delta", (0.0,)),), {0.0: limit})
+        case ApproxDP(epsilon=limit, delta=own):
+            return Question(target, (kind, own), (("epsilon", (own,)),), {None: limit})
+        case PrivacyProfile(epsilons=epsilons, deltas=deltas):
+            calls = tuple(("delta", (epsilon,)) for epsilon in epsilons)
+            return Question(target, target, calls, dict(zip(epsilons, deltas, strict=True)))
+        case SecretProtection(p=p, r=limit):
+            method = "secret_protection" if adjacency == Adjacency.SECRET else Lattice.name
+            return Question(target, (kind, p), (("blowup", (p,)),), {p: limit}, method, p)
+        case TradeOff(alpha=alpha, beta=limit):
+            return Question(target, (kind, alpha), (("beta", (alpha,)),), {alpha: limit}, free=1 - alpha)
+        case GDP(mu=limit) if delta is not None:
+            own = validate.open_probability(delta=delta)
+            return Question(target, kind, (("mu", (own,)),), {None: limit})
+        case GDP(mu=limit):
+            return Question(target, kind, (("mu", ()),), {None: limit}, GaussianDP.name)
+        case ZCDP(rho=limit):
+            return Question(target, kind, (("rho", ()),), {None: limit}, ZeroConcentrated.name)
+        case RDP(alpha=alpha, epsilon=limit):
+            return Question(target, (kind, alpha), (("divergence", (alpha,)),), {alpha: limit}, RenyiAccountant.name)
+        case PureDP(epsilon=limit):
+            return Question(target, kind, (("pure", ()),), {None: limit}, Basic.name)
+    raise ValueError(f"{kind.__name__} cannot be calibrated; a target is a guarantee, but not ex-post, or a TradeOff")
+
+
+def starting(method: str, adjacency: Adjacency | str, unit: Unit | None) -> Starting:
+    """What makes accountants of a name."""
+    if method == Lattice.name:
+        return lambda width: Lattice(adjacency, unit, width)
+    return lambda width: accountant(method, adjacency, unit)
+
+
+def told(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> Bound:
+    """What an accountant answers."""
+    if name == "mu" and isinstance(composed, GaussianDP):
+        return composed.mu()
+    if name == "mu" and isinstance(composed, Lattice):
+        if not arguments:
+            raise ValueError("for a GDP target lattice needs a delta in (0, 1); gdp needs none")
+        return composed._answer(composed.pair.mu(*arguments, width=composed.width), "mu", delta=arguments[0])
+    if name == "delta" and not isinstance(composed, Lattice):
+        return _at(composed.delta, *arguments)
+    if not hasattr(composed, name):
+        raise ValueError(f"{composed.name} says nothing of {name}; name no method, or another one")
+    bound: Bound = getattr(composed, name)(*arguments)
+    return bound
+
+
+def other_end(bound: Bound) -> float:
+    """The end of a bound's interval that is best for privacy."""
+    assert bound.interval is not None
+    return bound.interval.upper if bound.direction is Direction.LOWER else bound.interval.lower
+
+
+def _logarithm(size: float) -> float:
+    return min(max(math.log(size), -CAP), CAP) if size > 0 else -CAP

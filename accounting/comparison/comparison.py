@@ -1,0 +1,307 @@
+"""Every accountant on one mechanism: bound, enclosure, rigor and time of each, or the reason why it has none."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from dp_accounting import DpEvent
+from dp_accounting import dp_event as dp
+
+from cupel.accounting import events, validate
+from cupel.accounting.accountants.base import Accountant, Unsupported
+from cupel.accounting.accountants.rdp import RenyiAccountant
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Rigor, json_number
+from cupel.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    ExPostSelectionDpEvent,
+    ParallelDpEvent,
+    SecretGroupsReleaseDpEvent,
+    SecretReleaseDpEvent,
+    TruncatedPoissonSampledDpEvent,
+)
+from cupel.accounting.ex_post.accountant import ExPost
+from cupel.accounting.lattice.accountant import Lattice
+from cupel.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
+
+Answers = Mapping[str, Callable[[], Sequence[Bound]]]
+"""Name of a method → function that computes its bounds, or raises `ValueError` with the reason why it has none."""
+
+Progress = Callable[[int, int], None]
+"""Called with the methods that have answered and the methods in all."""
+
+Shown = Callable[[Sequence["Row"]], None]
+"""Called with a method's rows as soon as it has answered."""
+
+WIDTH = 1e-6
+"""Relative width of the certified interval that is asked for, so that it is narrower than what libraries differ by."""
+
+_LIBRARIES = (
+    "scipy.fft",
+    "scipy.special",
+    "dp_accounting.rdp",
+    "dp_accounting.pld.privacy_loss_distribution",
+    "prv_accountant",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One method's bound.
+
+    Attributes:
+        bound: the answer, with rigor, assumptions and, where one is known, a two-sided enclosure.
+        seconds: wall-clock time it took, with libraries loaded and caches empty.
+        notes: warnings that were raised meanwhile, one sentence each.
+    """
+
+    bound: Bound
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain JSON types."""
+        return {**self.bound.to_json(), "seconds": self.seconds, "notes": list(self.notes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What several methods say of one question.
+
+    Attributes:
+        about: the mechanism in plain JSON types: an event, or the parameters of one.
+        quantity: what the rows bound, as in `Bound.quantity`.
+        adjacency: the neighbouring relation.
+        unit: the privacy unit.
+        at: the argument at which the quantity is bounded: δ of an ε, p of an r.
+        rows: certified bounds first, smaller values before larger ones.
+        unsupported: why methods have no bound, by their names.
+        inapplicable: those of them that have none for any mechanism of this kind, whatever its parameters.
+    """
+
+    about: Mapping[str, Any]
+    quantity: str
+    adjacency: Adjacency
+    unit: Unit
+    at: float
+    rows: tuple[Row, ...]
+    unsupported: Mapping[str, str]
+    inapplicable: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain JSON types."""
+        return {
+            "about": dict(self.about),
+            "quantity": self.quantity,
+            "adjacency": str(self.adjacency),
+            "unit": str(self.unit),
+            "at": json_number(self.at),
+            "rows": [row.to_json() for row in self.rows],
+            "unsupported": dict(self.unsupported),
+            "inapplicable": list(self.inapplicable),
+        }
+
+
+def compare(
+    event: Described,
+    *,
+    adjacency: Adjacency | str,
+    delta: float,
+    unit: Unit | None = None,
+    methods: Sequence[str] | None = None,
+    others: Answers | None = None,
+    progress: Progress | None = None,
+    shown: Shown | None = None,
+) -> Comparison:
+    """What every accountant says of the ε of `event` at one δ; ``lattice`` to a relative `WIDTH`.
+
+    Args:
+        event: an event, a ledger or a run.
+        adjacency: the neighbouring relation the event is charged for.
+        delta: δ in (0, 1).
+        unit: the privacy unit, by default one record.
+        methods: names of accountants, by default all of the registry.
+        others: further methods that know this very mechanism.
+        progress: called as methods answer.
+        shown: called with the rows of each method as it answers, ``lattice`` first.
+
+    Returns:
+        One row an accountant; two for ``rdp`` where the orders whose numerical error is not counted give less.
+
+    Raises:
+        ValueError: for an unknown adjacency or method, a δ outside (0, 1), or impossible parameters of an event.
+    """
+    validate.open_probability(delta=delta)
+    names = tuple(ACCOUNTANTS) if methods is None else tuple(dict.fromkeys(methods))
+    described = _event_of(event)
+    empty = {name: accountant(name, adjacency, unit) for name in names}
+    if Lattice.name in empty:
+        empty = {Lattice.name: Lattice(adjacency, unit, WIDTH)} | {n: a for n, a in empty.items() if n != Lattice.name}
+
+    def answer(chosen: Accountant[Any]) -> Callable[[], Sequence[Bound]]:
+        return lambda: _epsilons(chosen, described, delta)
+
+    answers = {name: answer(chosen) for name, chosen in empty.items()}
+    rows, reasons = measure({**answers, **(others or {})}, progress, shown)
+    never = tuple(name for name in reasons if name in empty and empty[name].supports(described) is not None)
+    about = events.to_json(described)
+    return Comparison(about, "epsilon", Adjacency(adjacency), unit or Unit(), delta, rows, reasons, never)
+
+
+def _epsilons(empty: Accountant[Any], event: DpEvent, delta: float) -> Sequence[Bound]:
+    composed = empty.compose(event)
+    if isinstance(composed, ExPost):
+        raise Unsupported("ex_post needs the realised costs of a run, and an event alone has none")
+    bounds = [composed.epsilon(delta)]
+    if isinstance(composed, RenyiAccountant):
+        estimate = composed.estimate(delta)
+        bounds += [estimate] if estimate.value < bounds[0].value else []
+    return bounds
+
+
+def measure(
+    answers: Answers, progress: Progress | None = None, shown: Shown | None = None
+) -> tuple[tuple[Row, ...], dict[str, str]]:
+    """The rows of methods that answer, in order, and the reasons of the others.
+
+    Every method starts with the package's caches empty, so that none is faster because another came before it.
+    """
+    for library in _LIBRARIES:
+        import_module(library)
+    rows: list[Row] = []
+    reasons: dict[str, str] = {}
+    for done, (name, answer) in enumerate(answers.items()):
+        if progress:
+            progress(done, len(answers))
+        _empty_caches()
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", UserWarning)
+            start = time.perf_counter()
+            try:
+                bounds = answer()
+            except Unsupported as reason:
+                reasons[name] = str(reason)
+                continue
+            except (ArithmeticError, MemoryError) as error:
+                reasons[name] = f"{name} gave up: {str(error) or type(error).__name__}"
+                continue
+            seconds = time.perf_counter() - start
+        notes = tuple(dict.fromkeys(str(w.message) for w in raised if issubclass(w.category, UserWarning)))
+        found = [Row(bound, seconds, notes) for bound in bounds]
+        rows += found
+        if shown:
+            shown(found)
+    if progress:
+        progress(len(answers), len(answers))
+    rows.sort(key=lambda row: (row.bound.rigor is not Rigor.CERTIFIED, row.bound.value))
+    return tuple(rows), reasons
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turns the `ValueError` of a formula that does not apply into `Unsupported`, so that it becomes a reason."""
+    try:
+        yield
+    except Unsupported:
+        raise
+    except ValueError as reason:
+        raise Unsupported(str(reason)) from None
+
+
+def _empty_caches() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("cupel.accounting"):
+            for value in list(vars(module).values()):
+                if clear := getattr(value, "cache_clear", None):
+                    clear()
+
+
+_SAMPLED = dp.GaussianDpEvent(2.0)
+
+EXAMPLES: dict[str, DpEvent] = {
+    "Gaussian noise": dp.GaussianDpEvent(6.0),
+    "Laplace noise": dp.LaplaceDpEvent(6.0),
+    "discrete Laplace noise": dp.DiscreteLaplaceDpEvent(0.3, 1),
+    "randomised response": dp.RandomizedResponseDpEvent(0.6, 3),
+    "zCDP": dp.ZCDpEvent(0.1),
+    "approximate zCDP": dp.ZCDpEvent(0.1, 0.2),
+    "bounded-range selection": BoundedRangeSelectionDpEvent(0.4),
+    "ex-post selection": ExPostSelectionDpEvent(0.4),
+    "Gaussian on a Poisson sample": dp.PoissonSampledDpEvent(0.05, _SAMPLED),
+    "Laplace on a Poisson sample": dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0)),
+    "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
+    "Gaussian on a sample without replacement": dp.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
+    "Gaussian on a sample with replacement": dp.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
+    "mixture of Gaussians": dp.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
+    "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
+    "sum in which secrets of several budgets may occur": SecretGroupsReleaseDpEvent(
+        (SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)), SecretReleaseDpEvent(2.0, (0.9, 0.1)))
+    ),
+    "composition": dp.ComposedDpEvent([dp.LaplaceDpEvent(6.0), dp.SelfComposedDpEvent(dp.LaplaceDpEvent(9.0), 2)]),
+    "disjoint parts": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3),
+    "disjoint parts, partition public": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3, partition_is_public=True),
+    "nothing": dp.NoOpDpEvent(),
+    "release without protection": dp.NonPrivateDpEvent(),
+}
+"""One event of each kind that a ledger can hold, to ask accountants whether they have a bound for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether one accountant has a bound for one kind of event at one adjacency.
+
+    Attributes:
+        example: the kind, a key of `EXAMPLES`.
+        adjacency: the neighbouring relation.
+        method: the accountant's name.
+        rigor: the rigor of its bound; None where it has none.
+        reason: why it has none; None where it has one.
+    """
+
+    example: str
+    adjacency: Adjacency
+    method: str
+    rigor: Rigor | None
+    reason: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as plain JSON types."""
+        return {
+            "example": self.example,
+            "event": type(EXAMPLES[self.example]).__name__,
+            "adjacency": str(self.adjacency),
+            "method": self.method,
+            "rigor": None if self.rigor is None else str(self.rigor),
+            "reason": self.reason,
+        }
+
+
+def support(adjacency: Adjacency | str) -> tuple[Support, ...]:
+    """What each accountant of the registry says to each kind of event, by asking it."""
+    found = []
+    for name in ACCOUNTANTS:
+        empty = accountant(name, adjacency, unit_of(adjacency))
+        for kind, event in EXAMPLES.items():
+            reason = empty.supports(event)
+            rigor = None if reason else _rigor(empty.compose(event))
+            found.append(Support(kind, empty.adjacency, name, rigor, reason))
+    return tuple(found)
+
+
+def unit_of(adjacency: Adjacency | str) -> Unit:
+    """The unit that goes with an adjacency where nothing else is said: one secret, or one record."""
+    return Unit("secret") if adjacency == Adjacency.SECRET else Unit()
+
+
+def _rigor(composed: Accountant[Any]) -> Rigor:
+    """The accountant's rigor; an estimate for ``rdp`` where no order has a bound whose numerical error is counted."""
+    if isinstance(composed, RenyiAccountant) and not composed.cost.certified.any():
+        return composed.estimate(1e-5).rigor
+    return composed._rigor()

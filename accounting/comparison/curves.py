@@ -1,0 +1,298 @@
+"""The curves behind a comparison: ε against steps, δ(ε) and the trade-off β(α), each within a time limit."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import events
+from cupel.accounting.accountants.base import Accountant, Unsupported
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound, Rigor, json_number
+from cupel.accounting.comparison.comparison import Comparison, Row
+from cupel.accounting.conversions.formulas import Floats
+from cupel.accounting.registry import accountant
+
+STEPS, EPSILONS, ALPHAS = 12, 61, 61
+"""Points of each curve, where the time limit allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One method along one argument.
+
+    Attributes:
+        method: the accountant's name.
+        rigor: what stands behind the values.
+        arguments: increasing.
+        values: the bound at each argument: at most that for ε, δ and r, at least that for β.
+        others: the other end of an enclosure of the exact value; empty where none is known.
+    """
+
+    method: str
+    rigor: Rigor
+    arguments: tuple[float, ...]
+    values: tuple[float, ...]
+    others: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The curve as plain JSON types."""
+        columns = {"arguments": self.arguments, "values": self.values, "others": self.others}
+        lists = {name: [json_number(value) for value in column] for name, column in columns.items()}
+        return {"method": self.method, "rigor": str(self.rigor), **lists}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Curves over one argument.
+
+    Attributes:
+        argument: ``steps``, ``epsilon``, ``alpha``, ``p``, ``rounds`` or ``layers``.
+        quantity: ``epsilon``, ``delta``, ``beta``, ``r`` or ``noise_multiplier``.
+        curves: one a method.
+        notes: what is missing and why, one sentence each.
+    """
+
+    argument: str
+    quantity: str
+    curves: tuple[Curve, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The panel as plain JSON types."""
+        return {
+            "argument": self.argument,
+            "quantity": self.quantity,
+            "curves": [curve.to_json() for curve in self.curves],
+            "notes": list(self.notes),
+        }
+
+
+class Other(NamedTuple):
+    """A method that is no accountant: its ε after some steps, and its δ at some ε after all of them."""
+
+    epsilon: Callable[[int], Bound]
+    delta: Callable[[float], Bound]
+
+
+def panels(
+    event: DpEvent,
+    comparison: Comparison,
+    *,
+    seconds: float = 8.0,
+    others: Mapping[str, Other] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Panel, ...]:
+    """ε against the number of equal steps, if there are several, δ(ε) and β(α) of every method that gave a bound.
+
+    Args:
+        event: what `comparison` compares.
+        comparison: the answer of `compare` for it.
+        others: the methods of `comparison` that are no accountants, by name.
+        seconds: time limit of each method in each panel. What it leaves out is said in the notes of the panel.
+        progress: called with the curves done and the curves in all.
+    """
+    rows = _one_row_a_method(comparison.rows)
+    step, besides = _step_of(event), others or {}
+    done, total = 0, len(rows) * (2 if step is None else 3)
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, total)
+
+    found = [] if step is None else [_by_steps(step, rows, comparison, seconds, besides, tick)]
+    profiles, notes = _profiles(event, rows, comparison, seconds, besides, tick)
+    found.append(Panel("epsilon", "delta", tuple(profiles), tuple(notes)))
+    found.append(_trade_offs(event, profiles, comparison, notes, tick))
+    if progress:
+        progress(total, total)
+    return tuple(found)
+
+
+def _one_row_a_method(rows: Sequence[Row]) -> list[Row]:
+    """The certified row of a method that has two, so that curves are of one rigor throughout."""
+    return list({row.bound.method: row for row in reversed(rows)}.values())[::-1]
+
+
+def _step_of(event: DpEvent) -> tuple[DpEvent, int] | None:
+    """The one step that `event` repeats, and how often, at least twice; None for a composition of different events."""
+    merged = events.compose([(event, 1)])
+    return (merged.event, merged.count) if isinstance(merged, dp_event.SelfComposedDpEvent) else None
+
+
+def _by_steps(
+    step: tuple[DpEvent, int],
+    rows: Sequence[Row],
+    comparison: Comparison,
+    seconds: float,
+    others: Mapping[str, Other],
+    tick: Callable[[], None],
+) -> Panel:
+    event, most = step
+    counts = sorted({round(count) for count in np.geomspace(1, most, STEPS)})
+    curves, notes = [], []
+    for row in rows:
+        name = row.bound.method
+        if name in others:
+            ask = _whole(others[name].epsilon)
+        else:
+            ask = _after(accountant(name, comparison.adjacency, comparison.unit), event, comparison.at)
+        curve, note = trace(row, ask, [float(count) for count in counts], seconds, {float(most): row.bound})
+        curves.append(curve)
+        notes += [f"{name}: ε at {note}"] if note else []
+        tick()
+    return Panel("steps", "epsilon", tuple(curves), tuple(notes))
+
+
+def _whole(ask: Callable[[int], Bound]) -> Callable[[float], Bound]:
+    return lambda count: ask(round(count))
+
+
+def _after(empty: Accountant[Any], step: DpEvent, delta: float) -> Callable[[float], Bound]:
+    return lambda count: empty.compose(step, round(count)).epsilon(delta)
+
+
+def _profiles(
+    event: DpEvent,
+    rows: Sequence[Row],
+    comparison: Comparison,
+    seconds: float,
+    others: Mapping[str, Other],
+    tick: Callable[[], None],
+) -> tuple[list[Curve], list[str]]:
+    finite = [row.bound.value for row in rows if 0 < row.bound.value < np.inf]
+    epsilons = np.linspace(0, 1.5 * min(finite, default=1.0), EPSILONS)
+    curves, notes = [], []
+    for row in rows:
+        name = row.bound.method
+        if name == "lattice":
+            curves.append(_enclosed_profile(event, row, comparison.adjacency, epsilons))
+        elif row.seconds > seconds:
+            notes.append(
+                f"{name} has no δ(ε) and no β(α) here: one bound took {row.seconds:.1f} s, above {seconds:g} s"
+            )
+        else:
+            if name in others:
+                ask = others[name].delta
+            else:
+                ask = accountant(name, comparison.adjacency, comparison.unit).compose(event).delta
+            curve, note = trace(row, ask, [float(epsilon) for epsilon in epsilons], seconds)
+            curves.append(curve)
+            notes += [f"{name}: δ at {note}"] if note else []
+        tick()
+    return curves, notes
+
+
+def _trade_offs(
+    event: DpEvent, profiles: Sequence[Curve], comparison: Comparison, notes: Sequence[str], tick: Callable[[], None]
+) -> Panel:
+    alphas = np.concatenate([np.geomspace(min(1e-6, comparison.at), 0.5, ALPHAS), [0.7, 0.9, 0.99, 0.999, 0.9999]])
+    curves, missing = [], list(notes)
+    for profile in profiles:
+        if profile.method == "lattice":
+            curves.append(_enclosed_trade_off(event, profile, comparison.adjacency, alphas))
+        elif profile.method == "prv":
+            missing.append("prv has no trade-off curve: it composes one direction of the adjacency only")
+        else:
+            betas = trade_off_of_profile(np.array(profile.arguments), np.array(profile.values), alphas)
+            curves.append(Curve(profile.method, profile.rigor, tuple(map(float, alphas)), tuple(map(float, betas))))
+        tick()
+    return Panel("alpha", "beta", tuple(curves), tuple(missing))
+
+
+def trade_off_of_profile(epsilons: Floats, deltas: Floats, alphas: Floats) -> Floats:
+    """Lower bounds on the type II error at each type I error, from upper bounds δ on a profile at some ε ≥ 0.
+
+    β ≥ max(0, 1 − δ − e^ε α, e^{−ε}(1 − δ − α)) for every (ε, δ); the best of those given. Three roundings of numbers
+    of at most 1 are subtracted, where the line is not negative.
+
+    Source: Wasserman and Zhou (2010); Kairouz, Oh and Viswanath (2015).
+    """
+    epsilon, delta = epsilons[:, None], deltas[:, None]
+    lines = np.maximum(1 - delta - np.exp(epsilon) * alphas, np.exp(-epsilon) * (1 - delta - alphas))
+    return np.asarray(np.maximum(0.0, lines.max(axis=0) - 1e-15))
+
+
+def _enclosed_profile(event: DpEvent, row: Row, adjacency: Adjacency, epsilons: Floats) -> Curve:
+    """δ(ε) of the worse direction, lower and upper ends."""
+    pair = _pair(event, adjacency)
+    lower, upper = pair.privacy_profile(epsilons)
+    return _curve(row.bound.method, row.bound.rigor, epsilons, upper, lower if pair.tight else None)
+
+
+def _enclosed_trade_off(event: DpEvent, profile: Curve, adjacency: Adjacency, alphas: Floats) -> Curve:
+    """β(α) of the worse direction, lower and upper ends."""
+    pair = _pair(event, adjacency)
+    lower, upper = pair.trade_off(alphas)
+    return _curve(profile.method, profile.rigor, alphas, lower, upper if pair.tight else None)
+
+
+def _pair(event: DpEvent, adjacency: Adjacency) -> Any:
+    from cupel.accounting.lattice.accountant import dominating_pair
+
+    return dominating_pair(event, adjacency)
+
+
+def _curve(method: str, rigor: Rigor, arguments: Floats, values: Floats, others: Floats | None) -> Curve:
+    ends = () if others is None else tuple(map(float, others))
+    return Curve(method, rigor, tuple(map(float, arguments)), tuple(map(float, values)), ends)
+
+
+def trace(
+    row: Row,
+    ask: Callable[[float], Bound],
+    arguments: Sequence[float],
+    seconds: float,
+    known: dict[float, Bound] | None = None,
+) -> tuple[Curve, str]:
+    """The answers at `arguments`, the coarse ones first, until the time is up; and what is missing, in words."""
+    answers = dict(known or {})
+    end = math.inf
+    stopped = f"{seconds:g} s were up"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that an enclosure is wider than asked is seen in its band
+        for argument in _coarse_first(arguments):
+            if argument in answers:
+                continue
+            if row.seconds > seconds or time.perf_counter() > end:
+                break
+            try:
+                answers[argument] = ask(argument)
+            except Unsupported as reason:
+                stopped = str(reason)
+                break
+            # The clock starts after the first answer, which may hold all the work of a composition.
+            end = min(end, time.perf_counter() + seconds)
+    found = sorted(answers.items())
+    intervals = [bound.interval for _, bound in found if bound.interval is not None]
+    others = tuple(interval.lower for interval in intervals) if len(intervals) == len(found) else ()
+    curve = Curve(
+        row.bound.method,
+        row.bound.rigor,
+        tuple(argument for argument, _ in found),
+        tuple(bound.value for _, bound in found),
+        others,
+    )
+    missing = len(arguments) - len(found)
+    return curve, f"{len(found)} of {len(arguments)} points, then {stopped}" if missing else ""
+
+
+def _coarse_first(values: Sequence[float]) -> list[float]:
+    """The ends, then the middle, then the middles of the halves, and so on."""
+    order, gaps = [len(values) - 1, 0], [(0, len(values) - 1)]
+    while gaps:
+        low, high = gaps.pop(0)
+        if high - low > 1:
+            middle = (low + high) // 2
+            order.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return [values[index] for index in dict.fromkeys(order)]

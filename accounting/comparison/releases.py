@@ -1,0 +1,310 @@
+"""Comparisons beyond the registry: selections with the adaptive optimum, guesses of a secret, vectors of layers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event
+
+from cupel.accounting import events, gaussian, validate
+from cupel.accounting.accountants.base import Unsupported
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, measure, refusals
+from cupel.accounting.comparison.curves import STEPS, Other, Panel, trace
+from cupel.accounting.conversions import formulas
+from cupel.accounting.conversions.formulas import Floats
+from cupel.accounting.events import SecretReleaseDpEvent
+from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
+from cupel.accounting.secret_protection.conversions import compose_curves
+from cupel.accounting.secret_protection.noise import single_gaussian_estimate
+from cupel.accounting.selection import bounded_range
+
+SECRET_METHODS = ("secret_protection", "concave_majorant", "single_gaussian")
+LAYER_METHODS = ("exact", "analytic", "classical")
+
+_CURVE_POINTS, _FIGURE_POINTS = 193, 17
+_MOST_ROUNDS = 1000  # of the majorant, which goes round by round
+
+
+def of_selections(eta: float, count: int, delta: float, adjacency: Adjacency | str) -> tuple[Answers, dict[str, Other]]:
+    """The adaptive optimum of bounded-range selections, to stand beside the accountants: its answer and its curves.
+
+    Args:
+        eta: the bounded range of each selection.
+        count: how many selections.
+        delta: δ in (0, 1).
+        adjacency: the neighbouring relation that η is stated for.
+    """
+
+    def epsilon(steps: int) -> Bound:
+        with refusals():
+            return bounded_range.bounded_range_epsilon(eta, steps, delta, "adaptive", adjacency=adjacency)
+
+    def profile(at: float) -> Bound:
+        with refusals():
+            return bounded_range.bounded_range_delta(eta, count, at, "adaptive", adjacency=adjacency)
+
+    return {"adaptive": lambda: [epsilon(count)]}, {"adaptive": Other(epsilon, profile)}
+
+
+# Secrets
+
+
+def compare_secret(
+    release: SecretReleaseDpEvent,
+    p: float,
+    rounds: int = 1,
+    *,
+    methods: Sequence[str] = SECRET_METHODS,
+    progress: Progress | None = None,
+) -> Comparison:
+    """r of `rounds` releases in which a secret may occur, by the product of their pairs and by two rougher ways.
+
+    ``secret_protection`` encloses the exact r. ``concave_majorant`` puts the curve of one round on top of the rounds
+    before it: certified, wider. ``single_gaussian`` replaces the count by its mean: an estimate that is too low.
+
+    Args:
+        release: one round.
+        p: the largest probability of a guess before, in (0, 1).
+        rounds: releases with fresh noise and fresh occurrences, at least 1.
+        methods: which of these three.
+        progress: called as methods answer.
+
+    Raises:
+        ValueError: for numbers out of range.
+    """
+    validate.open_probability(p=p)
+    validate.integer(minimum=1, rounds=rounds)
+    answers = {name: _once(release, validate.one_of(SECRET_METHODS, method=name), p, rounds) for name in methods}
+    rows, unsupported = measure(answers, progress)
+    about = events.to_json(dp_event.SelfComposedDpEvent(release, rounds))
+    return Comparison(about, "r", Adjacency.SECRET, Unit("secret"), p, rows, unsupported)
+
+
+def secret_panels(
+    release: SecretReleaseDpEvent, rounds: int, comparison: Comparison, *, seconds: float = 8.0
+) -> tuple[Panel, ...]:
+    """r against p after all rounds and, where there are several, r at p against the number of rounds.
+
+    Args:
+        release: one round.
+        rounds: how many.
+        comparison: the answer of `compare_secret` for them.
+        seconds: time limit of each method in each panel.
+    """
+    p = comparison.at
+    guesses = [float(x) for x in np.geomspace(p / 100, min(100 * p, 0.9), _FIGURE_POINTS)]
+    counts = sorted({float(round(x)) for x in np.geomspace(1, rounds, STEPS)})
+    by_p, by_rounds = [], []
+    notes: tuple[list[str], list[str]] = ([], [])
+    for row in comparison.rows:
+        name = row.bound.method
+        curve, missing = trace(row, _by_p(release, name, rounds), guesses, seconds)
+        by_p.append(curve)
+        notes[0].extend([f"{name}: r at {missing}"] if missing else [])
+        curve, missing = trace(row, _by_rounds(release, name, p), counts, seconds, {float(rounds): row.bound})
+        by_rounds.append(curve)
+        notes[1].extend([f"{name}: r at {missing}"] if missing else [])
+    found = [Panel("p", "r", tuple(by_p), tuple(notes[0]))]
+    if rounds > 1:
+        found.append(Panel("rounds", "r", tuple(by_rounds), tuple(notes[1])))
+    return tuple(found)
+
+
+def _once(release: SecretReleaseDpEvent, name: str, p: float, rounds: int) -> Callable[[], list[Bound]]:
+    return lambda: [_protection(release, name, p, rounds)]
+
+
+def _by_p(release: SecretReleaseDpEvent, name: str, rounds: int) -> Callable[[float], Bound]:
+    if name == "secret_protection":
+        return SecretProtectionAccountant().compose(release, rounds).protection
+    return lambda p: _protection(release, name, p, rounds)
+
+
+def _by_rounds(release: SecretReleaseDpEvent, name: str, p: float) -> Callable[[float], Bound]:
+    return lambda count: _protection(release, name, p, round(count))
+
+
+def _protection(release: SecretReleaseDpEvent, name: str, p: float, rounds: int) -> Bound:
+    if name == "secret_protection":
+        return SecretProtectionAccountant().compose(release, rounds).protection(p)
+    if name == "concave_majorant":
+        return _majorant(release, p, rounds)
+    with refusals():
+        # T rounds of Gaussians at one mean are one, with the noise over √T.
+        estimate = single_gaussian_estimate(release.weights, release.noise_multiplier / math.sqrt(rounds), p)
+        return dataclasses.replace(estimate, method=name)
+
+
+def _majorant(release: SecretReleaseDpEvent, p: float, rounds: int) -> Bound:
+    """r of the rounds before through the whole curve of the next, again and again; see `compose_curves`."""
+    if rounds > _MOST_ROUNDS:
+        raise Unsupported(f"concave_majorant goes round by round, and more than {_MOST_ROUNDS} rounds take minutes")
+    first = SecretProtectionAccountant().compose(release).protection(p)
+    r = first.value
+    if rounds > 1:
+        curve = _curve(release, math.floor(math.log10(p)))
+        for _ in range(rounds - 1):
+            r = compose_curves(r, curve) if r < 1 else 1.0
+    return Bound(
+        Direction.UPPER,
+        r,
+        "concave_majorant",
+        Rigor.CERTIFIED,
+        Adjacency.SECRET,
+        quantity="r",
+        at=p,
+        unit=Unit("secret"),
+        assumptions=first.assumptions,
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _curve(release: SecretReleaseDpEvent, decade: int) -> Floats:
+    """Points (p, r) of one round, from p = 10^decade on."""
+    one = SecretProtectionAccountant().compose(release)
+    guesses = np.concatenate([np.geomspace(10.0**decade, 0.5, _CURVE_POINTS), 1 - np.geomspace(0.5, 1e-6, 25)[1:]])
+    return np.array([(guess, one.protection(float(guess)).value) for guess in guesses])
+
+
+# Vectors of several layers
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Means of the vectors of several layers, released together with Gaussian noise.
+
+    Attributes:
+        layers: how many, at least 1.
+        clip: the largest L2 norm of a record's vector in each layer, above 0.
+        records: the public divisor of the means, at least 1.
+        adjacency: add_remove, zero_out (a null record has the vector 0) or replace_one.
+    """
+
+    layers: int
+    clip: float
+    records: int
+    adjacency: Adjacency
+
+    def __post_init__(self) -> None:
+        validate.integer(minimum=1, layers=self.layers)
+        gaussian.mean_sensitivity(self.clip, self.records, self.adjacency)
+
+
+def compare_layers(
+    released: Layers,
+    *,
+    delta: float,
+    epsilon: float | None = None,
+    sigma: float | None = None,
+    methods: Sequence[str] = LAYER_METHODS,
+    progress: Progress | None = None,
+) -> Comparison:
+    """The noise that an ε needs, or the ε of a noise, for several layers released together.
+
+    ``classical`` and ``analytic`` give each layer an equal share of ε and of δ, and add up; they differ in the noise of
+    one layer. ``exact`` takes all layers as the one Gaussian release that they are.
+
+    Args:
+        released: what is released.
+        delta: δ of all together, in (0, 1).
+        epsilon: ε of all together, above 0: asks for the noise multiplier of each layer.
+        sigma: in its place: standard deviation of the noise on each coordinate of each mean, above 0: asks for ε.
+        methods: which of the three.
+        progress: called as methods answer.
+
+    Raises:
+        ValueError: for numbers out of range, or unless exactly one of `epsilon` and `sigma` is given.
+    """
+    validate.open_probability(delta=delta)
+    if (epsilon is None) == (sigma is None):
+        raise ValueError("give either epsilon, to ask for the noise, or sigma, to ask for the ε")
+    given = validate.positive(epsilon=epsilon) if epsilon is not None else validate.positive(sigma=sigma or 0.0)
+    answers = {name: _layers_once(released, name, delta, epsilon, sigma) for name in methods}
+    for name in methods:
+        validate.one_of(LAYER_METHODS, method=name)
+    rows, unsupported = measure(answers, progress)
+    quantity = "epsilon" if epsilon is None else "noise_multiplier"
+    about = {**dataclasses.asdict(released), ("sigma" if epsilon is None else "epsilon"): given, "delta": delta}
+    return Comparison(about, quantity, released.adjacency, Unit(), delta, rows, unsupported)
+
+
+def layer_panels(
+    released: Layers,
+    comparison: Comparison,
+    *,
+    epsilon: float | None = None,
+    sigma: float | None = None,
+    seconds: float = 8.0,
+) -> tuple[Panel, ...]:
+    """Noise multiplier or ε against the number of layers, from 1 to those that are released.
+
+    Args:
+        released: what is released.
+        comparison: the answer of `compare_layers` for it.
+        epsilon, sigma: as for `compare_layers`.
+        seconds: time limit of each method.
+    """
+    counts = sorted({float(round(x)) for x in np.geomspace(1, released.layers, STEPS)})
+    curves, notes = [], []
+    for row in comparison.rows:
+        name = row.bound.method
+
+        def ask(count: float, name: str = name) -> Bound:
+            part = dataclasses.replace(released, layers=round(count))
+            return _layers_once(part, name, comparison.at, epsilon, sigma)()[0]
+
+        curve, missing = trace(row, ask, counts, seconds, {float(released.layers): row.bound})
+        curves.append(curve)
+        notes += [f"{name}: {comparison.quantity.replace('_', ' ')} at {missing}"] if missing else []
+    return (Panel("layers", comparison.quantity, tuple(curves), tuple(notes)),)
+
+
+def _layers_once(
+    released: Layers, name: str, delta: float, epsilon: float | None, sigma: float | None
+) -> Callable[[], list[Bound]]:
+    def answer() -> list[Bound]:
+        with refusals():
+            if epsilon is not None:
+                value, quantity = _noise_of_layers(released.layers, name, epsilon, delta), "noise_multiplier"
+            else:
+                value, quantity = _epsilon_of_layers(released, name, sigma or 0.0, delta), "epsilon"
+        bound = Bound(Direction.UPPER, value, name, Rigor.CERTIFIED, released.adjacency, quantity=quantity, delta=delta)
+        return [bound]
+
+    return answer
+
+
+def _noise_of_layers(layers: int, name: str, epsilon: float, delta: float) -> float:
+    """The noise multiplier of each layer. Shares are rounded down, so that they add up to no more."""
+    if name == "exact":
+        return gaussian.joint_noise_multiplier(epsilon, delta, layers)
+    shares = _share(epsilon, layers), _share(delta, layers)
+    return (gaussian.classical_noise_multiplier if name == "classical" else gaussian.analytic_noise_multiplier)(*shares)
+
+
+def _epsilon_of_layers(released: Layers, name: str, sigma: float, delta: float) -> float:
+    """ε of all layers at δ, rounded up."""
+    joint = released.layers if name == "exact" else 1
+    mu = gaussian.joint_mu(
+        [released.clip] * joint, [sigma] * joint, records=released.records, adjacency=released.adjacency
+    )
+    if name == "exact":
+        return formulas.epsilon_from_gdp(mu, delta)
+    share = _share(delta, released.layers)
+    if name == "analytic":
+        one = formulas.epsilon_from_gdp(mu, share)
+    else:
+        one = math.sqrt(2 * math.log(1.25 / share)) * mu * (1 + 2.0**-44)
+        gaussian.classical_noise_multiplier(one, share)  # refuses an ε for which the classical σ is not proven
+    return math.nextafter(released.layers * one, math.inf)
+
+
+def _share(total: float, layers: int) -> float:
+    return math.nextafter(total / layers, 0.0) if layers > 1 else total

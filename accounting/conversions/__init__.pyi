@@ -1,0 +1,2 @@
+from .guarantees import convert as convert
+from .guarantees import refusal as refusal

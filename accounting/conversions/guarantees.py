@@ -1,0 +1,325 @@
+"""From one guarantee to another: every conversion that holds for all mechanisms, rounded outward; why others do not.
+
+A guarantee is taken to hold in both directions between neighbours, at one unit and adjacency, which `convert` keeps
+(`cupel.accounting.group_privacy` changes them).
+
+(ε, δ)-DP at any number of points is a curve: δ(ε) is convex in e^ε, does not rise, is 1 at e^ε = 0, and
+1 − δ(−ε) = e^{−ε}(1 − δ′(ε)) with δ′ of the reversed pair. So every point has a mirror image, and the curve lies below
+every chord between points and images: that is all there is to know, since the lower hull is itself such a curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.conversions import formulas
+from cupel.accounting.guarantees import (
+    GDP,
+    RDP,
+    ZCDP,
+    ApproxDP,
+    ExPostDP,
+    Guarantee,
+    PrivacyProfile,
+    PureDP,
+    SecretProtection,
+)
+from cupel.accounting.lattice import gaussian_curve
+
+Floats = NDArray[np.float64]
+Kind: TypeAlias = type[Any]
+Conversion: TypeAlias = Callable[[Any, Any], Guarantee]
+"""From a guarantee and what must be said of the wanted one (δ, α, ε of a profile, or p)."""
+
+_UNIT = 2.0**-53
+_ARGUMENTS: dict[Kind, str] = {ApproxDP: "delta", RDP: "alpha", PrivacyProfile: "epsilons", SecretProtection: "p"}
+
+
+def refusal(source: Kind, to: Kind) -> str | None:
+    """Why no guarantee of kind `source` converts to kind `to`; None if some do.
+
+    A guarantee that allows no loss at all (ε, ρ or μ of 0) is pure 0-DP whatever its kind, and converts as that.
+    """
+    for kind in (source, to):
+        if kind not in TABLE:
+            raise ValueError(f"a guarantee is one of {', '.join(one.__name__ for one in TABLE)}, not {kind!r}")
+    entry = TABLE[source][to]
+    return entry if isinstance(entry, str) else None
+
+
+def convert(
+    guarantee: Guarantee,
+    to: Kind,
+    *,
+    delta: float | None = None,
+    alpha: float | None = None,
+    epsilons: Sequence[float] | None = None,
+    p: float | None = None,
+) -> Any:
+    """The strongest guarantee of kind `to` known to follow, at the same unit and adjacency.
+
+    Args:
+        guarantee: what holds.
+        to: a class of `cupel.accounting.guarantees`.
+        delta: for `ApproxDP`: its δ in (0, 1).
+        alpha: for `RDP`: its order, above 1.
+        epsilons: for `PrivacyProfile`: its ε, increasing, of any sign.
+        p: for `SecretProtection`: the largest probability of a guess before, in (0, 1). The neighbours of `guarantee`
+            must be data with the secret and a reference without it.
+
+    Returns:
+        A guarantee of kind `to`; `guarantee` itself where it is of that kind and no argument is given.
+
+    Raises:
+        ValueError: with the reason, where nothing follows, or for an argument that is missing or too many.
+
+    Source: `TABLE` says by which formula; the formulas of `cupel.accounting.conversions.formulas` name their theorems.
+    """
+    reason = refusal(type(guarantee), to)
+    wanted = _ARGUMENTS.get(to)
+    given = {"delta": delta, "alpha": alpha, "epsilons": epsilons, "p": p}
+    for name, value in given.items():
+        if value is not None and name != wanted:
+            raise ValueError(f"{to.__name__} takes {f'{wanted} only' if wanted else 'no argument'}, not {name}")
+    argument = given[wanted] if wanted else None
+    if argument is None and type(guarantee) is to:
+        return guarantee
+    source = _without_loss(guarantee) or guarantee
+    entry = TABLE[type(source)][to]
+    if isinstance(entry, str):
+        raise ValueError(f"{type(guarantee).__name__} does not convert to {to.__name__}: {reason}")
+    if wanted and argument is None:
+        raise ValueError(f"a conversion to {to.__name__} needs {wanted}")
+    return entry(source, argument)
+
+
+def _without_loss(guarantee: Guarantee) -> PureDP | None:
+    """Pure 0-DP, if that is what a guarantee says: one divergence of 0 makes the two laws equal."""
+    match guarantee:
+        case PureDP(0) | ZCDP(0) | GDP(0) | RDP(_, 0):
+            return PureDP(0.0)
+        case PrivacyProfile(epsilons, deltas) if any(e <= 0 == d for e, d in zip(epsilons, deltas, strict=True)):
+            return PureDP(0.0)
+    return None
+
+
+# Targets that are parts of a curve
+
+
+def _approx(guarantee: Any, delta: float) -> ApproxDP:
+    validate.open_probability(delta=delta)
+    match guarantee:
+        case ZCDP(rho):
+            epsilon = formulas.epsilon_from_zcdp(rho, delta)
+        case GDP(mu):
+            epsilon = formulas.epsilon_from_gdp(mu, delta)
+        case RDP(alpha, divergence):
+            epsilon = formulas.least_epsilon_from_rdp(alpha, divergence, delta)
+        case _:
+            epsilon = _epsilon_on_curve(*_points(guarantee), delta)
+    if math.isinf(epsilon):
+        raise ValueError(f"{type(guarantee).__name__} gives no ε at δ = {delta!r}: every δ it states is larger")
+    return ApproxDP(epsilon, delta)
+
+
+def _profile(guarantee: Any, epsilons: Sequence[float]) -> PrivacyProfile:
+    places = tuple(float(validate.finite(epsilon=epsilon)) for epsilon in epsilons)
+    deltas = np.array([_delta(guarantee, epsilon) for epsilon in places])
+    return PrivacyProfile(places, tuple(np.minimum.accumulate(deltas).tolist()))
+
+
+def _delta(guarantee: Any, epsilon: float) -> float:
+    """δ at any ε, rounded up; below 0 by the mirror image of the δ at −ε."""
+    match guarantee:
+        case PureDP() | ApproxDP() | PrivacyProfile():
+            return _delta_on_curve(*_points(guarantee), epsilon)
+        case _ if epsilon < 0:
+            return float(_mirrored(-epsilon, _delta(guarantee, -epsilon)))
+        case ZCDP(rho):
+            return formulas.delta_from_zcdp(rho, epsilon)
+        case GDP(mu):
+            return formulas.delta_from_gdp(mu, epsilon)
+        case RDP(alpha, divergence):
+            return formulas.delta_from_rdp(alpha, divergence, epsilon)
+    raise AssertionError(f"no curve for {guarantee!r}")
+
+
+def _secret(guarantee: Any, p: float) -> SecretProtection:
+    """r = sup{P(E): Q(E) ≤ p}."""
+    validate.open_probability(p=p)
+    match guarantee:
+        case GDP(mu):
+            r = gaussian_curve.blowup(mu, p).upper
+        case ZCDP(rho):
+            r = formulas.blowup_of_zcdp(rho, p)
+        case RDP(alpha, divergence):
+            r = formulas.blowup_of_rdp(alpha, divergence, p)
+        case SecretProtection(at, known):
+            r = formulas.blowup_at(p, at, known)
+        case _:
+            epsilons, deltas = _points(guarantee)
+            with np.errstate(over="ignore"):
+                r = float(((np.exp(epsilons) * p + deltas) * (1 + 16 * _UNIT)).min())
+    return SecretProtection(p, min(max(r, p), 1.0))
+
+
+def _points(guarantee: PureDP | ApproxDP | PrivacyProfile) -> tuple[Floats, Floats]:
+    """All that is known of the curve: (ε, δ), their mirror images, and δ = 1 at ε = −∞, by increasing ε."""
+    match guarantee:
+        case PureDP(epsilon):
+            listed = [(epsilon, 0.0)]
+        case ApproxDP(epsilon, delta):
+            listed = [(epsilon, delta)]
+        case PrivacyProfile(epsilons, deltas):
+            listed = [(e, d) for e, d in zip(epsilons, deltas, strict=True) if d < 1]
+    known = np.array(listed, dtype=np.float64).reshape(-1, 2)
+    folded = known[known[:, 0] > -40]  # below, a δ under 1 is a rounding error
+    images = np.stack([-folded[:, 0], _mirrored(folded[:, 0], folded[:, 1])], axis=1)
+    everything = np.concatenate([[[-math.inf, 1.0]], known, images])
+    epsilons, deltas = everything[np.argsort(everything[:, 0], kind="stable")].T
+    return epsilons, deltas
+
+
+def _mirrored(epsilon: Any, delta: Any) -> Any:
+    """δ(−ε) = 1 − e^{−ε}(1 − δ(ε)), rounded up."""
+    gain = -np.expm1(-np.asarray(epsilon, dtype=np.float64))
+    return np.clip(delta + gain * (1 - delta) + 16 * _UNIT * (delta + np.abs(gain)), 0.0, 1.0)
+
+
+def _delta_on_curve(epsilons: Floats, deltas: Floats, epsilon: float) -> float:
+    """The least δ at ε on a chord, or at a point further left: the share of its left end is linear in e^ε."""
+    left, right = epsilons <= epsilon, epsilons > epsilon
+    least = float(deltas[left].min())
+    if right.any():
+        ends = epsilons[right][None, :]
+        share = np.expm1(epsilon - ends) / np.expm1(epsilons[left][:, None] - ends)
+        chords = deltas[right] + np.maximum(deltas[left][:, None] - deltas[right], 0.0) * share
+        least = min(least, float(chords.min()) * (1 + 32 * _UNIT) + 1e-320)  # a product may underflow
+    return min(1.0, least)
+
+
+def _epsilon_on_curve(epsilons: Floats, deltas: Floats, delta: float) -> float:
+    """The least ε ≥ 0 with δ(ε) ≤ δ: at a point, or on the chord from one above δ to one at most δ; inf if none is."""
+    low, high = deltas <= delta, deltas > delta
+    if not low.any():
+        return math.inf
+    least = float(epsilons[low].min())
+    above, below = np.nonzero(high)[0][:, None], np.nonzero(low)[0][None, :]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = (delta - deltas[below]) / (deltas[above] - deltas[below]) * (1 - 8 * _UNIT)
+        fall = share * np.expm1(epsilons[above] - epsilons[below])  # e^ε is 1 + fall times that of the right end
+        logs = np.log1p(fall)
+        error = 32 * _UNIT * (np.abs(fall) / (1 + fall) + np.abs(logs) + np.abs(epsilons[below]))
+        chords = np.where(epsilons[above] < epsilons[below], epsilons[below] + logs + error, math.inf)
+    return max(0.0, min(least, float(np.where(np.isnan(chords), math.inf, chords).min(initial=math.inf))))
+
+
+# Targets that are one number
+
+
+def _renyi(guarantee: Any, alpha: float) -> RDP:
+    RDP(alpha, 0.0)  # refuses an impossible order
+    match guarantee:
+        case PureDP(epsilon):
+            return RDP(alpha, float(formulas.rdp_of_pure(epsilon, np.array(alpha))))
+        case ZCDP(rho):
+            return RDP(alpha, formulas.up(Fraction(rho) * Fraction(alpha)))
+        case GDP(mu):
+            return RDP(alpha, formulas.up(Fraction(mu) ** 2 * Fraction(alpha) / 2))
+        case RDP(order, divergence) if alpha <= order:
+            return RDP(alpha, divergence)
+    raise ValueError(f"RDP of order {guarantee.alpha!r} says nothing of the larger order {alpha!r}")
+
+
+def _through_pure(to: Kind) -> Conversion:
+    def conversion(guarantee: PrivacyProfile, argument: Any) -> Guarantee:
+        pure = [e for e, d in zip(guarantee.epsilons, guarantee.deltas, strict=True) if d == 0]
+        if not pure:
+            raise ValueError(f"PrivacyProfile does not convert to {to.__name__} unless one of its δ is 0: {_INFINITE}")
+        entry = TABLE[PureDP][to]
+        assert not isinstance(entry, str)
+        return entry(PureDP(pure[0]), argument)
+
+    return conversion
+
+
+_INFINITE = "with probability δ the loss may be infinite"
+_NO_POINT = "one order bounds the tail of the loss by an exponential only"
+_UNBOUNDED = "the loss may be arbitrarily large, with a small probability"
+_EX_POST = "an ex-post ε holds for one input and one output, and says nothing of others"
+_ONE_POINT = "it bounds one event against one reference, in one direction only"
+
+TABLE: Mapping[Kind, Mapping[Kind, Conversion | str]] = {
+    PureDP: {
+        PureDP: lambda pure, _: pure,
+        ApproxDP: _approx,
+        RDP: _renyi,
+        ZCDP: lambda pure, _: ZCDP(formulas.zcdp_of_pure(pure.epsilon)),
+        GDP: lambda pure, _: GDP(formulas.gdp_of_pure(pure.epsilon)),
+        PrivacyProfile: _profile,
+        ExPostDP: lambda pure, _: ExPostDP(pure.epsilon),
+        SecretProtection: _secret,
+    },
+    ApproxDP: {
+        PureDP: _INFINITE,
+        ApproxDP: _approx,
+        RDP: _INFINITE,
+        ZCDP: _INFINITE,
+        GDP: _INFINITE,
+        PrivacyProfile: _profile,
+        ExPostDP: _INFINITE,
+        SecretProtection: _secret,
+    },
+    RDP: {
+        PureDP: _UNBOUNDED,
+        ApproxDP: _approx,
+        RDP: _renyi,
+        ZCDP: _NO_POINT,
+        GDP: _NO_POINT,
+        PrivacyProfile: _profile,
+        ExPostDP: _UNBOUNDED,
+        SecretProtection: _secret,
+    },
+    ZCDP: {
+        PureDP: _UNBOUNDED,
+        ApproxDP: _approx,
+        RDP: _renyi,
+        ZCDP: lambda zcdp, _: zcdp,
+        GDP: lambda zcdp, _: GDP(formulas.gdp_of_zcdp(zcdp.rho)),
+        PrivacyProfile: _profile,
+        ExPostDP: _UNBOUNDED,
+        SecretProtection: _secret,
+    },
+    GDP: {
+        PureDP: _UNBOUNDED,
+        ApproxDP: _approx,
+        RDP: _renyi,
+        ZCDP: lambda gdp, _: ZCDP(formulas.up(Fraction(gdp.mu) ** 2 / 2)),
+        GDP: lambda gdp, _: gdp,
+        PrivacyProfile: _profile,
+        ExPostDP: _UNBOUNDED,
+        SecretProtection: _secret,
+    },
+    PrivacyProfile: {
+        ApproxDP: _approx,
+        PrivacyProfile: _profile,
+        SecretProtection: _secret,
+        **{kind: _through_pure(kind) for kind in (PureDP, RDP, ZCDP, GDP, ExPostDP)},
+    },
+    ExPostDP: {
+        **dict.fromkeys((PureDP, ApproxDP, RDP, ZCDP, GDP, PrivacyProfile, SecretProtection), _EX_POST),
+        ExPostDP: lambda ex_post, _: ex_post,
+    },
+    SecretProtection: {
+        **dict.fromkeys((PureDP, ApproxDP, RDP, ZCDP, GDP, PrivacyProfile, ExPostDP), _ONE_POINT),
+        SecretProtection: _secret,
+    },
+}
+"""Kind of guarantee → kind wanted → its conversion, or the reason why there is none."""

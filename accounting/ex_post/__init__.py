@@ -1,0 +1,7 @@
+"""Ex-post accounting of median aggregation: what sampled tokens cost, given the batches that produced them."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

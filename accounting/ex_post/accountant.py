@@ -1,0 +1,127 @@
+"""The ex-post accountant: what a finished run cost, from the realised costs in its ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Self
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import events, validate
+from cupel.accounting.accountants.base import Unsupported
+from cupel.accounting.accountants.basic import Basic
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.conversions.formulas import up
+from cupel.accounting.ex_post.costs import PartCost
+
+
+class ExPost(Basic):
+    """Data-dependent ex-post ε (Ligett et al. 2017): it adds to pure ε, to nothing else, and never converts.
+
+    Rigor: certified, for the one run whose costs it is given. `cupel.accounting.ex_post.costs.of_run` says how it is counted.
+    """
+
+    name = "ex_post"
+    converts_groups = False
+
+    def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None) -> None:
+        super().__init__(adjacency, unit)
+        self._realised: Mapping[str, PartCost] | None = None
+        self._moved: Mapping[str, PartCost] | None = None
+
+    def supports(self, event: DpEvent) -> str | None:
+        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+            return f"ex_post costs are defined under add_remove and replace_one, not {self.adjacency}"
+        if self.unit.kind not in ("record", "user"):
+            return f"an ex-post ε never converts to a {self.unit.kind}: the database in between has another one"
+        if reason := super().supports(event):
+            return f"an ex-post ε adds to pure ε only, and {reason}"
+        return None
+
+    def realise(self, realised: Mapping[str, PartCost], moved: Mapping[str, PartCost] | None = None) -> Self:
+        """This accountant with the realised costs of the run's parts; see `cupel.accounting.ex_post.costs.of_run`."""
+        new = self.compose(dp_event.NoOpDpEvent())
+        new._realised, new._moved = dict(realised), None if moved is None else dict(moved)
+        return new
+
+    def compose(self, event: DpEvent, count: int = 1) -> Self:
+        """This accountant with more events; realised costs are given after the last of them."""
+        new = super().compose(event, count)
+        new._realised, new._moved = self._realised, self._moved
+        return new
+
+    def epsilon(self, delta: float = 0.0) -> Bound:
+        """The ex-post ε of the run, which holds at δ = 0."""
+        validate.probability(delta=delta)
+        if self._realised is None:
+            raise Unsupported("ex_post needs the realised costs of a run; give a run to account, or use ex_post.of_run")
+        others = Basic(self.adjacency, self.unit).compose(_without_ex_post(self.event)).cost
+        total = math.nextafter(self._worst(self._realised) + up(others), math.inf)
+        bound = self._bound(total, "ex_post_epsilon")
+        return Bound(
+            direction=bound.direction,
+            value=total,
+            method=self.name,
+            rigor=bound.rigor,
+            adjacency=self.adjacency,
+            quantity=bound.quantity,
+            unit=self.unit,
+            assumptions=bound.assumptions,
+            private=True,
+        )
+
+    def delta(self, epsilon: float) -> Bound:
+        raise Unsupported("an ex-post ε has no δ: it holds for one input and one output")
+
+    def beta(self, alpha: float) -> Bound:
+        raise Unsupported("an ex-post ε has no trade-off curve: it holds for one input and one output")
+
+    def blowup(self, p: float) -> Bound:
+        raise Unsupported("an ex-post ε has no blow-up: it holds for one input and one output")
+
+    def _worst(self, realised: Mapping[str, PartCost]) -> float:
+        worst = max((max(minus, plus) for minus, plus in map(_sums, realised.values())), default=0.0)
+        if self.adjacency is Adjacency.ADD_REMOVE or len(realised) < 2 or _is_public(self.event):
+            return worst
+        if self._moved is None or self._moved.keys() != realised.keys():
+            raise ValueError(
+                "under replace_one a unit may move to another part: give the add_remove costs of the same parts as "
+                "`moved`, or make the partition public"
+            )
+        sides = zip(*map(_sums, self._moved.values()), strict=True)
+        pairs = [math.nextafter(sum(sorted(side)[-2:]), math.inf) for side in sides]
+        return max(worst, *pairs)
+
+
+def _sums(part: PartCost) -> tuple[float, float]:
+    return float(validate.non_negative(u_minus=part.u_minus)), float(validate.non_negative(u_plus=part.u_plus))
+
+
+def _without_ex_post(event: DpEvent) -> DpEvent:
+    """`event` with its ex-post selections, whose realised cost counts instead, left out."""
+    if isinstance(event, events.ExPostSelectionDpEvent):
+        return dp_event.NoOpDpEvent()
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return dp_event.SelfComposedDpEvent(_without_ex_post(event.event), event.count)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return dp_event.ComposedDpEvent([_without_ex_post(part) for part in event.events])
+    if isinstance(event, events.ParallelDpEvent):
+        return events.ParallelDpEvent([_without_ex_post(part) for part in event.events], event.partition_is_public)
+    return event
+
+
+def _has_ex_post(event: DpEvent) -> bool:
+    if isinstance(event, events.ExPostSelectionDpEvent):
+        return True
+    return any(_has_ex_post(child) for child in events.children(event))
+
+
+def _is_public(event: DpEvent) -> bool:
+    """Whether every ex-post selection lies in a parallel event whose partition is public."""
+    if isinstance(event, events.ParallelDpEvent) and event.partition_is_public:
+        return True
+    if isinstance(event, events.ExPostSelectionDpEvent):
+        return False
+    return all(_is_public(child) for child in events.children(event) if _has_ex_post(child))

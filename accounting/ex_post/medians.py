@@ -1,0 +1,363 @@
+"""The medians of one batch of clipped logits, those of its neighbours, and what releasing one token costs.
+
+`cupel.accounting.ex_post.costs` says what these costs mean and why they are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.ex_post.clipped_rows import GRID, Floats, Indices, Rows, StepRows, Steps, whole_clip
+
+_BLOCK = 2**18  # entries of the batch that are compared at a time
+_MAX_RANGE = 600.0  # 2c/τ; above it exp(−2c/τ) times a float64 rounding error would underflow
+
+Pair = tuple[int, int]
+"""Two of the middle rows: the vector half way between them, or the one itself."""
+
+
+class Cost(NamedTuple):
+    """What one token cost: upper bounds on the signed log-ratios, and the γ of Definition 4."""
+
+    u_minus: float
+    u_plus: float
+    gamma: float
+
+    @property
+    def gamma_star(self) -> float:
+        """The exact per-token cost max(u⁻, u⁺)."""
+        return max(self.u_minus, self.u_plus)
+
+
+def slack(vocabulary: int, clip: float, temperature: float) -> float:
+    """A bound on the float64 error of a difference of two log-probabilities computed here.
+
+    With u = 2^-53 and r = 2c/τ: z − c is exact (a multiple of GRID/2 below 2^8), the quotient by 2τ has absolute error
+    ≤ r·u/2, exp is taken to be accurate to 4 units in the last place, so the product of two of them, a weight, has
+    relative error ≤ (r + 17)u. The increments of `_ladder_sums` telescope, so they keep that error and add ≤ 2u. A sum
+    of at most 3V positive terms in any order adds ≤ 3V·u. The logarithm, at most r + log V in absolute value, the
+    quotient and the two subtractions round ≤ 4(r + log V)u. Twice the total, for two log-probabilities, is
+    (6V + 10r + 8 log V + 38)u. For γ, which rounds more sums of logarithms, the term in r is at most 19r·u. The value
+    returned leaves room for both, and for the terms in u².
+    """
+    spread = 2 * clip / temperature
+    return 2.0**-52 * (3 * vocabulary + 10 * spread + 4 * math.log(vocabulary) + 32)
+
+
+@dataclass(slots=True, eq=False)
+class Medians:
+    """The middle of one batch of clipped logits: its median, the medians of its neighbours, and what a token costs.
+
+    Build it with `Medians.of`. Columns in which all of the middle is −c are counted, not computed.
+
+    Attributes:
+        size: the number of rows B.
+        clip: c, rounded down to the grid.
+        median: shape (V,): the logits that are released (divided by τ); the fallback for an empty batch.
+        adjacency: the neighbouring relation of `left`, `right` and, by default, of `costs`.
+    """
+
+    size: int
+    clip: float
+    median: Floats
+    adjacency: Adjacency
+    _fallback: Floats
+    _live: Indices  # the columns where the middle is not all −c
+    _ranks: Steps  # the middle there: a, b, d of an odd batch; w, a, b, d of an even one
+    _rows: Rows
+    _roots: dict[tuple[int, float], Floats] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        clipped: ArrayLike,
+        *,
+        clip: float,
+        adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+        fallback: ArrayLike | None = None,
+    ) -> Medians:
+        """The medians of a batch.
+
+        Args:
+            clipped: shape (B, V), B ≥ 0, the output of `clip_logits` (float32 or float64).
+            clip: the c it was clipped with.
+            adjacency: add_remove or replace_one.
+            fallback: shape (V,), the public clipped logits that an empty batch releases; None is the uniform law.
+
+        Raises:
+            ValueError: for another shape, an entry outside [−c, c], or another adjacency.
+        """
+        limit = whole_clip(clip)
+        batch = np.asarray(clipped)
+        if batch.ndim != 2 or batch.shape[1] == 0:
+            raise ValueError(f"a batch needs shape (records, vocabulary), not {batch.shape}")
+        whole = np.empty(batch.shape, dtype=np.int32)
+        for index, row in enumerate(batch):
+            steps = row * (1 / GRID)
+            np.rint(steps, out=steps)
+            if not (steps.max() <= limit and steps.min() >= -limit):
+                raise ValueError(f"the batch has entries outside [−{clip}, {clip}]; clip it with clip_logits first")
+            whole[index] = steps
+        return cls.of_rows(StepRows(whole, clip), clip=clip, adjacency=adjacency, fallback=fallback)
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: Rows,
+        *,
+        clip: float,
+        adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+        fallback: ArrayLike | None = None,
+    ) -> Medians:
+        """The same for a batch that is somewhere else, clipped with the same c: no entry is checked again."""
+        limit = whole_clip(clip)
+        size, vocabulary = rows.shape
+        half = size // 2
+        live, ranks = rows.middle(range(half - 1, half + 2) if size % 2 else range(half - 2, half + 2))
+        base = _fallback_vector(fallback, vocabulary, limit)
+        if size:
+            median = np.full(vocabulary, -limit * GRID)
+            median[live] = ranks[1] * GRID if size % 2 else (ranks[1].astype(np.int64) + ranks[2]) * (GRID / 2)
+        else:
+            median = base
+        return cls(size, limit * GRID, median, _relation(adjacency), base, live, ranks, rows)
+
+    @property
+    def left(self) -> Floats:
+        """Shape (V,): the smallest median of a neighbour in each coordinate (for replace_one, over all rows)."""
+        return self._everywhere(self._interval(self.adjacency)[0])
+
+    @property
+    def right(self) -> Floats:
+        """Shape (V,): the largest median of a neighbour in each coordinate (for replace_one, over all rows)."""
+        return self._everywhere(self._interval(self.adjacency)[1])
+
+    def log_probability(self, token: int, temperature: float) -> float:
+        """log softmax(median/τ) of `token`."""
+        if self.size == 0:
+            return self._log_fallback(token, temperature)
+        centre = (1, 1) if self.size % 2 else (1, 2)
+        return self._log_law(centre, centre, token, temperature)
+
+    def leave_one_out(self, token: int, temperature: float) -> Floats:
+        """log p_D(x) − log p_{D∖i}(x) for every row i, shape (B,): what row i changed. A batch of one is compared with
+        the fallback. These are realised values, not upper bounds; each is within [−u⁺, u⁻] of `costs` up to `slack`."""
+        self._check(token, temperature)
+        base = self.log_probability(token, temperature)
+        if self.size <= 1:
+            return np.full(self.size, base - self._log_fallback(token, temperature))
+        masks: tuple[tuple[int, bool], ...]
+        ladder: tuple[Pair, ...]
+        if self.size % 2:
+            ladder, masks = ((0, 1), (0, 2), (1, 2)), ((1, False), (1, True))
+        else:
+            ladder, masks = ((1, 1), (2, 2)), ((1, False),)
+        sums, values = self._ladder_sums(ladder, masks, temperature, token)
+        return base - self._log_odds(sums, values, temperature)
+
+    def costs(
+        self,
+        token: int,
+        temperature: float,
+        adjacency: Adjacency | str | None = None,
+        *,
+        rounding: float = 0.0,
+    ) -> Cost:
+        """What releasing `token` costs.
+
+        Args:
+            token: the sampled x, in [0, V).
+            temperature: τ > 0, with 2c/τ at most 600.
+            adjacency: add_remove or replace_one; by default the object's own.
+            rounding: a bound on |log p̃(y)/p(y)| between the law that was sampled and the exact softmax; twice it is
+                added to u⁻ and u⁺.
+
+        Returns:
+            (u⁻, u⁺, γ), each an upper bound that counts its float error.
+        """
+        self._check(token, temperature)
+        relation = self.adjacency if adjacency is None else _relation(adjacency)
+        error = slack(len(self.median), self.clip, temperature)
+        base = self.log_probability(token, temperature)
+        if relation is Adjacency.REPLACE_ONE:
+            lowest, highest = self._replacement_extremes(token, temperature, base)
+        else:
+            left, right = self._interval(relation)
+            lowest = self._log_law(right, left, token, temperature)
+            highest = self._log_law(left, right, token, temperature)
+            if self.size == 1:
+                fallen = self._log_fallback(token, temperature)
+                lowest, highest = min(lowest, fallen), max(highest, fallen)
+        extra = error + 2 * rounding
+        return Cost(
+            max(base - lowest, 0.0) + extra,
+            max(highest - base, 0.0) + extra,
+            self._published(token, temperature, base) + error,
+        )
+
+    def _check(self, token: int, temperature: float) -> None:
+        if not 0 <= token < len(self.median):
+            raise ValueError(f"token must be between 0 and {len(self.median) - 1}, not {token!r}")
+        check_temperature(self.clip, temperature)
+
+    def _interval(self, adjacency: Adjacency) -> tuple[Pair, Pair]:
+        """L and R: the rows of the table in `ex_post`, or for replace_one the hull over all rows."""
+        if self.size % 2:
+            return ((0, 0), (2, 2)) if adjacency is Adjacency.REPLACE_ONE else ((0, 1), (1, 2))
+        return ((0, 1), (2, 3)) if adjacency is Adjacency.REPLACE_ONE else ((1, 1), (2, 2))
+
+    def _between(self, pair: Pair) -> Floats:
+        """Shape (A,): a vector in the live columns."""
+        return np.asarray((self._ranks[pair[0]].astype(np.int64) + self._ranks[pair[1]]) * (GRID / 2))
+
+    def _everywhere(self, pair: Pair) -> Floats:
+        if self.size == 0 and self.adjacency is Adjacency.REPLACE_ONE:
+            return self.median
+        vector = np.full(len(self.median), -self.clip)
+        vector[self._live] = self._between(pair)
+        return vector
+
+    def _root(self, rank: int, temperature: float) -> Floats:
+        """exp((z − c)/2τ) of a middle row, at most 1, so that no sum overflows. The weight of a vector half way between
+        two rows is the product of theirs. Kept: every cost of a batch is made of three or four of them."""
+        key = rank, temperature
+        if key not in self._roots:
+            self._roots[key] = np.exp((self._ranks[rank] * GRID - self.clip) / (2 * temperature))
+        return self._roots[key]
+
+    def _bottom(self, token: int, temperature: float) -> float:
+        """The total weight of the columns that are not live, but for the token's."""
+        dead = len(self.median) - len(self._live) - (self._place(token) is None)
+        return dead * math.exp(-2 * self.clip / temperature)
+
+    def _place(self, token: int) -> int | None:
+        """Where the token is among the live columns."""
+        place = int(np.searchsorted(self._live, token))
+        return place if place < len(self._live) and self._live[place] == token else None
+
+    def _at(self, pair: Pair, token: int) -> float:
+        """The token's entry in a vector."""
+        place = self._place(token)
+        if place is None:
+            return -self.clip
+        return (int(self._ranks[pair[0], place]) + int(self._ranks[pair[1], place])) * (GRID / 2)
+
+    def _log_law(self, others: Pair, own: Pair, token: int, temperature: float) -> float:
+        """log softmax(w/τ)_x for w = `others` except w_x = `own`_x."""
+        exponent = (self._at(own, token) - self.clip) / temperature
+        return exponent - math.log(self._others(others, token, temperature) + math.exp(exponent))
+
+    def _others(self, pair: Pair, token: int, temperature: float) -> float:
+        """The total weight of all tokens but one in a vector."""
+        first, second = self._root(pair[0], temperature), self._root(pair[1], temperature)
+        place = self._place(token)
+        if place is None:
+            live = first @ second
+        else:
+            live = first[:place] @ second[:place] + first[place + 1 :] @ second[place + 1 :]
+        return float(live) + self._bottom(token, temperature)
+
+    def _log_odds(self, others: Floats, own: Floats, temperature: float) -> Floats:
+        """Log-probability of the token with logits `own` when all others weigh `others`, both of one shape."""
+        exponent = (own - self.clip) / temperature
+        return np.asarray(exponent - np.log(others + np.exp(exponent)))
+
+    def _log_fallback(self, token: int, temperature: float) -> float:
+        """log softmax(w/τ)_x for w = the fallback."""
+        exponents = (self._fallback - self.clip) / temperature
+        return float(exponents[token]) - math.log(float(np.exp(exponents).sum()))
+
+    def _published(self, token: int, temperature: float, base: float) -> float:
+        """γ = max{log 1/α, log β} of Definition 4, with [a, d] of an odd batch and [a, b] of an even one."""
+        left, right = ((0, 0), (2, 2)) if self.size % 2 else ((1, 1), (2, 2))
+        low, centre, high = (
+            (value - self.clip) / temperature
+            for value in (self._at(left, token), float(self.median[token]), self._at(right, token))
+        )
+        log_total = centre - base
+        log_left = low - self._log_law(left, left, token, temperature)
+        log_right = high - self._log_law(right, right, token, temperature)
+        return max(high - centre + log_total - log_left, centre - low + log_right - log_total, 0.0)
+
+    def _replacement_extremes(self, token: int, temperature: float, base: float) -> tuple[float, float]:
+        """The smallest and largest log-probability of `token` when one row is exchanged for any vector.
+
+        Without row i, whose entry in a coordinate is v, the box of an added vector is, for an odd batch,
+        L = b if v < b else a and R = d if v ≤ b else b; for an even one, L = (a+b)/2 if v < a, (w+b)/2 if v = a,
+        (w+a)/2 if v > a, and R = (b+d)/2 if v ≤ a, (a+d)/2 if a < v ≤ b, (a+b)/2 if v > b. (Ties are covered: equal
+        values give the same batch whichever of them goes.)
+        """
+        if self.size == 0:
+            return base, base
+        if self.size % 2:
+            lower = self._ladder_sums(((0, 0), (1, 1)), ((1, True),), temperature, token)
+            upper = self._ladder_sums(((1, 1), (2, 2)), ((1, False),), temperature, token)
+        else:
+            lower = self._ladder_sums(((0, 1), (0, 2), (1, 2)), ((1, False), (1, True)), temperature, token)
+            upper = self._ladder_sums(((1, 2), (1, 3), (2, 3)), ((2, False), (1, False)), temperature, token)
+        lowest = self._log_odds(upper[0], lower[1], temperature)
+        highest = self._log_odds(lower[0], upper[1], temperature)
+        return float(lowest.min()), float(highest.max())
+
+    def _ladder_sums(
+        self, levels: Sequence[Pair], masks: Sequence[tuple[int, bool]], temperature: float, token: int
+    ) -> tuple[Floats, Floats]:
+        """For every row i, the total weight of all tokens but `token`, and the logit of `token`, both of shape (B,).
+
+        Row i's vector is levels[0] where no mask holds, levels[1] where the first does, levels[2] where the second
+        does too. A mask holds where an entry is at most (below, if strict) a middle row's. Levels ascend, so every
+        increment is ≥ 0 and nothing cancels. Columns that are not live are the same in all levels.
+        """
+        place = self._place(token)
+        weights = [self._root(one, temperature) * self._root(other, temperature) for one, other in levels]
+        logits = [self._at(level, token) for level in levels]
+        if place is not None:
+            for weight in weights:
+                weight[place] = 0.0
+        sums = np.full(self.size, weights[0].sum() + self._bottom(token, temperature))
+        values = np.full(self.size, logits[0])
+        increments = [weights[index + 1] - weights[index] for index in range(len(masks))]
+        most = [self._ranks[rank] - strict for rank, strict in masks]
+        width = max(1, _BLOCK // self.size)
+        for start in range(0, len(self._live), width):
+            part = slice(start, start + width)
+            steps = self._rows.live_steps(part)
+            for index in range(len(masks)):
+                mask = (steps <= most[index][part]).astype(np.float64)
+                sums += mask @ increments[index][part]
+                if place is not None and start <= place < start + width:
+                    values += mask[:, place - start] * (logits[index + 1] - logits[index])
+        return sums, values
+
+
+def check_temperature(clip: float, temperature: float) -> None:
+    validate.positive(temperature=temperature)
+    if 2 * clip / temperature > _MAX_RANGE:
+        raise ValueError(
+            f"2·clip/temperature must be at most {_MAX_RANGE:g}, not {2 * clip / temperature:g}; raise the temperature"
+        )
+
+
+def _relation(adjacency: Adjacency | str) -> Adjacency:
+    if adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+        raise ValueError(f"ex-post costs are defined under add_remove and replace_one, not {str(adjacency)!r}")
+    return Adjacency(adjacency)
+
+
+def _fallback_vector(fallback: ArrayLike | None, vocabulary: int, limit: int) -> Floats:
+    if fallback is None:
+        return np.broadcast_to(np.float64(limit * GRID), vocabulary)
+    vector = np.rint(np.asarray(fallback, dtype=np.float64) / GRID)
+    if vector.shape != (vocabulary,) or not (np.abs(vector) <= limit).all():
+        raise ValueError(
+            f"the fallback needs shape ({vocabulary},) and entries within the clip, not shape {vector.shape}"
+        )
+    return np.asarray(vector * GRID)

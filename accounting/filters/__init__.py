@@ -1,0 +1,7 @@
+"""Privacy filters and odometers, for interactions in which each step depends on those before it."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

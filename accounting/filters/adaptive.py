@@ -1,0 +1,378 @@
+"""What filters and odometers share: how spends are counted, and why the count holds for adaptive interactions.
+
+Mechanisms run one after another, and which one runs next, with which parameters, may depend on all that was *released*
+before (fully adaptive composition, Rogers et al. 2016). Fix neighbours; let P and Q be the laws of the transcript and
+L = dP/dQ. Step i is chosen from the transcript so far and has Rényi divergence at most D_i(α) of order α, both ways.
+With S(α) = Σ D_i(α), which is a function of the transcript,
+
+    M_α = L^α e^{−(α−1)S(α)} is a non-negative supermartingale under Q that starts at 1  (Feldman and Zrnic 2021),
+
+because E_Q[(dP_i/dQ_i)^α | transcript] ≤ e^{(α−1)D_i(α)}. So is M = Σ w_α M_α for weights w ≥ 0 with Σ w_α ≤ 1, and
+E_Q[M] ≤ 1 at every stopping time.
+
+**One order.** If S(α) ≤ B surely, E_Q[L^α] ≤ e^{(α−1)B}: the interaction has Rényi divergence B of order α. If
+S(α) ≤ ρα for all α surely, it is ρ-zCDP.
+
+**(ε, δ) at a stopping time.** Let ε be the least number with (L − e^ε)₊ ≤ δ·M for all L ≥ 0, which is a function of
+the transcript: e^ε = max_L [L − δ Σ w_α e^{−(α−1)S(α)} L^α] (`stopped_epsilon`). Then for every set E of transcripts
+
+    P(E) ≤ E_Q[1_E e^ε] + δ, and in particular P(E) ≤ e^{ε₀} Q(E) + δ for E ⊆ {ε ≤ ε₀}.
+
+With one order this is the conversion of Canonne, Kamath and Steinke (2020). With several it reads at most log(1/w_α)/
+(α − 1) more than the single order α alone, because M ≥ w_α M_α. The weights cannot be left out: "at least one order is
+within its own budget at the whole δ" lets an interaction pick the order by its outcomes, and is false by a factor of
+1.8 with two orders (a test has the example).
+
+**Pure ε.** Where every step is pure, L ≤ e^{Σ ε_i} surely, so (L − e^ε)₊ = 0 on {Σ ε_i ≤ ε}: the least of Σ ε_i and
+the above is as good a reading, at no cost in δ.
+
+**Steps with δ_i.** An (ε_i, δ_i)-DP step is a post-processing of one that tells all with probability δ_i and is ε_i-DP
+otherwise (Kairouz, Oh and Viswanath 2015). If Σ δ_i ≤ δ″ surely, the first ever happens with probability at most δ″,
+and where it does not, the above holds: the interaction has δ = δ′ + δ″ with δ′ in the formula. δ″ is fixed in advance.
+
+**Gaussian DP.** N(0, 1) against N(μ_i, 1) is a Brownian motion, without or with drift 1, watched for a time μ_i², and
+every μ_i-GDP step is a post-processing of it (Dong, Roth and Su 2022). Run the steps on one motion after another: an
+interaction with Σ μ_i² ≤ μ² surely sees a part of its path up to time μ², and is μ-GDP (Smith and Thakurta 2022).
+
+Source: Rogers, Roth, Ullman and Vadhan, "Privacy Odometers and Filters" (2016); Feldman and Zrnic, "Individual Privacy
+Accounting via a Rényi Filter" (2021); Lécuyer, "Practical Privacy Filters and Odometers with Rényi Differential
+Privacy" (2021); Smith and Thakurta, "Fully Adaptive Composition for Gaussian Differential Privacy" (2022); Whitehouse
+et al., "Fully-Adaptive Composition in Differential Privacy" (2023). The mixture over orders is a method of mixtures in
+the sense of the last; its form for (ε, δ) is proven above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.base import Accountant, Unsupported
+from cupel.accounting.accountants.basic import Basic, Exact
+from cupel.accounting.accountants.gdp import GaussianDP
+from cupel.accounting.accountants.rdp import Renyi, RenyiAccountant
+from cupel.accounting.accountants.zcdp import ZeroConcentrated
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.conversions import formulas
+from cupel.accounting.conversions.formulas import Floats
+from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
+
+Spend: TypeAlias = DpEvent | Guarantee
+"""What can be charged: an event, or a guarantee that what runs is known to have."""
+
+WHOLE_ORDERS: tuple[float, ...] = (
+    *(1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0),
+    *(64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0),
+)
+"""The orders that Rényi costs are tried at: whole from 2, where those of sampled Gaussians are certified."""
+
+ALL_ORDERS: tuple[float, ...] = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 21))
+"""The orders for zCDP costs, which are known at all of them: α − 1 from 1/8 to 1024."""
+
+_ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
+    kind.name: kind for kind in (Basic, ZeroConcentrated, RenyiAccountant, GaussianDP)
+}
+
+RELEASED = "What ran, and when it stopped, was chosen from released outputs only."
+FIXED = "What was spent was fixed before the first outcome was seen."
+
+_UNIT = 2.0**-53
+
+
+class BudgetExhausted(ValueError):
+    """What was asked for would exceed the budget. Nothing was charged, and it must not run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total:
+    """A sum of costs.
+
+    Attributes:
+        pure: Σ ε_i, inf where a step has no pure ε.
+        cost: the sum in the currency of the method: Σ ε_i (basic), (Σ ρ_i, Σ ξ_i) (zcdp), an array of divergences, one
+            an order (rdp), Σ μ_i² (gdp).
+        leak: Σ δ_i.
+        assumptions: what the accountant listed for the events.
+    """
+
+    pure: Exact
+    cost: Any
+    leak: Fraction
+    assumptions: tuple[str, ...] = ()
+
+
+class Meter:
+    """How spends are counted: by which accountant, at which adjacency, unit and orders.
+
+    Args:
+        method: basic, zcdp, rdp or gdp.
+        adjacency: the neighbouring relation of everything that is charged.
+        unit: record or user, by default a record.
+        orders: Rényi orders above 1 for rdp and zcdp, one or several; by default `WHOLE_ORDERS` or `ALL_ORDERS`.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        adjacency: Adjacency | str,
+        unit: Unit | None = None,
+        orders: float | Sequence[float] | None = None,
+    ) -> None:
+        if orders is None:
+            orders = ALL_ORDERS if method == "zcdp" else WHOLE_ORDERS
+        many = tuple(float(x) for x in (orders if isinstance(orders, Sequence) else (orders,)))
+        if not many or not all(1 < order < math.inf for order in many) or len(set(many)) < len(many):
+            raise ValueError(f"orders must be different finite numbers above 1, not {orders!r}")
+        self.orders: Floats = np.array(many)
+        kind = _ACCOUNTANTS[validate.one_of(tuple(_ACCOUNTANTS), method=method)]
+        self.accountant: Accountant[Any]
+        if kind is RenyiAccountant:
+            self.accountant = RenyiAccountant(adjacency, unit, many)
+        else:
+            self.accountant = kind(adjacency, unit)
+        self.basic = Basic(adjacency, unit)
+        self._known: dict[str, Total] = {}
+        if self.basic.adjacency is Adjacency.SECRET or self.basic.unit.kind not in ("record", "user"):
+            raise ValueError("filters and odometers count for records or users; convert what they guarantee to groups")
+
+    @property
+    def zero(self) -> Total:
+        """Nothing spent."""
+        cost = self.accountant._zero()
+        return Total(Fraction(0), cost.divergence if isinstance(cost, Renyi) else cost, Fraction(0))
+
+    def cost(self, spend: Spend) -> Total:
+        """The cost of one spend.
+
+        Raises:
+            ValueError: with the reason, where it has no bound; for realised, ex-post costs in any form.
+        """
+        if not isinstance(spend, DpEvent):
+            leak = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
+            cost = self._certified(_cost_of_guarantee(self.accountant, spend), spend)
+            return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, leak)
+        name = repr(spend)  # the same events come again and again; dp_accounting's lists do not hash
+        if name not in self._known:
+            pure: Exact = math.inf if self.basic.supports(spend) else self.basic.compose(spend).cost
+            composed = self.accountant.compose(spend)
+            cost = self._certified(composed.cost, spend)
+            if len(self._known) >= 256:
+                self._known.clear()
+            self._known[name] = Total(pure, cost, Fraction(0), composed._assumptions(spend))
+        return self._known[name]
+
+    def _certified(self, cost: Any, spend: Spend) -> Any:
+        """A cost without the divergences whose numerical error is not counted."""
+        if not isinstance(cost, Renyi):
+            return cost
+        if not cost.certified.any():
+            raise Unsupported(f"no divergence of {type(spend).__name__} at these orders is certified; use whole ones")
+        return np.where(cost.certified, cost.divergence, math.inf)
+
+    def add(self, first: Total, second: Total) -> Total:
+        """The sum: exact, but for Rényi divergences, which are rounded up.
+
+        Sums of many different fractions are rounded up too, by less than 2⁻²⁰⁴⁸, once they have 4096 binary digits.
+        """
+        cost: Any
+        if isinstance(first.cost, np.ndarray):
+            above = np.nextafter(first.cost + second.cost, math.inf)
+            cost = np.where(second.cost == 0, first.cost, np.where(first.cost == 0, second.cost, above))
+        else:
+            cost = self.accountant._add([first.cost, second.cost])
+            cost = tuple(map(_short, cost)) if isinstance(cost, tuple) else _short(cost)
+        assumptions = tuple(dict.fromkeys(first.assumptions + second.assumptions))
+        return Total(_short(first.pure + second.pure), cost, first.leak + second.leak, assumptions)
+
+    def divergences(self, total: Total) -> Floats:
+        """S(α) at each order, for rdp and zcdp."""
+        if isinstance(total.cost, np.ndarray):
+            return total.cost
+        rho, xi = total.cost
+        if math.isinf(rho) or math.isinf(xi):
+            return np.full(self.orders.shape, math.inf)
+        return np.array([formulas.up(xi + rho * Fraction(order)) for order in self.orders])
+
+    def bound(
+        self,
+        total: Total,
+        value: float,
+        quantity: str,
+        *,
+        delta: float | None = None,
+        at: float | None = None,
+        fixed: bool = False,
+    ) -> Bound:
+        """A certified upper bound; `fixed` if it holds only where the costs did not depend on outcomes."""
+        assumptions = (RELEASED, *((FIXED,) if fixed else ()), *total.assumptions)
+        return Bound(
+            direction=Direction.UPPER,
+            value=value,
+            method=self.accountant.name,
+            rigor=Rigor.CERTIFIED,
+            adjacency=self.basic.adjacency,
+            quantity=quantity,
+            unit=self.basic.unit,
+            delta=delta,
+            at=at,
+            assumptions=assumptions,
+        )
+
+
+def _short(value: Exact) -> Exact:
+    """`value`, or a slightly larger number where it has a very long denominator."""
+    if isinstance(value, Fraction) and value.denominator.bit_length() > 4096:
+        return Fraction(math.ceil(value * 2**2048), 2**2048)
+    return value
+
+
+_EX_POST = (
+    "a realised, ex-post cost is a function of the private data, and a stop that depends on it would leak; "
+    "charge the event, at its a-priori worst case"
+)
+
+
+def _cost_of_guarantee(accountant: Accountant[Any], guarantee: Guarantee, missing: float | None = None) -> Any:
+    """The cost of a guarantee in an accountant's currency; `missing` where it has none, or `Unsupported`.
+
+    Pure ε is ε·tanh(ε/2)-zCDP (`conversions.zcdp_of_pure`). A μ-GDP pair is a post-processing of N(0, 1) and N(μ, 1)
+    (Dong, Roth and Su 2022), so it is μ²/2-zCDP. Rényi divergences grow with their order. The ε_i of (ε_i, δ_i) is that
+    of the step when it does not tell all.
+    """
+    if isinstance(guarantee, ExPostDP) or hasattr(guarantee, "u_minus") or getattr(guarantee, "private", False):
+        raise ValueError(_EX_POST)
+    if not isinstance(guarantee, Guarantee):
+        raise ValueError(f"charge an event or a guarantee, not {type(guarantee).__name__}")
+    match accountant, guarantee:
+        case _, ZCDP(0) | GDP(0) | RDP(_, 0):
+            cost = accountant._zero()
+        case Basic(), PureDP(epsilon) | ApproxDP(epsilon, _):
+            return Fraction(epsilon)
+        case ZeroConcentrated(), PureDP(epsilon) | ApproxDP(epsilon, _):
+            return Fraction(formulas.zcdp_of_pure(epsilon)), Fraction(0)
+        case ZeroConcentrated(), ZCDP(rho):
+            return Fraction(rho), Fraction(0)
+        case ZeroConcentrated(), GDP(mu):
+            return Fraction(mu) ** 2 / 2, Fraction(0)
+        case GaussianDP(), PureDP(epsilon) | ApproxDP(epsilon, _):
+            return Fraction(formulas.gdp_of_pure(epsilon)) ** 2
+        case GaussianDP(), GDP(mu):
+            return Fraction(mu) ** 2
+        case RenyiAccountant(orders=orders), PureDP(epsilon) | ApproxDP(epsilon, _):
+            cost = accountant._closed_form(formulas.rdp_of_pure(epsilon, orders))
+        case RenyiAccountant(orders=orders), ZCDP(rho):
+            cost = accountant._closed_form(rho * orders * (1 + 4 * _UNIT))
+        case RenyiAccountant(orders=orders), GDP(mu):
+            cost = accountant._closed_form(mu**2 / 2 * orders * (1 + 8 * _UNIT))
+        case RenyiAccountant(orders=orders), RDP(alpha, epsilon):
+            cost = accountant._closed_form(np.where(orders <= alpha, epsilon, math.inf))
+        case _:
+            if missing is not None:
+                return missing
+            raise Unsupported(f"{accountant.name} has no cost for {guarantee!r}; give it an event or another guarantee")
+    return cost
+
+
+def equal_weights(orders: Floats) -> Floats:
+    """One weight an order, all equal, whose exact sum is at most 1."""
+    return np.full(orders.shape, math.nextafter(1 / orders.size, 0) if orders.size > 1 else 1.0)
+
+
+def stopped_epsilon(orders: Floats, weights: Floats, divergences: Floats, delta: float) -> float:
+    """log max_L [L − δ Σ w_α e^{−(α−1)S(α)} L^α], at least 0 and rounded up: the reading at a stopping time.
+
+    For every λ ≥ 0 with Σ λ_α ≥ 1 the maximum is at most Σ_α max_L [λ_α L − δ w_α e^{−(α−1)S(α)} L^α], and the maximum
+    of one term is λ_α (1 − 1/α) e^{S(α)} (λ_α/(α w_α δ))^{1/(α−1)}. The λ at which the terms share their maximum gives
+    equality; it is found to a relative 1e-9, and any other is a valid bound.
+
+    Args:
+        orders: α > 1, shape (n,).
+        weights: w > 0 with Σ w ≤ 1, shape (n,).
+        divergences: upper bounds on S(α), may be inf, shape (n,).
+        delta: in (0, 1).
+    """
+    known = np.isfinite(divergences)
+    if not known.any():
+        return math.inf
+    alpha, renyi, log_weight = orders[known], divergences[known], np.log(weights[known])
+    excess, log_order, log_delta = alpha - 1, np.log(alpha), math.log(delta)
+    intercept = (
+        log_order + log_delta + log_weight - excess * renyi
+    )  # of the log of a term's slope in L, α − 1 its slope
+    level = float((-intercept / excess).min())  # log L where one term's slope is 1, so the sum's is at least 1
+    for _ in range(60):  # Newton from above, for a log-sum-exp, which is convex and increasing
+        share = np.exp(intercept + excess * level)
+        slope = float(share.sum())
+        level -= math.log(slope) * slope / float(share @ excess)
+        if slope < 1 + 1e-9:
+            break
+    share[share < 1e-290] = 0.0
+    share *= (1 + 4 * alpha.size * _UNIT) / math.fsum(share)
+    if not math.fsum(share) > 1:  # correctly rounded, so the exact sum is at least 1
+        raise ArithmeticError("the shares of a mixture of orders do not sum to 1")
+    used = share > 0
+    alpha, excess, renyi, log_order, log_weight = (
+        column[used] for column in (alpha, excess, renyi, log_order, log_weight)
+    )
+    log_share, log_excess = np.log(share[used]), np.log(excess)
+    terms = log_share + log_excess - log_order + renyi + (log_share - log_order - log_weight - log_delta) / excess
+    size = np.abs(log_share) + np.abs(log_excess) + log_order + renyi
+    size = size + (np.abs(log_share) + log_order + np.abs(log_weight) + abs(log_delta)) / excess
+    terms = terms + 16 * _UNIT * size
+    top = float(terms.max())
+    spread = np.exp(terms - top)  # its arguments and itself have relative error below (4 + |terms − top|)u
+    room = (16 + 2 * alpha.size) * _UNIT + 4 * _UNIT * float((spread * np.abs(terms - top)).sum())
+    log_sum = math.log(float(spread.sum()))
+    return max(0.0, top + log_sum + room + 16 * _UNIT * (abs(top) + abs(log_sum)))
+
+
+def simultaneous_epsilon(orders: Floats, weights: Floats, divergences: Floats, delta: float) -> float:
+    """The least ε with Σ w_α e^{(α−1)(ε − S(α))} ≥ 1/δ, at least 0 and rounded up: a reading for all times at once.
+
+    N = Σ w_α L^{α−1} e^{−(α−1)S(α)} is a supermartingale under P that starts at most at 1, so N ≥ 1/δ ever happens with
+    probability at most δ (Ville's inequality), and N grows with L. Arguments as for `stopped_epsilon`.
+    """
+    known = np.isfinite(divergences)
+    if not known.any():
+        return math.inf
+    excess, renyi, log_weight = orders[known] - 1, divergences[known], np.log(weights[known])
+    target = -math.log(delta) * (1 + 8 * _UNIT)
+
+    def reached(epsilon: float) -> bool:
+        terms = log_weight + excess * (epsilon - renyi)
+        terms = terms - 16 * _UNIT * (np.abs(log_weight) + excess * (epsilon + renyi))
+        top = float(terms.max())
+        log_sum = top + math.log(float(np.exp(terms - top).sum()))
+        return log_sum - (32 + 4 * excess.size) * _UNIT * (1 + abs(top)) >= target
+
+    high = float((renyi + (target - log_weight) / excess).min()) * (1 + 1e-9) + 1e-9
+    low = 0.0
+    if reached(low):
+        return 0.0
+    if not reached(high):
+        raise ArithmeticError("a single order does not reach the level that it was solved for")
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def split(delta: float, step_delta: float, *, basic: bool) -> tuple[Fraction, float]:
+    """δ as (δ″ for the δ_i of the steps, δ′ for the rest, rounded down).
+
+    Raises:
+        ValueError: where nothing is left for a formula that needs it.
+    """
+    kept = Fraction(delta) if basic else Fraction(validate.probability(step_delta=step_delta))
+    rest = Fraction(delta) - kept
+    if not basic and rest <= 0:
+        raise ValueError(f"step_delta must be below delta ({delta:g}), not {step_delta:g}")
+    own = float(rest)
+    return kept, own if Fraction(own) <= rest else math.nextafter(own, 0)

@@ -1,0 +1,7 @@
+"""The certified accountant: dominating pairs, composed on lattices of losses, with every error counted."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

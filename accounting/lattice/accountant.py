@@ -1,0 +1,322 @@
+"""The certified accountant: every event becomes a dominating pair, and every answer an interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.accountants.advanced import Advanced
+from cupel.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
+from cupel.accounting.accountants.basic import Basic
+from cupel.accounting.accountants.gdp import GaussianDP
+from cupel.accounting.accountants.rdp import RenyiAccountant
+from cupel.accounting.accountants.zcdp import ZeroConcentrated
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Interval
+from cupel.accounting.conversions import formulas
+from cupel.accounting.events import (
+    BoundedRangeSelectionDpEvent,
+    ExPostSelectionDpEvent,
+    TruncatedPoissonSampledDpEvent,
+    children,
+)
+from cupel.accounting.lattice.components import Component
+from cupel.accounting.lattice.law_transforms import Symmetrized
+from cupel.accounting.lattice.normal_mixtures import NormalMixtures
+from cupel.accounting.lattice.pairs import WIDTH, DominatingPair
+
+
+class Lattice(Accountant[DominatingPair]):
+    """Privacy-loss distributions of both directions on a lattice, enclosed from above and from below.
+
+    Rigor: certified; discretisation, truncation and the rounding of the transforms are counted. Where the pair is
+    attained by neighbours, a bound carries the interval that contains the exact value.
+
+    Args:
+        adjacency: add_remove, replace_one or zero_out.
+        unit: the privacy unit.
+        width: the relative width that is asked for.
+    """
+
+    name = "lattice"
+
+    def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None, width: float = WIDTH) -> None:
+        super().__init__(adjacency, unit)
+        self.width: float = validate.positive(width=width)
+
+    def _copy(self) -> Lattice:
+        return type(self)(self.adjacency, self.unit, self.width)
+
+    @property
+    def pair(self) -> DominatingPair:
+        """The dominating pair of all that was composed."""
+        return self.cost
+
+    def epsilon(self, delta: float) -> Bound:
+        found = self._capped(lambda width: self.pair.epsilon(delta, width=width), lambda other: other.epsilon(delta))
+        return self._answer(found, "epsilon", delta=delta)
+
+    def delta(self, epsilon: float) -> Bound:
+        """The least δ; ε may be negative."""
+        if epsilon < 0:
+            found = self.pair.delta(epsilon, width=self.width)
+        else:
+            found = self._capped(
+                lambda width: self.pair.delta(epsilon, width=width), lambda other: other.delta(epsilon)
+            )
+        return self._answer(found, "delta", at=epsilon)
+
+    def beta(self, alpha: float) -> Bound:
+        found = self.pair.beta(alpha, width=self.width)
+        return self._answer(found, "beta", at=alpha, direction=Direction.LOWER)
+
+    def blowup(self, p: float) -> Bound:
+        return self._answer(self.pair.blowup(p, width=self.width), "r", at=p)
+
+    def _capped(self, ask_pair: Callable[[float], Interval], ask: Callable[[Accountant[Any]], Bound]) -> Interval:
+        """No more than what simpler accountants certify: `basic` always, the others where the interval is wide.
+
+        Whether it is wide is found at the default width, so that a narrower request does not ask fewer of them.
+        """
+        first = found = ask_pair(WIDTH)
+        narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
+        if self.width < WIDTH and not (narrow and first.upper - first.lower <= self.width * first.upper):
+            found = ask_pair(self.width)
+        upper = found.upper
+        for kind in (Basic,) if narrow or (not self.pair.tight and math.isfinite(upper)) else _SIMPLER:
+            other = kind(self.adjacency, self.unit)
+            if other.supports(self.event) is None:
+                upper = min(upper, ask(other.compose(self.event)).value)
+        return Interval(min(found.lower, upper), upper)
+
+    def _answer(
+        self,
+        found: Interval,
+        quantity: str,
+        *,
+        delta: float | None = None,
+        at: float | None = None,
+        direction: Direction = Direction.UPPER,
+    ) -> Bound:
+        value = found.upper if direction is Direction.UPPER else found.lower
+        interval = found if self.pair.tight else None
+        return self._bound(value, quantity, delta=delta, at=at, direction=direction, interval=interval)
+
+    def _zero(self) -> DominatingPair:
+        return DominatingPair.identity()
+
+    def _add(self, costs: Sequence[DominatingPair]) -> DominatingPair:
+        return DominatingPair.identity().compose(*costs)
+
+    def _times(self, cost: DominatingPair, count: int) -> DominatingPair:
+        return cost.self_compose(count)
+
+    def _largest(self, costs: Sequence[DominatingPair], how_many: int) -> DominatingPair:
+        try:
+            return DominatingPair.parallel(costs, one=how_many == 1)
+        except ValueError as reason:
+            raise Unsupported(f"lattice has no bound for these disjoint parts: {reason}") from None
+
+
+_SIMPLER: tuple[type[Accountant[Any]], ...] = (Basic, Advanced, ZeroConcentrated, GaussianDP, RenyiAccountant)
+
+
+def dominating_pair(event: DpEvent, adjacency: Adjacency | str) -> DominatingPair:
+    """The dominating pair of an event.
+
+    Args:
+        event: any event that the `lattice` accountant supports.
+        adjacency: the neighbouring relation, a string of `Adjacency` or a member.
+
+    Raises:
+        ValueError: with the reason, for an event that is not supported at the adjacency.
+    """
+    return Lattice(adjacency).compose(event).pair
+
+
+def _gaussian(accountant: Lattice, event: dp_event.GaussianDpEvent) -> DominatingPair:
+    return DominatingPair.gaussian(noise(event.noise_multiplier, "noise_multiplier"), float(accountant.scale))
+
+
+def _laplace(accountant: Lattice, event: dp_event.LaplaceDpEvent) -> DominatingPair:
+    return DominatingPair.laplace(noise(event.noise_multiplier, "noise_multiplier"), float(accountant.scale))
+
+
+def _discrete_laplace(accountant: Lattice, event: dp_event.DiscreteLaplaceDpEvent) -> DominatingPair:
+    sensitivity = validate.integer(sensitivity=event.sensitivity)
+    parameter = noise(event.noise_parameter, "noise_parameter")
+    return DominatingPair.discrete_laplace(parameter, sensitivity * accountant.scale)
+
+
+def _randomized_response(accountant: Lattice, event: dp_event.RandomizedResponseDpEvent) -> DominatingPair:
+    """k-ary randomised response: two inputs under replace_one, an input and a uniform response under zero_out."""
+    epsilon = randomized_response_epsilon(accountant, event)
+    if epsilon == 0:
+        return DominatingPair.identity()
+    buckets, rest = int(event.num_buckets), float(event.noise_parameter) / event.num_buckets
+    kept = (1 - float(event.noise_parameter)) + rest
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        others = [rest * (buckets - 2)] if buckets > 2 else []
+        return DominatingPair.finite([kept, rest, *others], [rest, kept, *others])
+    return DominatingPair.finite([kept, rest * (buckets - 1)], [1 / buckets, (buckets - 1) / buckets])
+
+
+def _zcdp(accountant: Lattice, event: dp_event.ZCDpEvent) -> DominatingPair:
+    return DominatingPair.concentrated(Fraction(noise(event.rho, "rho")), Fraction(noise(event.xi, "xi")))
+
+
+def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> DominatingPair:
+    """The adaptive worst case of selections of one range (Dong, Durfee and Rogers 2020)."""
+    return DominatingPair.bounded_range(formulas.up(Fraction(event.eta) + 4 * Fraction(event.rounding)))
+
+
+def _mixture(accountant: Lattice, event: dp_event.MixtureOfGaussiansDpEvent) -> DominatingPair:
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        raise Unsupported("lattice has no bound for MixtureOfGaussiansDpEvent under replace_one")
+    deviation = noise(event.standard_deviation, "standard_deviation")
+    return DominatingPair.gaussian_mixture(event.sampling_probs, event.sensitivities, deviation)
+
+
+def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> DominatingPair:
+    """Gaussians under all adjacencies, other single mechanisms where a unit is added, removed or nulled.
+
+    Replacing a unit, whatever the others and the two vectors u, v in the unit ball: for a set A of N(0)-mass a, the
+    masses under N(u) and N(v) are at most Φ(Φ⁻¹(a) + 1/σ) and at least Φ(Φ⁻¹(a) − 1/σ), and a half-space with u = −v
+    attains both. So H_t((1 − q)N(0) + qN(u) ‖ (1 − q)N(0) + qN(v)) is largest there, for every t.
+    """
+    rate = float(validate.probability(sampling_probability=event.sampling_probability))
+    inner = event.event
+    if accountant.adjacency is not Adjacency.REPLACE_ONE:
+        return _sampled(accountant, inner, rate)
+    mu = _joint_mu(inner)
+    if mu is None:
+        raise Unsupported(
+            f"lattice has no bound for a sampled {type(inner).__name__} under replace_one, only for a sampled Gaussian"
+        )
+    if not rate or not mu:
+        return DominatingPair.identity()
+    if math.isinf(mu):
+        return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, 1.0], 0.0, mirrored=True)
+    return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, mu], 1.0, mirrored=True)
+
+
+def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair:
+    if _is_response(inner):
+        raise Unsupported(
+            "lattice has no bound for sampled randomised response: whether a unit responds shows whether it was drawn"
+        )
+    try:
+        return accountant._cost(inner).poisson_sampled(rate)
+    except Unsupported:
+        raise
+    except ValueError as reason:
+        raise Unsupported(f"lattice has no bound for a sampled {type(inner).__name__}: {reason}") from None
+
+
+def _is_response(event: DpEvent) -> bool:
+    """Whether a unit's own response is released, so that a null record differs from an absent one."""
+    return isinstance(event, dp_event.RandomizedResponseDpEvent) or any(map(_is_response, children(event)))
+
+
+def _joint_mu(event: DpEvent) -> float | None:
+    """μ of Gaussians on one sample for one unit's own contribution, None for anything else, inf without noise."""
+    part = Lattice(Adjacency.ADD_REMOVE)
+    if isinstance(event, dp_event.GaussianDpEvent) and not event.noise_multiplier:
+        return math.inf
+    if part.supports(event) is not None:
+        return None
+    return part.compose(event).pair.gaussian_mu
+
+
+def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpEvent) -> DominatingPair:
+    """A Gaussian on m of n records, exchanging one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε − 1)/q)) for ε ≥ 0, q = m/n, and the
+    mirror image below 0.
+
+    Given the m − 1 others and the record that takes the place of the exchanged one where that is not drawn, the laws
+    are (1 − q)N(y) + qN(x) and (1 − q)N(y) + qN(x′), no two of x, x′, y further apart than 2. By joint convexity
+    (Balle, Barthe and Gaboardi 2018, Theorem 2) H_t is at most q times that of a Gaussian at distance 2, and x′ = y
+    attains it for t ≥ 1. A composition of such releases is dominated, not attained.
+    """
+    if accountant.adjacency is not Adjacency.REPLACE_ONE:
+        raise Unsupported("lattice has a bound for sampling without replacement under replace_one only")
+    size = validate.integer(minimum=1, source_dataset_size=event.source_dataset_size)
+    sample = validate.integer(sample_size=event.sample_size)
+    if sample > size:
+        raise ValueError(f"sample_size must be at most source_dataset_size ({size}), not {sample}")
+    mu = _joint_mu(event.event)
+    if mu is None:
+        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a sample without replacement")
+    if not sample or not mu:
+        return DominatingPair.identity()
+    if math.isinf(mu):
+        return DominatingPair.non_private()
+    if sample == size:
+        return DominatingPair.gaussian(1.0, 2 * mu)
+    rate = sample / size
+    law = Symmetrized(NormalMixtures([1 - rate, rate], [0.0, 2 * mu]))
+    label = f"without_replacement({rate!r}, {mu!r})"
+    return DominatingPair([((Component(law, law, label, tight=True, alone=True), 1),)])
+
+
+def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> DominatingPair:
+    """Poisson sampling of n units where a batch above the limit B is cut to B of its units, chosen uniformly.
+
+    Condition on the number N of other units in the batch, which has the same law with and without the unit. If
+    N < B nothing is cut: the sampled pair at rate q. Otherwise the unit is in the batch with probability at most
+    q·B/(B + 1), in the place of another: a pair at that rate and distance 2, of which the other laws are mixtures
+    with more of Q. Revealing N only helps the adversary, and H_t of the blend is the average.
+
+    A null record may take a place in the batch too. Where N ≥ B the laws are then (1 − r)N(y) + rN(x) and
+    (1 − r)N(y) + rN(0), no two of x, y, 0 further apart than 2: as for sampling without replacement, H_t is at most r
+    times that of a Gaussian at distance 2 for t ≥ 1 in both directions.
+    """
+    if accountant.adjacency is Adjacency.REPLACE_ONE:
+        raise Unsupported("lattice has no bound for truncated Poisson sampling under replace_one")
+    mu = _joint_mu(event.event)
+    if mu is None:
+        raise Unsupported(f"lattice has no bound for {type(event.event).__name__} on a truncated Poisson sample")
+    rate = float(event.sampling_probability)
+    if not rate or not mu:
+        return DominatingPair.identity()
+    if math.isinf(mu):
+        return DominatingPair.non_private()
+    from scipy.stats import binom
+
+    limit = event.max_batch_size
+    whole = DominatingPair.gaussian(1.0, mu).poisson_sampled(rate)
+    if limit >= event.source_dataset_size:
+        return whole
+    overflow = float(binom.sf(limit - 1, event.source_dataset_size - 1, rate))  # to a relative 1e-9
+    overflow = max(overflow, 1e-300)
+    cut = DominatingPair.gaussian(1.0, 2 * mu).poisson_sampled(rate * limit / (limit + 1))
+    if accountant.adjacency is Adjacency.ZERO_OUT and limit:
+        share = rate * limit / (limit + 1)
+        law = Symmetrized(NormalMixtures([1 - share, share], [0.0, 2 * mu]))
+        cut = DominatingPair.of(law, law, label=f"symmetrized({share!r}, {2 * mu!r})")
+    chances = [1 - overflow * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
+    return DominatingPair.blend([whole, cut], chances, rounded_up=True).loosened()
+
+
+def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:
+    return DominatingPair.non_private()
+
+
+Lattice.handlers = {
+    dp_event.GaussianDpEvent: _gaussian,
+    dp_event.LaplaceDpEvent: _laplace,
+    dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
+    dp_event.RandomizedResponseDpEvent: _randomized_response,
+    dp_event.ZCDpEvent: _zcdp,
+    dp_event.MixtureOfGaussiansDpEvent: _mixture,
+    dp_event.PoissonSampledDpEvent: _poisson,
+    dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.NonPrivateDpEvent: _non_private,
+    TruncatedPoissonSampledDpEvent: _truncated,
+    BoundedRangeSelectionDpEvent: _bounded_range,
+    ExPostSelectionDpEvent: _bounded_range,
+}

@@ -1,0 +1,215 @@
+"""Single mechanisms as laws of their privacy loss: what dominating pairs are composed of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting import validate
+from cupel.accounting.conversions import formulas
+from cupel.accounting.lattice import concentrated_curve
+from cupel.accounting.lattice.law_transforms import Profile
+from cupel.accounting.lattice.laws import Atoms, Floats, Laplace, Law
+from cupel.accounting.lattice.normal_mixtures import NormalMixtures
+
+DIRECTIONS = ("remove", "add")
+
+_NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Component:
+    """One mechanism: the law of its loss in each direction.
+
+    Attributes:
+        remove: (P, Q), P the data set with the unit, Q without it.
+        add: (Q, P).
+        label: equal labels mean equal components.
+        mu: set where the pair is N(μ, 1) against N(0, 1), whose products are closed forms.
+        tight: some pair of neighbours attains the laws.
+        alone: attained only by a single run and nothing else.
+        symmetric: both directions are the same law, so that runs in opposite directions are no other composition.
+        concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
+            ξ + ρα; these add up before anything is converted.
+        selection: η of a bounded-range selection; the worst case of all that have one η is followed adaptively.
+        squares: of what μ is the rounded root, so that many sums of μ² are rounded once.
+    """
+
+    remove: Law
+    add: Law
+    label: str
+    mu: float | None = None
+    tight: bool = True
+    alone: bool = False
+    symmetric: bool = False
+    concentrated: tuple[Fraction, Fraction] | None = None
+    selection: float | None = None
+    squares: Fraction | None = None
+
+
+def of_laws(
+    remove: Law, add: Law | None = None, *, label: str, tight: bool = True, symmetric: bool = False
+) -> Component:
+    """A component from laws; `add` is by default the other direction of `remove`."""
+    other = remove.swapped() if add is None else add
+    return Component(remove, other, label, None, tight and not remove.upper_only, symmetric=symmetric)
+
+
+def gaussian(mu: float, squares: Fraction | None = None) -> Component:
+    """N(μ, 1) against N(0, 1), its own mirror image."""
+    law = NormalMixtures([1.0], [mu])
+    return Component(law, law, f"gaussian({mu!r})", mu, squares=squares)
+
+
+def laplace(noise_multiplier: float, sensitivity: float) -> Component:
+    """Laplace noise of a scale above 0 on a number that moves by more than 0."""
+    epsilon = sensitivity / noise_multiplier
+    exact = Fraction(epsilon) * Fraction(noise_multiplier) == Fraction(sensitivity)
+    return of_laws(Laplace(epsilon, exact=exact), label=f"laplace({epsilon!r}, {exact})", symmetric=True)
+
+
+def discrete_gaussian(sigma: float, sensitivity: int) -> Component:
+    """See `DominatingPair.discrete_gaussian`; a sensitivity of at least 1."""
+    if not sensitivity / 10 <= sigma <= 1e5:
+        raise ValueError(f"sigma must be between a tenth of the sensitivity and 1e5, not {sigma!r}; use a Gaussian")
+    reach = math.floor(36 * sigma) if sigma > 0.5 else math.floor(37.4 * sigma)  # where nothing underflows
+    x = np.arange(sensitivity - reach, reach + 1, dtype=np.float64)
+    p, q = np.exp(-((x - sensitivity) ** 2) / (2 * sigma**2)), np.exp(-(x**2) / (2 * sigma**2))
+    total = float(np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2)).sum())
+    losses = sensitivity * (2 * x - sensitivity) / (2 * sigma**2)
+    # What is left out of P lies above `reach`, and of Q on the other side.
+    slack = 4 * math.exp(-((reach - sensitivity) ** 2) / (2 * sigma**2))
+    error = 2.0**-53 * (32 + 2 * (reach / sigma) ** 2)
+    law = Atoms(p / total, q / total, error=error, slack=slack, losses=losses)
+    return of_laws(law, label=f"discrete_gaussian({sigma!r}, {sensitivity})", symmetric=True)
+
+
+def discrete_laplace(parameter: float, sensitivity: int) -> Component:
+    """See `DominatingPair.discrete_laplace`; both above 0."""
+    shift, a = sensitivity, parameter
+    if a * shift > 700:
+        return _far_pure(a * shift * (1 + 2.0**-52), 0.0)
+    edge = 1 / (1 + math.exp(-a))  # the mass of {x ≥ 0}
+    inside = np.exp(-a * np.arange(shift - 1, 0, -1)) * -math.expm1(-a) * edge
+    p = np.concatenate([[math.exp(-a * shift) * edge], inside, [edge]])
+    law = Atoms(p, p[::-1], error=2.0**-53 * (64 + 4 * a * shift))
+    return of_laws(law, label=f"discrete_laplace({a!r}, {shift})", symmetric=True)
+
+
+def approx_dp(epsilon: float, delta: float) -> Component:
+    """See `DominatingPair.approx_dp`."""
+    if epsilon > 700:
+        return _far_pure(epsilon, delta)
+    likely = 1 / (1 + math.exp(-epsilon))
+    rare = math.exp(-epsilon) * likely
+    law = Atoms(
+        np.array([delta, (1 - delta) * likely, (1 - delta) * rare, 0.0]),
+        np.array([0.0, (1 - delta) * rare, (1 - delta) * likely, delta]),
+        error=2.0**-53 * (32 + 4 * epsilon),
+    )
+    return of_laws(law, label=f"approx_dp({epsilon!r}, {delta!r})", symmetric=True)
+
+
+def concentrated(rho: Fraction, xi: Fraction) -> Component:
+    """All that has Rényi divergences of at most ξ + ρα; not both 0."""
+    law = concentrated_curve.law(rho, xi)
+    return Component(law, law, f"concentrated({rho}, {xi})", tight=False, concentrated=(rho, xi))
+
+
+def bounded_range(eta: float) -> Component:
+    """One selection of range η above 0."""
+    rho = min(Fraction(eta) ** 2 / 8, Fraction(formulas.zcdp_of_pure(float(eta))))
+    return replace(concentrated(rho, Fraction(0)), label=f"bounded_range({eta!r})", selection=float(eta))
+
+
+def gaussian_mixture(
+    weights: Sequence[float], sensitivities: Sequence[float], standard_deviation: float, *, mirrored: bool
+) -> Component | None:
+    """See `DominatingPair.gaussian_mixture`; None where nothing moves."""
+    w, s = np.asarray(weights, dtype=np.float64), np.asarray(sensitivities, dtype=np.float64)
+    if w.ndim != 1 or w.shape != s.shape or not w.size:
+        raise ValueError(f"a mixture needs as many weights as sensitivities, not {w.size} and {s.size}")
+    if not (np.isfinite(w).all() and (w >= 0).all() and abs(w.sum() - 1) < 1e-9):
+        raise ValueError(f"the weights of a mixture must be at least 0 with sum 1; their sum is {w.sum()!r}")
+    if not (np.isfinite(s).all() and (s >= 0).all()):
+        raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
+    if s.max() >= _NEAREST * standard_deviation:
+        # What hardly moves counts as still: H changes by less than the room that every bound on it has for underflow.
+        s = np.where(s < _NEAREST * standard_deviation, 0.0, s)
+    groups: dict[float, list[float]] = {}
+    for place, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
+        groups.setdefault(place, []).append(weight)
+    s = np.array(sorted(groups))
+    w = np.array([math.fsum(groups[place]) for place in sorted(groups)])
+    if (total := math.fsum(w)) != 1:
+        w = w / total
+    if not s.any():
+        return None
+    if not standard_deviation:
+        return _noiseless(w, s, mirrored)
+    if s.max() > _FARTHEST * standard_deviation:  # losses that float64 does not hold count as infinite
+        return replace(_noiseless(w, s, mirrored), tight=False)
+    # A shift that is not 0 stays so, which changes H by less than that room, too.
+    shifts = np.where(s > 0, np.maximum(s / standard_deviation, _NEAREST), 0.0)
+    law = NormalMixtures(w, shifts, mirrored=mirrored)
+    if w.size == 1:
+        return gaussian(float(law.shifts[0]) * (2 if mirrored else 1))
+    label = f"mixture({w.tolist()!r}, {law.shifts.tolist()!r}, {mirrored})"
+    return of_laws(law, label=label, symmetric=mirrored)
+
+
+def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> Component:
+    """See `DominatingPair.finite`."""
+    sides = []
+    for name, side in (("p", p), ("q", q)):
+        vector = np.asarray(side, dtype=np.float64)
+        if vector.ndim != 1 or not vector.size or not (np.isfinite(vector).all() and (vector >= 0).all()):
+            raise ValueError(f"{name} must be a vector of numbers of at least 0")
+        if abs(vector.sum() - 1) > 1e-9:
+            raise ValueError(f"{name} must sum to 1, not {float(vector.sum())!r}")
+        sides.append(vector / math.fsum(vector))
+    if sides[0].shape != sides[1].shape:
+        raise ValueError(f"p and q must have the same length, not {sides[0].size} and {sides[1].size}")
+    law = Atoms(*sides, error=4 * 2.0**-53)
+    return of_laws(law, label=f"finite({sides[0].tolist()!r}, {sides[1].tolist()!r})")
+
+
+def profile(
+    remove: Callable[[Floats], Floats],
+    add: Callable[[Floats], Floats] | None = None,
+    *,
+    low: float,
+    high: float,
+    label: str | None = None,
+) -> Component:
+    """See `DominatingPair.profile`."""
+    validate.finite(low=low)
+    validate.finite(high=high)
+    if low >= high:
+        raise ValueError(f"low must be below high, not {low!r} and {high!r}")
+    law = Profile(remove, low, high)
+    other = law if add is None else Profile(add, low, high)
+    return Component(law, other, label or f"profile({id(law)})", None, False)
+
+
+def _noiseless(weights: Floats, sensitivities: Floats, mirrored: bool) -> Component:
+    """A mixture without noise: with probability w₀ nothing is told, otherwise all."""
+    still, moved = (math.fsum(weights[there]) for there in (sensitivities == 0, sensitivities > 0))
+    if mirrored:
+        return finite(np.array([still, moved, 0.0]), np.array([still, 0.0, moved]))
+    return finite(np.array([still, moved]), np.array([1.0, 0.0]))
+
+
+def _far_pure(epsilon: float, delta: float) -> Component:
+    """The profile of the worst (ε, δ)-DP pair, known from above only: for an ε whose e^−ε underflows."""
+
+    def curve(losses: Floats) -> Floats:
+        rest = np.maximum(-np.expm1(np.minimum(losses - epsilon, 0.0)), 0.0) / (1 + math.exp(-min(epsilon, 700.0)))
+        there = np.maximum(rest, -np.expm1(np.minimum(losses, 0.0)))
+        return np.asarray(np.minimum((delta + (1 - delta) * there) * (1 + 2.0**-48), 1.0))
+
+    return profile(curve, low=-650.0, high=650.0, label=f"pure({epsilon!r}, {delta!r})")

@@ -1,0 +1,198 @@
+"""What a product of measures says about δ(ε), ε(δ) and the blow-up, from one side."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from cupel.accounting.lattice.convolution import Product
+from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
+from cupel.accounting.lattice.measure import LEAST, curve_of
+
+
+class Curve:
+    """A bound on H(e^ε) of a product at its lattice points, from above or from below.
+
+    Between two points the bound is linear in e^ε: a chord of upper bounds lies above a convex curve, and the curve of a
+    measure is its own chord.
+    """
+
+    def __init__(self, product: Product, *, above: bool, focus: float = -math.inf) -> None:
+        """Keeps what lies above the loss `focus` only, which is all that the curve there needs."""
+        first = min(max(0, math.floor((focus - product.start) / product.step)) if focus > -math.inf else 0, 1 << 62)
+        first = min(first, product.weights.size - 2)
+        if first:
+            start = product.start + first * product.step
+            product = dataclasses.replace(product, start=start, weights=product.weights[first:])
+        self.above = above
+        self.losses = product.losses()
+        self.step = product.step
+        self._blur = product.blur
+        values = self._untilted(product)
+        values, whole = values[:-1], float(values[-1])
+        if above:
+            beyond = self._at(product, self.losses[-1]) * product.beyond if product.beyond else 0.0
+            if product.missing:
+                beyond += self._at(product, product.floor) * product.missing
+            values = (values + product.certain + beyond * (1 + 64 * UNIT)) * (1 + product.excess) * (1 + 4 * UNIT)
+            # Left of the product's floor its weights say nothing.
+            self.values: Floats = np.where(self.losses < product.floor, 1.0, np.minimum(values, 1.0))
+            self._alias = np.zeros(1)
+        else:
+            values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
+            self.values = np.clip(values, 0.0, 1 - 2 * UNIT)
+            self._whole = min(1.0, (whole + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            # What wrapped around counts at most e^{log_total − λε} a unit of tilted mass.
+            with np.errstate(over="ignore", invalid="ignore"):
+                alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
+            self._alias = alias if product.outside else np.zeros(self.losses.size)
+            # δ falls, so further left it is at least this.
+            certain = min(1.0, product.certain * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            known = np.maximum(self.values - self._alias, certain)
+            self._known: Floats = np.maximum.accumulate(known[::-1])[::-1]
+
+    def _at(self, product: Product, loss: float) -> float:
+        """What a unit of tilted mass weighs at a loss, rounded up."""
+        exponent = product.log_total - product.tilt * (loss - product.blur)
+        if exponent > 700:
+            return math.inf
+        return math.exp(exponent) * (1 + 8 * UNIT * (1 + abs(product.log_total) + abs(product.tilt * loss)))
+
+    def _untilted(self, product: Product) -> Floats:
+        """Σ_{j>k} W_j (1 − e^{−(j−k)·step}) of the untilted masses W, every error charged."""
+        weights = np.maximum(product.weights + product.error if self.above else product.weights - product.error, 0.0)
+        middle = (self.losses[0] + self.losses[-1]) / 2
+        exponents = -product.tilt * (self.losses - middle)
+        largest = float(np.abs(exponents).max())
+        if largest > 690:
+            exponents = np.maximum(exponents, -690.0) if self.above else np.minimum(exponents, 690.0)
+        weights = weights * np.exp(exponents)
+        weights = np.maximum(weights, LEAST) if self.above else np.where(weights < LEAST, 0.0, weights)
+        values, error = curve_of(weights, 0.0, product.step)
+        values = np.append(values, weights.sum())  # last, the curve at t = 0
+        scale = product.log_total - product.tilt * middle
+        error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
+        error += 2 * product.tilt * product.blur  # the losses themselves are off by no more than the blur
+        sign = 1 if self.above else -1
+        if scale < -690:  # a factor that underflows would say nothing from above and may be rounded up from below
+            values = values * math.exp(-690.0) if self.above else np.zeros(values.size)
+            scale = 0.0
+        if scale > 690:  # beyond float64, which only a window far from the question can be
+            return np.where(values > 0, math.inf, 0.0) if self.above else values
+        values = values * math.exp(scale) * (1 + sign * error)
+        return np.asarray(np.nan_to_num(values, nan=math.inf if self.above else 0.0))
+
+    def delta(self, epsilons: Floats) -> Floats:
+        """The bound at each ε (float64, any shape)."""
+        shifted = epsilons - self._blur if self.above else epsilons + self._blur
+        place = np.clip(np.searchsorted(self.losses, shifted, side="right") - 1, 0, self.losses.size - 2)
+        part = np.clip(np.expm1(shifted - self.losses[place]) / math.expm1(self.step), 0.0, 1.0)
+        value = self.values[place] * (1 - part) + self.values[place + 1] * part
+        trivial = -np.expm1(np.minimum(epsilons, 0.0))
+        if self.above:
+            value = value * (1 + 32 * UNIT)
+            left = shifted < self.losses[0]
+            chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
+            return np.minimum(np.where(left, chord + 2 * UNIT, value), 1.0)
+        value = value * (1 - 32 * UNIT) - self._alias[place]
+        # Left of the first point it is a line from its value at t = 0, and what wrapped around counts no more.
+        part = np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 + 16 * UNIT)
+        line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]
+        value = np.where(shifted < self.losses[0], line, np.where(shifted > self.losses[-1], 0.0, value))
+        known = np.where(shifted > self.losses[-1], self._known[-1], self._known[place + (shifted >= self.losses[0])])
+        return np.asarray(np.maximum(value, np.maximum(trivial * (1 - 8 * UNIT), known)))
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε whose upper bound is at most δ, or the largest ε whose lower bound is at least δ."""
+        if self.above:
+            if self.values[-1] > delta:
+                return math.inf
+            place = int(np.argmax(self.values <= delta))
+            if place == 0:
+                return float(self.losses[0]) + self._blur
+            high, low = self.values[place - 1], self.values[place]
+            part = (high - delta) / (high - low) * (1 + 8 * UNIT)
+        else:
+            values = self.values[:-1] - self._alias[:-1]
+            found = np.flatnonzero(values >= delta)
+            if not found.size:
+                room = self._whole * (1 - 8 * UNIT) - delta - float(self._alias[0])
+                if room <= 0 or self._whole <= self.values[0]:
+                    return -math.inf
+                loss = float(self.losses[0]) + min(math.log(room / (self._whole - self.values[0])), 0.0)
+                return loss - self._blur - 32 * UNIT * (1 + abs(loss))
+            place = int(found[-1]) + 1
+            high, low = self.values[place - 1], self.values[place]
+            wanted = delta + self._alias[place - 1]
+            part = max(0.0, (high - wanted) / (high - low) * (1 - 8 * UNIT)) if high > low else 1.0
+        inside = math.log1p(math.expm1(self.step) * min(max(part, 0.0), 1.0))
+        sign = 1 if self.above else -1
+        base = float(self.losses[place - 1])
+        return base + inside + sign * (self._blur + 8 * UNIT * (abs(base) + inside))
+
+    def blowup(self, p: Floats) -> Floats:
+        """min_ε [e^ε p + δ(ε)], from this side, for each p (float64, one dimension)."""
+        with np.errstate(over="ignore"):
+            t = np.exp(self.losses + (self._blur if self.above else -self._blur))
+        if self.above:
+            with np.errstate(invalid="ignore"):
+                slopes = np.nan_to_num((self.values[:-1] - self.values[1:]) / np.diff(t))
+            place = np.searchsorted(-slopes, -p)
+            nearby = np.clip(place[:, None] + np.arange(-1, 2), 0, t.size - 1)
+            best = (t[nearby] * p[:, None] + self.values[nearby]).min(axis=1)
+            return np.asarray(np.minimum(best * (1 + 16 * UNIT), 1.0))
+        return self._least(t, p)
+
+    def _least(self, t: Floats, p: Floats) -> Floats:
+        """The least of t·p + δ(t) over all t > 0, for each p.
+
+        On every piece of the curve one of three lines is known to lie below it: the piece less what wrapped around,
+        1 − t, or what is known further right. Of all these lines the convex minorant is taken, whose tangent of slope
+        −p tells the least.
+        """
+        count = min(t.size, int(np.count_nonzero(t < 1e300)))
+        if count < 2:
+            return p.copy()
+        t, values = t[:count], self.values[:count]
+        alias = np.broadcast_to(self._alias, self.losses.shape)[:count]
+        over = t * math.exp(2 * self._blur) * (1 + 16 * UNIT)  # where points lie is known to this much
+        known = values[:-1] - alias[:-1], values[1:] - alias[:-1]
+        beyond = self._known[1:count]
+        falling = 1 - over[1:] > beyond  # of 1 − t what counts is the right end
+        trivial = np.where(falling, 1 - t[:-1], beyond), np.where(falling, 1 - over[1:], beyond)
+        better = (np.minimum(*known) >= 0) & (known[0] + known[1] > trivial[0] + trivial[1])
+        left, right = (np.where(better, first, second) for first, second in zip(known, trivial, strict=True))
+        heights = np.minimum(np.append(left, right[-1]), np.append(left[0], right))
+        convex, slopes = _convex_minorant(t, heights)
+        touched = np.searchsorted(slopes, -p)
+        least = t[touched] * p + convex[touched]
+        # Left of the first point the curve is a line from its value at t = 0, and what wrapped around counts no more.
+        start = np.minimum(self._whole, t[0] * p + values[0]) - alias[0]
+        first = float(self._known[0])
+        start = np.maximum(start, 1 - over[0] + over[0] * p if 1 - over[0] > first else first)
+        # Right of the last point it is what it is there, if that is the curve's last.
+        certain = float(self._known[-1]) if count == self.values.size else 0.0
+        end = t[-1] * p + certain
+        least = np.minimum(np.minimum(least, start), end) * (1 - 16 * UNIT)
+        return np.asarray(np.clip(least, p, 1.0))
+
+
+def _convex_minorant(t: Floats, heights: Floats) -> tuple[Floats, Floats]:
+    """Values at t of a convex function below `heights` ≥ 0 at increasing t, and its slopes between them, at most 0.
+
+    The slopes are those of the greatest one, but for rounding, which is found from the values and taken off.
+    """
+    from scipy.optimize import isotonic_regression
+
+    heights = np.minimum.accumulate(heights)
+    widths = np.maximum(np.diff(t), 1e-290)
+    slopes = np.minimum(isotonic_regression(np.diff(heights) / widths, weights=widths).x, 0.0)
+    falls = np.cumsum((-slopes * widths)[::-1])[::-1]
+    values, error = np.append(falls, 0.0) + heights[-1], (2 * t.size + 8) * UNIT  # sums of positive terms
+    high = values * (1 + error)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = min(1.0, float(np.where(heights > 1e-290, heights / high, 1.0).min()))
+    missing = max(0.0, float((scale * high - heights).max()))
+    return np.maximum(scale * (1 - error) * values - missing, 0.0), scale * slopes

@@ -1,0 +1,127 @@
+"""The exact curves of N(μ, 1) against N(0, 1), enclosed: the closed forms that compositions of Gaussians have.
+
+δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Theorem 8), and sup{P(E): Q(E) ≤ p} = Φ(Φ⁻¹(p) + μ). μ may
+itself be off by a relative 8u, which every answer covers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri, ndtri_exp
+
+from cupel.accounting.bounds import Interval
+from cupel.accounting.conversions.formulas import _NDTR_ERROR
+from cupel.accounting.lattice.laws import UNIT, Floats
+
+_PARTS = np.arange(1, 128) / 128
+_LEAST_DELTA = 1e-305
+"""Upper bounds are never below: e^x underflows before δ is 0."""
+
+
+@np.errstate(all="ignore")  # what leaves float64 is looked after
+def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats]:
+    """Lower and upper bounds on δ(ε), elementwise; μ > 0 and ε of either sign, float64 of shapes that broadcast."""
+    mu, signed = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilons, dtype=np.float64))
+    size = np.abs(signed)
+    near, far = -size / mu + mu / 2, -size / mu - mu / 2
+    log_first, log_second = log_ndtr(near), log_ndtr(far)
+    # An argument's error, 16u of its parts, moves log Φ by the hazard, at most |x| + 1, times that.
+    width = 16 * UNIT * (size / mu + mu / 2)
+    first_room = _NDTR_ERROR * np.abs(log_first) + width * (np.abs(near) + 1)
+    second_room = _NDTR_ERROR * np.abs(log_second) + width * (np.abs(far) + 1)
+    ratio = size + log_second - log_first
+    slack = first_room + second_room + 4 * UNIT * (size + np.abs(log_second) + np.abs(log_first))
+    ends = []
+    for sign in (-1, 1):
+        share = -np.expm1(np.minimum(ratio - sign * slack, 0.0))
+        value = np.exp(log_first + sign * first_room) * share * (1 + sign * 16 * UNIT)
+        # Where a logarithm is beyond float64, all or none of the second term is left.
+        value = np.where(np.isnan(value), np.where(log_first > -1e300, (1.0 + sign) / 2, 0.0), value)
+        # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
+        mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
+        ends.append(np.clip(np.where(signed < 0, mirrored, value), 0.0, 1.0))
+    return ends[0], np.maximum(ends[1], _LEAST_DELTA)
+
+
+def delta(mu: float, epsilon: float) -> Interval:
+    """δ(ε) for any real ε."""
+    if mu == 0:
+        trivial = max(0.0, -math.expm1(epsilon))
+        return Interval(trivial * (1 - 8 * UNIT), min(1.0, trivial * (1 + 8 * UNIT)))
+    low, high = deltas(mu, epsilon)
+    return Interval(float(low), float(high))
+
+
+def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
+    """μ with δ_μ(ε) known to be at least the target (side 1), or at most it (side −1), to a relative 1e-9.
+
+    Args:
+        epsilons: ε ≥ 0, float64 (N,).
+        targets: δ in [0, 1), float64 (N,).
+    """
+    low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
+
+    def enough(mu: Floats) -> NDArray[np.bool_]:
+        below, above = deltas(np.maximum(mu, 1e-300), epsilons)
+        return (below >= targets) if side > 0 else (above > targets)
+
+    for _ in range(60):
+        short = ~enough(high)
+        if not short.any():
+            break
+        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+    for _ in range(64):
+        middle = (low + high) / 2
+        met = enough(middle)
+        low, high = np.where(met, low, middle), np.where(met, middle, high)
+        if (high - low <= 1e-9 * high).all():
+            break
+    return np.where(targets <= 0, 0.0, high if side > 0 else low)
+
+
+def epsilon(mu: float, target: float) -> Interval:
+    """The least ε ≥ 0 with δ(ε) ≤ target, target in (0, 1)."""
+    if delta(mu, 0.0).upper <= target:
+        return Interval(0.0, 0.0)
+    if mu > 1e150 or target <= _LEAST_DELTA:
+        return Interval(0.0, math.inf)
+    low, high = 0.0, max(1.0, mu * mu)
+    while delta(mu, high).upper > target:
+        low, high = high, 2 * high
+    while high - low > 4 * UNIT * high:
+        points = low + (high - low) * _PARTS
+        points = points[(points > low) & (points < high)]
+        if not points.size:
+            break
+        enough = deltas(mu, points)[1] <= target
+        first = int(np.argmax(enough)) if enough.any() else points.size
+        low, high = (points[first - 1] if first else low), (points[first] if first < points.size else high)
+    floors = high - np.append(0.0, 1e-15 * high * 2.0 ** np.arange(60))
+    floors = floors[(floors > 0) & (deltas(mu, floors)[0] >= target)]
+    return Interval(float(floors.max(initial=0.0)), float(high))
+
+
+def blowup(mu: float, p: float) -> Interval:
+    """Φ(Φ⁻¹(p) + μ) for p in [0, 1]."""
+    if p in (0.0, 1.0):
+        return Interval(p, p)
+    quantile = float(ndtri(p)) if p > 1e-300 else float(ndtri_exp(math.log(p)))
+    # How far the computed quantile may be off: widened until Φ encloses p.
+    gap = 4 * UNIT * (1 + abs(quantile))
+    while not (_tail(quantile - gap, 1) <= p <= _tail(quantile + gap, -1)):
+        gap *= 2
+        if gap > 100:  # p is too near to 1 to be told from it
+            return Interval(p, 1.0)
+    gap += 16 * UNIT * (abs(quantile) + mu)
+    return Interval(max(p, _tail(quantile + mu - gap, -1)), min(1.0, _tail(quantile + mu + gap, 1)))
+
+
+def _tail(argument: float, sign: int) -> float:
+    """Φ of the argument, rounded up (1) or down (−1)."""
+    if argument > 0:
+        return 1 - _tail(-argument, -sign) + sign * 2 * UNIT
+    value = float(log_ndtr(argument))
+    return math.exp(value * (1 - sign * _NDTR_ERROR)) * (1 + sign * 8 * UNIT)

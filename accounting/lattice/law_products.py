@@ -1,0 +1,158 @@
+"""Products that need no lattice: of finite laws outcome by outcome, and of one law with a finite one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cupel.accounting.lattice.laws import _EXP, UNIT, Atoms, Floats, Law, Swapped, Tails
+
+MOST_OUTCOMES = 1 << 16
+_MOST_BESIDE = 16
+_LEAST = 1e-290  # below this a mass may have lost digits
+
+
+def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
+    """The same product with its finite laws as one, and as a single law where at most one other is beside it.
+
+    Where they have too many outcomes together, or too rare ones, the laws as they are.
+    """
+    finite, rest = [], []
+    for law, count in laws:
+        sides = _outcomes(law)
+        if sides is None:
+            rest.append((law, count))
+        else:
+            finite.append((*sides, count))
+    if not finite or (len(finite) == 1 and finite[0][-1] == 1 and not rest):
+        return list(laws)
+    alone = len(rest) == 1 and rest[0][1] == 1
+    if rest and not alone:
+        return list(laws)
+    product = _product(finite, _MOST_BESIDE if rest else MOST_OUTCOMES)
+    if product is None:
+        return list(laws)
+    return [(WithAtoms(rest[0][0], product), 1)] if rest else [(product, 1)]
+
+
+def _outcomes(law: Law) -> tuple[Floats, Floats, float, float] | None:
+    """P and Q of every outcome of a finite law, their relative error, and what may be missing."""
+    if isinstance(law, Swapped):
+        sides = _outcomes(law.law)
+        return None if sides is None else (sides[1], sides[0], *sides[2:])
+    return law.outcomes if isinstance(law, Atoms) else None
+
+
+def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: int) -> Atoms | None:
+    """The product of finite laws, None where it has more than `most` outcomes or some are too rare.
+
+    Outcomes that only P or only Q gives tell all, whatever the others are, so they are no part of the enumeration.
+    """
+    size = 1.0
+    for p, q, _, _, count in finite:
+        inner = int(((p > 0) & (q > 0)).sum())
+        size *= math.comb(count + inner - 1, min(count, inner - 1)) if inner > 0 and count < 1000 else math.inf
+        if size > most:
+            return None
+    p, q, error, slack = np.ones(1), np.ones(1), 0.0, 0.0
+    untold = [0.0, 0.0]  # log of the probability that nothing tells all, under P and under Q
+    for one_p, one_q, its_error, its_slack, count in finite:
+        both = (one_p > 0) & (one_q > 0)
+        if min(one_p[both].min(), one_q[both].min()) ** count < _LEAST:
+            return None
+        kinds = _kinds(int(both.sum()), count)
+        first, second = _masses(one_p[both], kinds), _masses(one_q[both], kinds)
+        if min(first.min(), second.min()) < _LEAST:
+            return None
+        p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()
+        for side, mass in enumerate((one_p[one_q == 0].sum(), one_q[one_p == 0].sum())):
+            if mass >= 1:  # up to rounding it tells all
+                return None
+            untold[side] += count * math.log1p(-float(mass))
+        error += count * its_error + (8 * kinds.shape[1] + 2 * count) * UNIT + 2 * _EXP * one_p.size
+        slack += count * its_slack
+    if min(p.min(), q.min()) < _LEAST:
+        return None
+    p, q = np.append(p, [-math.expm1(untold[0]), 0.0]), np.append(q, [0.0, -math.expm1(untold[1])])
+    some = (p > 0) | (q > 0)
+    return Atoms(p[some], q[some], error=error * (1 + 1e-9), slack=slack * (1 + 1e-9))
+
+
+def _kinds(size: int, count: int) -> Floats:
+    """How often each of `size` outcomes comes in `count` runs, a row for every possibility."""
+    places, rows = range(count + size - 1), math.comb(count + size - 1, size - 1)
+    bars = np.array(list(itertools.combinations(places, size - 1)), dtype=np.float64).reshape(rows, size - 1)
+    edges = np.hstack([np.full((rows, 1), -1.0), bars, np.full((rows, 1), count + size - 1.0)])
+    return np.asarray(np.diff(edges, axis=1) - 1)
+
+
+def _masses(side: Floats, kinds: Floats) -> Floats:
+    """The probability of every row of `kinds`: multinomial, from exact binomial coefficients."""
+    count = int(kinds[0].sum())
+    left, masses = np.full(kinds.shape[0], count), np.ones(kinds.shape[0])
+    for place, mass in enumerate(side):
+        times = kinds[:, place].astype(np.int64)
+        for total in np.unique(left):
+            chosen = left == total
+            row = np.array([float(math.comb(int(total), k)) for k in range(total + 1)])
+            masses[chosen] *= (row * mass ** np.arange(total + 1.0))[times[chosen]]
+        left = left - times
+    return masses
+
+
+class WithAtoms(Law):
+    """A law beside a finite one: given an outcome of the latter the loss is shifted by its own."""
+
+    def __init__(self, law: Law, atoms: Atoms) -> None:
+        self.law, self.atoms = law, atoms
+        p, q, error, slack = atoms.outcomes
+        both = (p > 0) & (q > 0)
+        self._p, self._q = p[both], q[both]
+        self._losses = np.log(self._p) - np.log(self._q)
+        # A loss is a difference of two logarithms, of masses that are off themselves.
+        self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log([*self._p, *self._q, 0.5])).max())
+        self._error, self._slack = error + 2 * (p.size + 4) * UNIT, slack
+        self._certain, self._impossible = atoms.certain, atoms.impossible
+        self.certain = law.certain + atoms.certain - law.certain * atoms.certain
+        self.impossible = law.impossible + atoms.impossible - law.impossible * atoms.impossible
+        self.certain_error = law.certain_error + atoms.certain_error
+        self.end_error = law.end_error + atoms.end_error
+        self.lowest, self.highest = law.lowest + atoms.lowest, law.highest + atoms.highest
+        self.upper_only = law.upper_only
+        self.discrete = law.discrete
+        self.work = law.work * self._p.size
+
+    def above(self, thresholds: Floats) -> Floats:
+        if not self.upper_only:
+            return super().above(thresholds)
+        room = self._shift + 4 * UNIT * (np.abs(thresholds) + float(np.abs(self._losses).max(initial=0.0)))
+        parts = [p * self.law.above(thresholds - loss - room) for p, loss in zip(self._p, self._losses, strict=True)]
+        total = np.sum(parts, axis=0) if parts else np.zeros(thresholds.shape)
+        return np.asarray(np.minimum((total + self._certain) * (1 + self._error) + self._slack, 1.0))
+
+    def tails(self, thresholds: Floats) -> Tails:
+        p_above, q_below = np.full(thresholds.shape, self._certain), np.full(thresholds.shape, self._impossible)
+        p_below, q_above, error, shift = (np.zeros(thresholds.shape) for _ in range(4))
+        p_slack = q_slack = 0.0
+        for p, q, loss in zip(self._p, self._q, self._losses, strict=True):
+            part = self.law.tails(thresholds - loss)
+            p_above += p * part.p_above
+            p_below += p * part.p_below
+            q_above += q * part.q_above
+            q_below += q * part.q_below
+            error = np.maximum(error, part.error)
+            shift = np.maximum(shift, part.shift + 4 * UNIT * (np.abs(thresholds) + abs(loss)))
+            p_slack, q_slack = p_slack + p * part.p_slack, q_slack + q * part.q_slack
+        return Tails(
+            p_above,
+            p_below,
+            q_above,
+            q_below,
+            error + self._error,
+            shift + self._shift,
+            (p_slack + self._slack) * (1 + 1e-9),
+            (q_slack + self._slack) * (1 + 1e-9),
+        )

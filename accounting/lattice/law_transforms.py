@@ -1,0 +1,246 @@
+"""Laws made from other laws: sampled, blended, given by cdfs, or by nothing but an upper bound on their curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Moved, Tails, odds_of
+
+
+class Sampled(Law):
+    """((1 − q)Q + qP, Q): removal of a unit that took part with probability q, independently of all others.
+
+    If (P, Q) dominates a mechanism in the direction of removal, this pair dominates it on a Poisson sample. With
+    t = (1 − q) + qs the hockey-stick divergence at t is q times that of (P, Q) at s, so L' = log(1 − q + q e^L).
+
+    Source: Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022),
+    Theorem 11.
+    """
+
+    def __init__(self, law: Law, rate: float) -> None:
+        self.law, self.rate = law, rate
+        self.certain = rate * law.certain
+        self.certain_error, self.end_error = law.certain_error + 4 * UNIT, law.end_error
+        if math.isfinite(law.highest):
+            self.end_error += 64 * UNIT * (1 + abs(law.highest))
+        self.discrete = law.discrete
+        self.dominating_mu = law.dominating_mu
+        self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
+        self.highest = self._grown(law.highest)
+        if law.impossible:
+            self.atom = self.lowest
+        elif law.atom is not None:
+            self.atom = self._grown(law.atom)
+            if math.isfinite(law.spacing) and law.spacing and law.spacing >= 0.999 * (law.highest - law.lowest):
+                self.spacing = self.highest - self.lowest  # two atoms, one at each end
+        self.upper_only, self.work = law.upper_only, law.work
+
+    def _grown(self, loss: float) -> float:
+        if loss > 700:
+            return float(np.logaddexp(math.log1p(-self.rate), loss + math.log(self.rate)))
+        if loss < -math.log(2):  # 1 − q may be small
+            return math.log((1 - self.rate) + self.rate * math.exp(loss))
+        return math.log1p(self.rate * math.expm1(loss))
+
+    def pruned(self, mass: float) -> Law:
+        return Sampled(self.law.pruned(mass), self.rate)
+
+    def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats, Floats]:
+        """s = (t − 1 + q)/q as a loss, where it is none, how far the rounding of it moves the outer loss, and how far
+        the outer loss moves with the inner one."""
+        thresholds = np.clip(thresholds, -700.0, 700.0)
+        odds, rounding = odds_of(thresholds, self.rate, 1 - self.rate)
+        none = odds <= 0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = odds / self.rate
+            inner = np.where(np.isinf(ratio), np.log(odds) - math.log(self.rate), np.log(ratio))
+        share = np.where(none, 0.0, odds * np.exp(-thresholds))
+        finite = np.where(none, 0.0, inner)
+        shift = 2 * rounding + share * (2 * _EXP + 16 * UNIT * np.abs(finite))
+        edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
+        return finite, none, np.where(none, edge, shift), share
+
+    def above(self, thresholds: Floats) -> Floats:
+        if not self.upper_only:
+            return super().above(thresholds)
+        inner, none, shift, share = self._inner(thresholds)
+        curve = self.rate * self.law.above(inner - 2 * shift / np.maximum(share, 1e-300)) * (1 + 4 * UNIT)
+        return np.where(none, -np.expm1(thresholds) * (1 + 2 * _EXP) + 32 * UNIT, np.minimum(curve, 1.0))
+
+    def tails(self, thresholds: Floats) -> Tails:
+        inner, none, shift, share = self._inner(thresholds)
+        order = np.maximum.accumulate(np.where(none, inner[~none].min() if (~none).any() else 0.0, inner))
+        tails = self.law.tails(order)
+        q_above, q_below = np.where(none, 1.0, tails.q_above), np.where(none, 0.0, tails.q_below)
+        p_above, p_below = np.where(none, 1.0, tails.p_above), np.where(none, 0.0, tails.p_below)
+        stay = 1 - self.rate
+        return Tails(
+            stay * q_above + self.rate * p_above,
+            stay * q_below + self.rate * p_below,
+            q_above,
+            q_below,
+            np.where(none, 0.0, tails.error) + 4 * UNIT,
+            np.where(none, 0.0, share * np.expm1(tails.shift)) + shift,
+            stay * tails.q_slack + self.rate * tails.p_slack,
+            tails.q_slack,
+            moved=Moved(self.rate * p_above, self.rate * p_below, self.rate, stay),
+        )
+
+
+class Blend(Law):
+    """Σ w_i H_i: one of several pairs is chosen with probabilities w_i, and the choice is released.
+
+    Args:
+        laws: the pairs.
+        weights: w_i, positive, sum 1 up to a rounding each.
+        rounded_up: the weights are upper bounds, so their sum may be more; the blend is then known from above only.
+    """
+
+    def __init__(self, laws: Sequence[Law], weights: Sequence[float], *, rounded_up: bool = False) -> None:
+        self.laws, self.weights, self._rounded_up = tuple(laws), tuple(weights), rounded_up
+        self.certain = sum(w * law.certain for w, law in zip(weights, laws, strict=True))
+        chances = [law.most_certain if law.upper_only else law.certain * (1 + law.certain_error) for law in laws]
+        self.most_certain = sum(w * chance for w, chance in zip(weights, chances, strict=True)) * (1 + 1e-14)
+        self.impossible = sum(w * law.impossible for w, law in zip(weights, laws, strict=True))
+        self.discrete = all(law.discrete for law in laws)
+        self.atom = next((law.atom for law in laws if law.atom is not None), None)
+        self.lowest = min(law.lowest for law in laws)
+        self.highest = max(law.highest for law in laws)
+        self.dominating_mu = max(law.dominating_mu for law in laws)
+        self.end_error = max(law.end_error for law in laws)
+        self.certain_error = max(law.certain_error for law in laws)
+        self.upper_only = rounded_up or any(law.upper_only for law in laws)
+        self.work = sum(law.work for law in laws)
+
+    def pruned(self, mass: float) -> Law:
+        return Blend([law.pruned(mass) for law in self.laws], self.weights, rounded_up=self._rounded_up)
+
+    def above(self, thresholds: Floats) -> Floats:
+        curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
+        return np.asarray(np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT), 1.0))
+
+    def tails(self, thresholds: Floats) -> Tails:
+        parts = [law.tails(thresholds) for law in self.laws]
+
+        def total(side: str) -> Floats:
+            return np.asarray(sum(w * getattr(part, side) for w, part in zip(self.weights, parts, strict=True)))
+
+        return Tails(
+            total("p_above"),
+            total("p_below"),
+            total("q_above"),
+            total("q_below"),
+            np.max([part.error for part in parts], axis=0) + 2 * (len(parts) + 2) * UNIT,
+            np.max([part.shift for part in parts], axis=0),
+            float(total("p_slack")),
+            float(total("q_slack")),
+        )
+
+
+class Symmetrized(Law):
+    """The curve of a law for t ≥ 1 and its mirror image below: H(t) = 1 − t + t·H(1/t).
+
+    It is the larger of the law's curve and that of its other direction where the law's own is the larger for t ≥ 1, and
+    has an atom at loss 0 of what is left. For b ≥ 0 the masses above b are the law's; P and Q change places below 0.
+    """
+
+    atom = 0.0
+
+    def __init__(self, law: Law) -> None:
+        self.law = law
+        self.certain = self.impossible = law.certain
+        self.highest, self.lowest = law.highest, -law.highest
+        self.dominating_mu = law.dominating_mu
+
+    def swapped(self) -> Law:
+        return self
+
+    def tails(self, thresholds: Floats) -> Tails:
+        negative = thresholds < 0
+        order = np.argsort(np.abs(thresholds), kind="stable")
+        sorted_tails = self.law.tails(np.abs(thresholds)[order])
+        back = np.empty(order.size, dtype=np.intp)
+        back[order] = np.arange(order.size)
+        p, q, error, shift = (getattr(sorted_tails, name)[back] for name in ("p_above", "q_above", "error", "shift"))
+        p_above, p_below = np.where(negative, 1 - q, p), np.where(negative, q, 1 - p)
+        q_above, q_below = np.where(negative, 1 - p, q), np.where(negative, p, 1 - q)
+        # 1 − p has the absolute error of p, relative to what is left.
+        left = np.minimum(1 - p, 1 - q)
+        grown = error * np.maximum(1.0, p / np.maximum(left, 1e-300)) + 2 * UNIT
+        return Tails(p_above, p_below, q_above, q_below, grown, shift)
+
+
+class Cdfs(Law):
+    """A pair on the line given by its cdfs, with a loss that grows with x.
+
+    Args:
+        p_cdf, p_sf, q_cdf, q_sf: vectorised cdfs and survival functions (1 − cdf, without its cancellation).
+        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ beyond the support.
+        error: relative error of the four functions.
+        shift: bound on |L(inverse(b)) − b|.
+        atom, lowest, highest: as for every law.
+    """
+
+    def __init__(
+        self,
+        p_cdf: Callable[[Floats], Floats],
+        p_sf: Callable[[Floats], Floats],
+        q_cdf: Callable[[Floats], Floats],
+        q_sf: Callable[[Floats], Floats],
+        inverse: Callable[[Floats], Floats],
+        *,
+        error: float,
+        shift: float,
+        atom: float | None = None,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
+    ) -> None:
+        self._sides = (p_sf, p_cdf, q_sf, q_cdf)
+        self._inverse, self._error, self._shift = inverse, error, shift
+        self.atom, self.lowest, self.highest = atom, lowest, highest
+
+    def tails(self, thresholds: Floats) -> Tails:
+        x = np.asarray(self._inverse(thresholds), dtype=np.float64)
+        p_above, p_below, q_above, q_below = (np.asarray(side(x), dtype=np.float64) for side in self._sides)
+        error, shift = np.full(x.shape, self._error), np.full(x.shape, self._shift)
+        return Tails(p_above, p_below, q_above, q_below, error, shift)
+
+
+class Profile(Law):
+    """Known by an upper bound on its hockey-stick curve only.
+
+    Args:
+        hockey_stick: vectorised, increasing losses b of either sign ↦ an upper bound on H(e^b). It need not be convex:
+            the lattice takes the least convex curve through its values, which still bounds a convex one from above.
+        low, high: the losses between which the curve is worth a lattice.
+    """
+
+    upper_only = True
+
+    def __init__(self, hockey_stick: Callable[[Floats], Floats], low: float, high: float) -> None:
+        self._curve, self._low, self._high = hockey_stick, low, high
+
+    def swapped(self) -> Law:
+        raise ValueError("a curve known from above only has no other direction; give both")
+
+    def support(self, left: float, right: float) -> tuple[float, float]:
+        return self._low, self._high
+
+    def tails(self, thresholds: Floats) -> Tails:
+        """What the curve's slopes say, for choosing a lattice: nothing is proven by it."""
+        curve = self.above(thresholds)
+        t = np.exp(np.minimum(thresholds, 700.0))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            slopes = np.nan_to_num(np.maximum(-np.gradient(curve, t), 0.0)) if t.size > 1 else np.zeros(t.shape)
+        q_above = np.minimum(np.minimum.accumulate(slopes), 1.0)
+        p_above = np.clip(curve + t * q_above, 0.0, 1.0)
+        none = np.zeros(t.shape)
+        return Tails(p_above, 1 - p_above, q_above, 1 - q_above, none, none)
+
+    def above(self, thresholds: Floats) -> Floats:
+        """The upper bound, at most 1."""
+        return np.minimum(np.asarray(self._curve(thresholds), dtype=np.float64), 1.0)

@@ -1,0 +1,609 @@
+"""Dominating pairs: the worst pair of output laws of a mechanism, and certified answers to every question about it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting import validate
+from cupel.accounting.bounds import Interval
+from cupel.accounting.lattice import components, gaussian_curve
+from cupel.accounting.lattice.components import DIRECTIONS, Component
+from cupel.accounting.lattice.law_transforms import Blend, Cdfs, Sampled
+from cupel.accounting.lattice.laws import Floats, Law
+from cupel.accounting.lattice.products import (
+    Composition,
+    distinct,
+    enclosure_of,
+    key_of,
+    merged,
+    mu_of,
+    simple_delta,
+    simple_epsilon,
+    zcdp_epsilon,
+)
+
+WIDTH = 1e-3
+
+
+_beyond_float64 = np.errstate(all="ignore")
+"""Far from the question e^x may leave float64, and what is no number bounds nothing: no reason to warn."""
+
+
+class WidthNotMet(UserWarning):
+    """An interval is certified, but wider than was asked for."""
+
+
+class DominatingPair:
+    """The worst output laws (P, Q) of neighbours, one privacy-loss distribution a direction, never symmetrised.
+
+    (P, Q) dominates a mechanism if H_t(P‖Q) ≥ H_t(M(D)‖M(D′)) for all t ≥ 0 and all neighbours, H the hockey-stick
+    divergence; products of dominating pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10).
+    Direction "remove" is P over Q (the data set with the unit over the one without), "add" is Q over P; questions are
+    answered for the worse of the two unless one is named.
+
+    Every answer is an `Interval` that contains the exact value for the pair, discretisation, truncation and rounding
+    included. Where `tight` is true, some neighbours attain the pair and the interval contains the mechanism's own
+    value; otherwise only the upper end speaks of the mechanism.
+
+    A pair may hold alternatives, of which the worst counts: disjoint parts, of which one contains the unit.
+    """
+
+    def __init__(self, alternatives: Sequence[Composition]) -> None:
+        self._alternatives = tuple(alternatives)
+
+    # --- constructors
+
+    @staticmethod
+    def of(
+        remove: Law, add: Law | None = None, *, label: str, tight: bool = True, symmetric: bool = False
+    ) -> DominatingPair:
+        """A pair from laws; `add` is by default the other direction of `remove`.
+
+        Args:
+            remove, add: the laws.
+            label: equal labels mean equal pairs.
+            tight: some neighbours attain the laws.
+            symmetric: both directions are the same law.
+        """
+        component = components.of_laws(remove, add, label=label, tight=tight, symmetric=symmetric)
+        return DominatingPair._of(component)
+
+    @staticmethod
+    def _of(component: Component | None) -> DominatingPair:
+        return DominatingPair([((component, 1),) if component else ()])
+
+    @staticmethod
+    def identity() -> DominatingPair:
+        """The pair of a mechanism that says nothing."""
+        return DominatingPair([()])
+
+    @staticmethod
+    def non_private() -> DominatingPair:
+        """The pair of a mechanism that says all."""
+        return DominatingPair.finite(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+
+    @staticmethod
+    def gaussian(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
+        """N(sensitivity, noise_multiplier²) against N(0, noise_multiplier²); no noise hides nothing."""
+        validate.non_negative(noise_multiplier=noise_multiplier)
+        validate.non_negative(sensitivity=sensitivity)
+        if not sensitivity:
+            return DominatingPair.identity()
+        if not noise_multiplier:
+            return DominatingPair.non_private()
+        if math.isinf(sensitivity / noise_multiplier):  # losses beyond float64 count as infinite, which they are not
+            return DominatingPair.non_private().loosened()
+        return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
+
+    @staticmethod
+    def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
+        """Laplace noise of scale `noise_multiplier` on a number that moves by `sensitivity`."""
+        validate.non_negative(noise_multiplier=noise_multiplier)
+        validate.non_negative(sensitivity=sensitivity)
+        if not sensitivity:
+            return DominatingPair.identity()
+        if not noise_multiplier:
+            return DominatingPair.non_private()
+        if math.isinf(sensitivity / noise_multiplier):
+            return DominatingPair.non_private().loosened()
+        return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
+
+    @staticmethod
+    def discrete_gaussian(sigma: float, sensitivity: int = 1) -> DominatingPair:
+        """Noise on the integers with p(x) ∝ e^{−x²/(2σ²)} (Canonne, Kamath and Steinke 2020).
+
+        Args:
+            sigma: σ, at most 1e5 and at least 1/10 of the sensitivity.
+            sensitivity: how far the sum moves, a whole number.
+        """
+        validate.positive(sigma=sigma)
+        validate.integer(sensitivity=sensitivity)
+        return DominatingPair._of(components.discrete_gaussian(sigma, sensitivity) if sensitivity else None)
+
+    @staticmethod
+    def discrete_laplace(parameter: float, sensitivity: int = 1) -> DominatingPair:
+        """Noise on the integers with p(x) ∝ e^{−a|x|}: the loss is a(2j − Δ) for j = 0…Δ, a number of steps."""
+        validate.non_negative(parameter=parameter)
+        validate.integer(sensitivity=sensitivity)
+        if sensitivity and not parameter:  # no such law: the noise would have to be infinite, or none
+            return DominatingPair.non_private()
+        return DominatingPair._of(components.discrete_laplace(parameter, sensitivity) if sensitivity else None)
+
+    @staticmethod
+    def approx_dp(epsilon: float, delta: float = 0.0) -> DominatingPair:
+        """The pair that dominates every (ε, δ)-DP mechanism (Kairouz, Oh and Viswanath 2015): with probability δ all is
+        told, otherwise one bit by randomised response at ε."""
+        validate.non_negative(epsilon=epsilon)
+        validate.probability(delta=delta)
+        return DominatingPair._of(components.approx_dp(epsilon, delta))
+
+    @staticmethod
+    def concentrated(rho: Fraction | float, xi: Fraction | float = 0) -> DominatingPair:
+        """Any mechanism whose Rényi divergence of every order α > 1 is at most ξ + ρα, in both directions.
+
+        Known from above only: the least of the δ(ε) that the orders give, by Canonne, Kamath and Steinke (2020).
+        """
+        for name, value in (("rho", rho), ("xi", xi)):
+            validate.non_negative(**{name: float(value)})
+        return DominatingPair._of(components.concentrated(Fraction(rho), Fraction(xi)) if rho or xi else None)
+
+    @staticmethod
+    def bounded_range(eta: float) -> DominatingPair:
+        """One selection whose log-ratio between neighbours stays in an interval of length η (Durfee and Rogers 2019).
+
+        Known from above only. Selections of one η are composed by their adaptive worst case (Dong, Durfee and Rogers
+        2020), see `cupel.accounting.selection.bounded_range`; the sum of worst single selections would be worse.
+        """
+        validate.non_negative(eta=eta)
+        return DominatingPair._of(components.bounded_range(eta) if eta else None)
+
+    @staticmethod
+    def gaussian_mixture(
+        weights: Sequence[float], sensitivities: Sequence[float], standard_deviation: float, *, mirrored: bool = False
+    ) -> DominatingPair:
+        """Σ w_k N(s_k, σ²) against N(0, σ²), or, if `mirrored`, against Σ w_k N(−s_k, σ²).
+
+        Args:
+            weights: w_k ≥ 0 with sum 1 (to 1e-9; they are normalised).
+            sensitivities: s_k ≥ 0, as many.
+            standard_deviation: σ ≥ 0, in the unit of the sensitivities.
+            mirrored: what Poisson sampling makes of replacing a unit.
+        """
+        validate.non_negative(standard_deviation=standard_deviation)
+        component = components.gaussian_mixture(weights, sensitivities, standard_deviation, mirrored=mirrored)
+        return DominatingPair._of(component)
+
+    @staticmethod
+    def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> DominatingPair:
+        """Two probability vectors over the same outcomes, each with sum 1 (to 1e-9; they are normalised)."""
+        return DominatingPair._of(components.finite(p, q))
+
+    @staticmethod
+    def cdfs(
+        p_cdf: Callable[[Floats], Floats],
+        p_sf: Callable[[Floats], Floats],
+        q_cdf: Callable[[Floats], Floats],
+        q_sf: Callable[[Floats], Floats],
+        inverse: Callable[[Floats], Floats],
+        *,
+        error: float = 1e-13,
+        shift: float = 1e-13,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
+        atom: float | None = None,
+    ) -> DominatingPair:
+        """A pair on the line whose loss grows with x, given by vectorised functions of x.
+
+        Args:
+            p_cdf, p_sf, q_cdf, q_sf: distribution and survival functions.
+            inverse: b ↦ x with log P/Q = b at x; −∞ or ∞ outside the support.
+            error: relative error of the four functions, which the intervals take as given.
+            shift: bound on how far the loss at inverse(b) is from b.
+            lowest, highest: the least and largest loss, where they are finite.
+            atom: a loss of positive probability, if there is one.
+        """
+        for name, value in (("error", error), ("shift", shift)):
+            validate.non_negative(**{name: value})
+        law = Cdfs(
+            p_cdf, p_sf, q_cdf, q_sf, inverse, error=error, shift=shift, lowest=lowest, highest=highest, atom=atom
+        )
+        return DominatingPair.of(law, label=f"cdfs({id(law)})")
+
+    @staticmethod
+    def profile(
+        remove: Callable[[Floats], Floats],
+        add: Callable[[Floats], Floats] | None = None,
+        *,
+        low: float,
+        high: float,
+        label: str | None = None,
+    ) -> DominatingPair:
+        """An upper bound on the whole privacy profile, for composition with others.
+
+        Args:
+            remove: vectorised, increasing ε of either sign ↦ an upper bound on δ(ε), at least (1 − e^ε)⁺.
+            add: the same for the other direction; by default equal to `remove`.
+            low, high: the range of ε on which the curve is worth a lattice; beyond `high` it counts as constant.
+            label: equal labels mean equal curves.
+        """
+        return DominatingPair._of(components.profile(remove, add, low=low, high=high, label=label))
+
+    @staticmethod
+    def blend(pairs: Sequence[DominatingPair], weights: Sequence[float], *, rounded_up: bool = False) -> DominatingPair:
+        """One of several mechanisms runs, chosen with public probabilities, and the choice is released.
+
+        Args:
+            pairs: single mechanisms.
+            weights: their probabilities; the sum is 1 (to 1e-9; they are normalised).
+            rounded_up: the weights are upper bounds on the probabilities and taken as they are. The pair is then known
+                from above only.
+        """
+        total = math.fsum(weights)
+        least, most = 1 - 1e-9, math.inf if rounded_up else 1 + 1e-9
+        if len(pairs) != len(weights) or not pairs or min(weights) < 0 or not least <= total <= most:
+            raise ValueError("a blend needs as many weights as pairs, at least 0 and with sum 1")
+        if not rounded_up and total != 1:
+            weights = [weight / total for weight in weights]
+        parts = [(pair._single(), float(weight)) for pair, weight in zip(pairs, weights, strict=True) if weight > 0]
+        chances = [weight for _, weight in parts]
+        remove, add = (
+            Blend([getattr(part, side) for part, _ in parts], chances, rounded_up=rounded_up) for side in DIRECTIONS
+        )
+        label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {rounded_up})"
+        tight = all(part.tight for part, _ in parts) and not rounded_up
+        alone = any(part.alone for part, _ in parts)
+        return DominatingPair._of(Component(remove, add, label, None, tight, alone))
+
+    # --- composition
+
+    def compose(self, *others: DominatingPair) -> DominatingPair:
+        """The product with other pairs: adaptive composition."""
+        total: list[Composition] = list(self._alternatives)
+        for other in others:
+            total = distinct([merged((*a, *b)) for a, b in itertools.product(total, other._alternatives)])
+        return DominatingPair(total)
+
+    def self_compose(self, count: int) -> DominatingPair:
+        """`count` runs. Of alternatives the same one repeats: the unit stays where it is."""
+        validate.integer(count=count)
+        if not count:
+            return DominatingPair.identity()
+        return DominatingPair([tuple((part, n * count) for part, n in each) for each in self._alternatives])
+
+    @staticmethod
+    def parallel(pairs: Sequence[DominatingPair], *, one: bool) -> DominatingPair:
+        """Mechanisms on disjoint parts: the worst of them, or, unless `one`, of any two that a unit moves between.
+
+        A unit that moves leaves one part and enters the other, so their directions may differ; such a pair of parts
+        bounds the mechanism and is not said to be attained.
+        """
+        if not pairs:
+            raise ValueError("a parallel composition needs at least one part")
+        if one or len(pairs) == 1:
+            return DominatingPair(distinct([each for pair in pairs for each in pair._alternatives]))
+        twice: dict[object, list[DominatingPair]] = {}  # of equal parts no more than two matter
+        for pair in pairs:
+            twice.setdefault(tuple(key_of(each) for each in pair._alternatives), []).append(pair)
+        few = [pair for group in twice.values() for pair in group[:2]]
+        moves: list[DominatingPair] = []
+        for first, second in itertools.combinations(few, 2):
+            moves.append(first.compose(second))
+            if not (first._symmetric or second._symmetric):
+                moves += [first.compose(second.reversed()), first.reversed().compose(second)]
+        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).loosened()
+
+    @property
+    def _symmetric(self) -> bool:
+        return all(part.symmetric or part.remove is part.add for each in self._alternatives for part, _ in each)
+
+    def reversed(self) -> DominatingPair:
+        """This pair with its directions exchanged."""
+
+        def turned(part: Component) -> Component:
+            if part.symmetric or part.remove is part.add:
+                return part
+            return replace(part, remove=part.add, add=part.remove, label=f"reversed({part.label})")
+
+        return DominatingPair([tuple((turned(part), count) for part, count in each) for each in self._alternatives])
+
+    def poisson_sampled(self, rate: float) -> DominatingPair:
+        """The pair where the unit takes part with probability `rate`, independently of all others.
+
+        For adding or removing a unit, or replacing it by nothing; replacing it by another is another pair. Only one
+        mechanism can be sampled: runs on one sample are not a composition of sampled runs.
+
+        Source: Zhu, Dong and Wang (2022), Theorem 11.
+        """
+        validate.probability(rate=rate)
+        if rate == 0 or not self._alternatives[0]:
+            return DominatingPair.identity()
+        if rate == 1:
+            return self
+        part = self._single()
+        if part.mu is not None:
+            return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, part.mu], 1.0)
+        remove = Sampled(part.remove, rate)
+        if part.add.upper_only:  # known by one curve for both directions
+            raise ValueError("a pair known by an upper bound on its profile only cannot be sampled here")
+        add = Sampled(part.add.swapped(), rate).swapped()
+        label = f"sampled({rate!r}, {part.label})"
+        return DominatingPair([((Component(remove, add, label, None, part.tight, part.alone), 1),)])
+
+    def _single(self) -> Component:
+        if len(self._alternatives) != 1 or len(self._alternatives[0]) != 1:
+            raise ValueError("only a single mechanism can be sampled or blended, not a composition")
+        part, count = self._alternatives[0][0]
+        if count == 1:
+            return part
+        if part.mu is not None:
+            return components.gaussian(part.mu * math.sqrt(count))
+        raise ValueError("only a single mechanism can be sampled or blended, not a composition")
+
+    @property
+    def tight(self) -> bool:
+        """Whether the intervals enclose the mechanism's own value and not only that of a pair that dominates it."""
+        for each in self._alternatives:
+            single = len(each) == 1 and each[0][1] == 1
+            if not all(part.tight and (single or not part.alone) for part, _ in each):
+                return False
+        return True
+
+    @property
+    def gaussian_mu(self) -> float | None:
+        """μ where the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
+        return mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
+
+    def loosened(self) -> DominatingPair:
+        """This pair, no longer said to be attained by neighbours."""
+        return DominatingPair(
+            [tuple((replace(part, tight=False), count) for part, count in each) for each in self._alternatives]
+        )
+
+    # --- questions
+
+    def epsilon(self, delta: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least ε ≥ 0 at which (ε, δ)-DP holds.
+
+        Args:
+            delta: in (0, 1).
+            direction: "remove", "add", or the worse of both.
+            width: the relative width asked for, (upper − lower)/upper; where it is not met, `WidthNotMet` is warned.
+        """
+        validate.open_probability(delta=delta)
+
+        def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
+            if (mu := mu_of(composition)) is not None:
+                found = gaussian_curve.epsilon(mu, delta)
+                if math.isinf(found.upper):  # a δ near the end of float64
+                    found = Interval(found.lower, simple_epsilon(composition, delta))
+                return found, True
+            known = zcdp_epsilon(composition, delta)
+            if 600 < known < math.inf:  # beyond what a lattice reaches
+                return Interval(0.0, known), True
+            enclosure = enclosure_of(composition, side, target=target)
+            if enclosure.certain(-1) > delta:
+                return Interval(math.inf, math.inf), True
+            found, met = enclosure.epsilon(delta, width)
+            upper = min(found.upper, known)
+            if enclosure.wide and target is None:
+                upper = min(upper, simple_epsilon(composition, delta))
+            return Interval(min(max(found.lower, 0.0), max(upper, 0.0)), max(upper, 0.0)), met
+
+        return self._worst(ask, direction, width)
+
+    def delta(self, epsilon: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least δ at which (ε, δ)-DP holds: sup_E P(E) − e^ε Q(E), for ε of either sign."""
+        validate.finite(epsilon=epsilon)
+
+        def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
+            if (mu := mu_of(composition)) is not None:
+                return gaussian_curve.delta(mu, epsilon), True
+            if epsilon >= 0:
+                found, met = enclosure_of(composition, side, target=target).delta(epsilon, width)
+                if (not met or not found.lower) and (upper := simple_delta(composition, epsilon)) < found.upper:
+                    found = Interval(min(found.lower, upper), upper)
+                return found, met
+            # δ_{P‖Q}(ε) = 1 − e^ε + e^ε δ_{Q‖P}(−ε)
+            other, met = enclosure_of(composition, _other(side)).delta(-epsilon, width)
+            low, high = (-math.expm1(epsilon) + math.exp(epsilon) * end for end in (other.lower, other.upper))
+            return Interval(max(0.0, low * (1 - 2**-48)), min(1.0, high * (1 + 2**-48))), met
+
+        return self._worst(ask, direction, width)
+
+    def blowup(self, p: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """B(p) = sup{P(E): Q(E) ≤ p} = min_ε [e^ε p + δ(ε)]."""
+        validate.probability(p=p)
+
+        def ask(composition: Composition, side: str, width: float, target: float | None) -> tuple[Interval, bool]:
+            if (mu := mu_of(composition)) is not None:
+                return gaussian_curve.blowup(mu, p), True
+            enclosure = enclosure_of(composition, side, target=target)
+            if p in (0.0, 1.0):
+                return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
+            return enclosure.blowup(p, width)
+
+        return self._worst(ask, direction, width)
+
+    def beta(self, alpha: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least type II error of a test of type I error `alpha`: 1 − B(α); the worse direction has the smaller."""
+        validate.probability(alpha=alpha)
+        power = self.blowup(alpha, direction=direction, width=width)
+        return Interval(max(0.0, (1 - power.upper) - 2**-53), min(1.0, (1 - power.lower) + 2**-53))
+
+    def advantage(self, *, width: float = WIDTH) -> Interval:
+        """The largest advantage of a membership test, power minus type I error: δ(0), the total variation."""
+        return self.delta(0.0, width=width)
+
+    def bayes_risk(self, prior: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
+        """The least probability of error of a test where P has prior probability `prior`: π(1 − δ(log((1 − π)/π)))."""
+        validate.probability(prior=prior)
+        if prior in (0.0, 1.0):
+            return Interval(0.0, 0.0)
+        found = self.delta(math.log1p(-prior) - math.log(prior), direction=direction, width=width)
+        low, high = (prior * (1 - end) for end in (found.upper, found.lower))
+        # An ε that is off moves 1 − δ by no more than itself, relatively.
+        room = 2**-48 * (1 - math.log(min(prior, 1 - prior)))
+        return Interval(max(0.0, low * (1 - room)), min(1.0, high * (1 + room)))
+
+    def mu(self, delta: float, *, width: float = WIDTH) -> Interval:
+        """The least μ ≥ 0 of a Gaussian curve that lies above the profile wherever that exceeds δ: the least μ with
+        δ(ε) ≤ max(δ_μ(ε), δ) for all ε ≥ 0, in both directions.
+
+        Without a δ > 0 the answer would be set by outcomes of no weight: for a sampled Gaussian, √n/σ.
+        """
+        validate.open_probability(delta=delta)
+        validate.positive(width=width)
+        ends = []
+        for composition in self._alternatives:
+            if (mu := mu_of(composition)) is not None:
+                largest = gaussian_curve.delta(mu, 0.0)  # where δ(0) ≤ δ, μ = 0 will do
+                least = mu * (1 - 2**-49) if largest.lower > delta else 0.0
+                ends.append((least, mu * (1 + 2**-49) if largest.upper > delta else 0.0))
+                continue
+            bound = DominatingPair([composition]).epsilon(delta)
+            if not math.isfinite(bound.upper):
+                return Interval(math.inf if math.isinf(bound.lower) else 0.0, math.inf)
+            for side in DIRECTIONS:
+                profile = enclosure_of(composition, side).profile
+                ends.append(_envelope(profile, max(bound.upper, 1e-6), delta, width))
+        worst = Interval(max(low for low, _ in ends), max(high for _, high in ends))
+        self._warn(worst, width, 3)
+        return worst
+
+    def privacy_profile(self, epsilons: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on δ(ε) at each ε (float64, one dimension, either sign), from a few lattices."""
+        points = np.asarray(epsilons, dtype=np.float64)
+
+        def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
+            if (mu := mu_of(composition)) is not None:
+                if mu == 0:
+                    trivial = np.maximum(-np.expm1(points), 0.0)
+                    return trivial * (1 - 2**-50), np.minimum(trivial * (1 + 2**-50), 1.0)
+                return gaussian_curve.deltas(mu, points)
+            low, high = np.zeros(points.size), np.ones(points.size)
+            for sign, which in ((1, side), (-1, _other(side))):
+                chosen = points >= 0 if sign > 0 else points < 0
+                if not chosen.any():
+                    continue
+                under, over = enclosure_of(composition, which).profile(np.abs(points[chosen]))
+                if sign < 0:
+                    scale = np.exp(points[chosen])
+                    under, over = (1 - scale * (1 - each) for each in (under, over))
+                    under, over = under - 2**-48, over + 2**-48
+                low[chosen], high[chosen] = np.clip(under, 0, 1), np.clip(over, 0, 1)
+            return low, high
+
+        return self._worst_arrays(ask, direction)
+
+    def blowups(self, ps: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on B(p) at each p in (0, 1) (float64, one dimension), from a few lattices."""
+        points = np.asarray(ps, dtype=np.float64)
+        if not ((points > 0) & (points < 1)).all():
+            raise ValueError("every p must be strictly between 0 and 1")
+
+        def ask(composition: Composition, side: str) -> tuple[Floats, Floats]:
+            if (mu := mu_of(composition)) is not None:
+                found = [gaussian_curve.blowup(mu, float(point)) for point in points]
+                return np.array([each.lower for each in found]), np.array([each.upper for each in found])
+            return enclosure_of(composition, side).blowups(points)
+
+        return self._worst_arrays(ask, direction)
+
+    def trade_off(self, alphas: Floats, direction: str | None = None) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on the type II error β at each type I error in (0, 1)."""
+        low, high = self.blowups(alphas, direction)
+        return np.maximum(1 - high - 2**-53, 0.0), np.minimum(1 - low + 2**-53, 1.0)
+
+    @_beyond_float64
+    def _worst(
+        self,
+        ask: Callable[[Composition, str, float, float | None], tuple[Interval, bool]],
+        direction: str | None,
+        width: float,
+    ) -> Interval:
+        validate.positive(width=width)
+        found: list[tuple[Interval, bool]] = []
+        for each, side in itertools.product(self._alternatives, self._sides(direction)):
+            if not found:
+                found.append(ask(each, side, width, None))
+                continue
+            # What is asked exactly is decided by lower bounds of the others, never by the width: otherwise a narrower
+            # request might have a wider answer.
+            least = max(known.lower for known, _ in found)
+            answer, met = ask(each, side, width, least)
+            if answer.upper <= least:
+                met = True  # it is not the worst, so how narrow it is does not matter
+            elif not met:
+                answer, met = ask(each, side, width, None)
+            found.append((answer, met))
+        worst = Interval(max(each.lower for each, _ in found), max(each.upper for each, _ in found))
+        if not all(met for _, met in found):
+            self._warn(worst, width, 4)
+        return worst
+
+    def _sides(self, direction: str | None) -> tuple[str, ...]:
+        """The directions to ask: one of them where both are the same."""
+        if direction is not None:
+            return (validate.one_of(DIRECTIONS, direction=direction),)
+        selections = any(part.selection is not None for each in self._alternatives for part, _ in each)
+        return DIRECTIONS[:1] if self._symmetric and not selections else DIRECTIONS
+
+    def _warn(self, worst: Interval, width: float, depth: int) -> None:
+        """Says that a width was not met, where a narrower interval would say more of the mechanism."""
+        if self.tight and not worst.upper - worst.lower <= width * worst.upper < math.inf:
+            warnings.warn(
+                f"a relative width of {width:g} was asked for; [{worst.lower!r}, {worst.upper!r}] is what was reached",
+                WidthNotMet,
+                stacklevel=depth,
+            )
+
+    @_beyond_float64
+    def _worst_arrays(
+        self, ask: Callable[[Composition, str], tuple[Floats, Floats]], direction: str | None
+    ) -> tuple[Floats, Floats]:
+        found = [ask(each, side) for each in self._alternatives for side in self._sides(direction)]
+        return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
+
+
+@_beyond_float64
+def _envelope(
+    profile: Callable[[Floats], tuple[Floats, Floats]], top: float, delta: float, width: float
+) -> tuple[float, float]:
+    """Bounds on the least μ whose curve lies above a profile on [0, top], wherever that exceeds δ.
+
+    δ falls with ε, so a curve above the profile's left end at the right end of a cell is above it in between. Cells
+    that may hold the answer are split until they are narrow enough.
+    """
+    epsilons = np.linspace(0.0, top, 65)
+    low, high = profile(epsilons)
+    least, most = 0.0, math.inf
+    for _ in range(7):
+        known = low > delta
+        if known.any():
+            least = max(least, float(gaussian_curve.mus(epsilons[known], low[known], -1).max()))
+        above = gaussian_curve.mus(epsilons[1:], high[:-1], 1)
+        most = min(most, float(above.max()))
+        wide = np.flatnonzero(above > least * (1 + width / 4))
+        if most - least <= width * most or wide.size * 8 > 4000:
+            break
+        parts = [epsilons[wide] + (epsilons[wide + 1] - epsilons[wide]) * share / 8 for share in range(1, 8)]
+        new = np.setdiff1d(np.concatenate(parts), epsilons)
+        if not new.size:
+            break
+        found = profile(new)
+        order = np.argsort(np.concatenate([epsilons, new]))
+        epsilons, low, high = (
+            np.concatenate(each)[order] for each in ((epsilons, new), (low, found[0]), (high, found[1]))
+        )
+    return min(least, most), most
+
+
+def _other(side: str) -> str:
+    return "add" if side == "remove" else "remove"

@@ -1,0 +1,172 @@
+"""Compositions of components: what is equal is counted, and what has a closed form is kept in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from cupel.accounting.conversions import formulas
+from cupel.accounting.lattice import concentrated_curve, gaussian_curve, law_products
+from cupel.accounting.lattice.components import Component, gaussian
+from cupel.accounting.lattice.enclosure import Enclosure
+from cupel.accounting.lattice.laws import Law
+from cupel.accounting.lattice.normal_mixtures import NormalMixtures
+from cupel.accounting.lattice.single_law import SingleLaw
+
+Composition = tuple[tuple[Component, int], ...]
+_MOST = 16
+
+
+def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
+    """Equal components together, Gaussians as one: μ² adds up."""
+    counts: dict[str, tuple[Component, int]] = {}
+    for part, count in parts:
+        known, before = counts.get(part.label, (part, 0))
+        counts[part.label] = (part if known.tight else known, before + count)
+    gaussians = [(part, count) for part, count in counts.values() if part.mu is not None]
+    rest = [pair for pair in counts.values() if pair[0].mu is None]
+    if len(gaussians) == 1:
+        rest += [pair for pair in counts.values() if pair[0].mu is not None]
+    elif gaussians:
+        tight = all(part.tight for part, _ in gaussians)
+        rest.append((replace(gaussian(*joint_mu(gaussians)), tight=tight), 1))
+    return tuple(sorted(rest, key=lambda pair: pair[0].label))
+
+
+def distinct(compositions: Sequence[Composition]) -> list[Composition]:
+    """The alternatives that may be the worst: of those that differ in a Gaussian only, the one of largest μ."""
+    unique: dict[object, Composition] = {}
+    for each in compositions:
+        key = key_of(tuple(pair for pair in each if pair[0].mu is None))
+        known = unique.get(key)
+        if known is None or _squares(each) > _squares(known):
+            unique[key] = each
+    if len(unique) > _MOST:
+        raise ValueError(f"at most {_MOST} different compositions of disjoint parts can be compared, not {len(unique)}")
+    return list(unique.values())
+
+
+def key_of(composition: Composition) -> tuple[tuple[str, int], ...]:
+    return tuple((part.label, count) for part, count in composition)
+
+
+def mu_of(composition: Composition) -> float | None:
+    """μ of a composition of Gaussians only, 0 for an empty one, None for any other."""
+    if any(part.mu is None for part, _ in composition):
+        return None
+    return joint_mu(composition)[0]
+
+
+def _squares(composition: Composition) -> Fraction:
+    return joint_mu([pair for pair in composition if pair[0].mu is not None])[1]
+
+
+def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[float, Fraction]:
+    """√(Σ n μ²) of Gaussians, and the exact sum, which stays short: its denominator is a power of 2."""
+    squares = sum((count * (part.squares or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
+    largest = max((part.mu or 0.0 for part, _ in parts), default=0.0)
+    if not largest:
+        return 0.0, Fraction(0)
+    # Relative to the largest μ no square under- or overflows.
+    return largest * math.sqrt(squares / Fraction(largest) ** 2), squares
+
+
+def enclosure_of(composition: Composition, side: str, *, target: float | None = None) -> Enclosure | SingleLaw:
+    """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated.
+
+    Args:
+        composition: what is composed.
+        side: the direction.
+        target: see `Enclosure`.
+    """
+    laws: list[tuple[Law, int]] = []
+    rho = xi = Fraction(0)
+    for part, count in composition:
+        if part.selection is not None and (followed := _selections(part.selection, count, side)):
+            laws += followed
+        elif part.concentrated is not None:
+            rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
+        elif part.mu is not None and count > 1:
+            laws.append((NormalMixtures([1.0], [part.mu * math.sqrt(count)]), 1))
+        else:
+            laws.append((getattr(part, side), count))
+    if rho or xi:
+        laws.append((concentrated_curve.law(rho, xi), 1))
+    laws = law_products.merged(laws)
+    if len(laws) == 1 and laws[0][1] == 1:
+        return SingleLaw(laws[0][0])
+    return Enclosure(laws, target=target)
+
+
+def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
+    """The laws of the adaptive worst case of selections of one range, none where zCDP is all that is known."""
+    from cupel.accounting.selection.bounded_range import bounded_range_pair
+
+    (parts,) = bounded_range_pair(eta, count)._alternatives
+    if any(part.concentrated is not None for part, _ in parts):
+        return []
+    return [(getattr(part, side), times) for part, times in parts]
+
+
+def simple_epsilon(composition: Composition, delta: float) -> float:
+    """An upper bound on ε(δ) for where a lattice has no narrow answer; inf if a part has neither a largest loss, nor a
+    dominating Gaussian, nor a ρ.
+
+    Largest finite losses add up, Gaussians compose by μ², zCDP by ρ and ξ, and the probability of an infinite loss is
+    taken off δ first.
+    """
+    largest, gaussians = 0.0, []
+    log_finite, rho, xi = 0.0, Fraction(0), Fraction(0)
+    for part, count in composition:
+        if part.mu is not None:
+            gaussians.append((part, count))
+            continue
+        if part.concentrated is not None:
+            rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
+            continue
+        laws = (part.remove, part.add)
+        certain = max(SingleLaw(law).certain(1) for law in laws)
+        if certain >= 1:
+            return math.inf
+        log_finite += count * math.log1p(-certain) * (1 + 1e-12)
+        most = max(SingleLaw(law).largest() for law in laws)
+        mu = max(law.dominating_mu for law in laws)
+        if math.isfinite(most):
+            largest += count * most * (1 + 1e-14)
+        elif math.isfinite(mu):
+            gaussians.append((gaussian(mu * (1 + 1e-14)), count))
+        else:
+            return math.inf
+    left = delta + math.expm1(log_finite) * (1 + 1e-12)
+    left *= 1 - 1e-12
+    if left <= 0:
+        return math.inf
+    mu, squares = joint_mu(gaussians)
+    noisy = 0.0
+    if mu or rho or xi:
+        noisy = formulas.epsilon_from_zcdp(formulas.up(rho + squares / 2), left, formulas.up(xi))
+    if mu and not rho and not xi:
+        noisy = min(noisy, gaussian_curve.epsilon(mu * (1 + 1e-14), left).upper)
+    return (largest + noisy) * (1 + 1e-14)
+
+
+def simple_delta(composition: Composition, epsilon: float) -> float:
+    """An upper bound on δ(ε) by Gaussians that dominate the parts; 1 if one of them has none."""
+    gaussians = []
+    for part, count in composition:
+        mu = max(law.dominating_mu for law in (part.remove, part.add)) if part.mu is None else part.mu
+        if not math.isfinite(mu):
+            return 1.0
+        gaussians.append((gaussian(mu * (1 + 1e-14)), count))
+    return gaussian_curve.delta(joint_mu(gaussians)[0] * (1 + 1e-14), epsilon).upper
+
+
+def zcdp_epsilon(composition: Composition, delta: float) -> float:
+    """ε(δ) of a composition of which every part is concentrated, by its ρ and ξ alone; inf for any other."""
+    known = [(part.concentrated, count) for part, count in composition if part.concentrated is not None]
+    if len(known) < len(composition):
+        return math.inf
+    rho, xi = (sum((count * each[index] for each, count in known), start=Fraction(0)) for index in (0, 1))
+    return formulas.epsilon_from_zcdp(formulas.up(rho), delta, formulas.up(xi))

@@ -1,0 +1,16 @@
+from .chain import verify_export as verify_export
+from .entries import WHOLE as WHOLE
+from .entries import AlreadyCommitted as AlreadyCommitted
+from .entries import Charge as Charge
+from .entries import Commit as Commit
+from .entries import Json as Json
+from .entries import LedgerError as LedgerError
+from .entries import LedgerEvent as LedgerEvent
+from .entries import LedgerFileError as LedgerFileError
+from .entries import Outcome as Outcome
+from .entries import PartCost as PartCost
+from .ledger import Ledger as Ledger
+from .ledger import compose_ledgers as compose_ledgers
+from .ledger import open_ledgers as open_ledgers
+from .ledger import relation_of as relation_of
+from .run import Run as Run

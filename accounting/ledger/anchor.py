@@ -1,0 +1,160 @@
+"""The anchor of a ledger: its head and number of entries, kept in another place than the ledger.
+
+The hash chain has no key, so whoever can write the file can rewrite all of it, and a restored backup is a whole chain.
+Both show where the head is known from elsewhere. An anchor file is a JSON object, identity of the ledger → {"entries",
+"head"}; the identity is the hash of the first entry, which no other ledger shares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cupel.accounting.ledger.entries import LedgerError
+
+
+class Anchored(NamedTuple):
+    """What an anchor says of a ledger: the hash of the entry with the number `entries` is `head`."""
+
+    entries: int
+    head: str
+
+
+class Anchor:
+    """The anchor of one ledger in a file.
+
+    Attributes:
+        file: the file; None where the user has no home.
+    """
+
+    def __init__(self, identity: str, chosen: Path | None) -> None:
+        self.file = chosen or _default_file(identity)
+        self._identity = identity
+        self._chosen = chosen is not None
+
+    def read(self, *, must_exist: bool = False) -> Anchored | None:
+        """What was anchored, or None.
+
+        Args:
+            must_exist: refuse a chosen file that does not exist.
+
+        Raises:
+            LedgerError: for a file that is no anchor file, and a chosen file that cannot be read.
+        """
+        if self.file is None:
+            return None
+        try:
+            return _read(self.file).get(self._identity)
+        except FileNotFoundError:
+            if self._chosen and (must_exist or not self.file.parent.is_dir()):
+                raise LedgerError(f"{self.file}: there is no anchor file here") from None
+        except OSError as error:
+            if self._chosen:
+                raise LedgerError(f"{self.file}: {(error.strerror or str(error)).lower()}") from None
+        return None
+
+    def advance(self, to: Anchored) -> bool:
+        """Writes an anchor, unless one with more entries is there; whether there is one afterwards.
+
+        A file that cannot be written, or is no anchor file any more, is left alone.
+        """
+        if self.file is None:
+            return False
+        try:
+            _make_private_folder(self.file.parent)
+            with _locked(self.file.parent):
+                known = _read(self.file) if self.file.exists() else {}
+                if self._identity not in known or known[self._identity].entries < to.entries:
+                    _write(self.file, {**known, self._identity: to})
+        except (OSError, LedgerError):
+            return False
+        return True
+
+
+def _default_file(identity: str) -> Path | None:
+    """``cupel/anchors/<identity>.json`` in the user's folder for state."""
+    with contextlib.suppress(RuntimeError):  # no home
+        return _state_folder() / "cupel" / "anchors" / f"{identity}.json"
+    return None
+
+
+def _state_folder() -> Path:
+    if chosen := os.environ.get("XDG_STATE_HOME"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    return Path.home() / ".local" / "state"
+
+
+_LARGEST = 2**28  # bytes; an anchor has about 150
+
+
+def _read(file: Path) -> dict[str, Anchored]:
+    """All anchors of a file.
+
+    Raises:
+        OSError: where it cannot be read.
+        LedgerError: where it is no anchor file.
+    """
+    try:
+        with file.open("rb") as opened:
+            found = json.loads(opened.read(_LARGEST))  # more than that is cut, and no JSON
+        anchors = {identity: Anchored(**anchor) for identity, anchor in found.items()}
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        anchors = {"": Anchored(0, "")}
+    if not all(_is_hash(identity) and _is_anchor(anchor) for identity, anchor in anchors.items()):
+        raise LedgerError(f"{file}: this file is damaged or holds no anchors of ledgers; restore it, or choose another")
+    return anchors
+
+
+def _is_anchor(anchor: Anchored) -> bool:
+    return type(anchor.entries) is int and anchor.entries > 0 and _is_hash(anchor.head)
+
+
+def _is_hash(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch(r"[0-9a-f]{64}", text) is not None
+
+
+def _write(file: Path, anchors: dict[str, Anchored]) -> None:
+    """Replaces the file as a whole; only the owner may read it."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=file.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as new:
+            json.dump({identity: anchor._asdict() for identity, anchor in anchors.items()}, new, sort_keys=True)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(name, file)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _make_private_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process writes anchors of a folder at a time. Without locks an anchor may be older, but is never wrong."""
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,178 @@
+"""What a run may still charge of its plan."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from dp_accounting import DpEvent
+
+from cupel.accounting import events
+from cupel.accounting.events import ParallelDpEvent
+from cupel.accounting.ledger.entries import Charge, LedgerError
+
+Counts = dict[str, int]
+"""Text of an event → how often."""
+
+
+class Allowance:
+    """The charges that the plan of a run leaves room for.
+
+    An event that is charged to the whole data fits while it was charged less often than planned. The partitions of a
+    run must fit into distinct parallel compositions of its plan, and the parts of each into distinct parts of that
+    composition, each event of a part at most as often as planned there.
+    """
+
+    def __init__(self, plan: DpEvent) -> None:
+        planned = events.counted([(plan, 1)])
+        self._room = {text: count for text, (_, count) in planned.items()}
+        parallel = [text for text, (event, _) in planned.items() if isinstance(event, ParallelDpEvent)]
+        self._place_of_text = {text: place for place, text in enumerate(parallel)}
+        self._planned = [_PlannedParts(planned[text][0]) for text in parallel]
+        self._charged: dict[str, _ChargedParts] = {}
+        self._partitions = _Assignment([self._room[text] for text in parallel], self._fits)
+
+    def take(self, charge: Charge, key: str) -> None:
+        """Uses up what a charge needs.
+
+        Args:
+            charge: the charge, or an equal one with another key.
+            key: its key.
+
+        Raises:
+            LedgerError: where the plan leaves no room for it.
+        """
+        if charge.partition is None:
+            self._take_whole(charge, key)
+        else:
+            self._take_parts(charge, charge.partition, key)
+
+    def _take_whole(self, charge: Charge, key: str) -> None:
+        (times,) = charge.times.values()
+        for text, (_, count) in events.counted([(charge.event, times)]).items():
+            self._room[text] = self._room.get(text, 0) - count
+            place = self._place_of_text.get(text)
+            if self._room[text] < 0 or (place is not None and not self._partitions.shrink(place, count)):
+                raise LedgerError(f"{key!r} charges more than was planned: {_short(text)}")
+
+    def _take_parts(self, charge: Charge, partition: str, key: str) -> None:
+        charged = self._charged.setdefault(partition, _ChargedParts(charge.partition_is_public))
+        once = {text: count for text, (_, count) in events.counted([(charge.event, 1)]).items()}
+        for part, times in charge.times.items():
+            charged.add(part, once, times)
+        place = self._partitions.place_of.get(partition)
+        if place is not None and all(charged.place(part) for part in charge.parts):
+            return
+        if not self._partitions.place(partition):
+            raise LedgerError(f"{key!r} charges partition {partition!r} more than was planned")
+        for name, found in self._partitions.place_of.items():
+            self._charged[name].hold_against(self._planned[found])
+
+    def _fits(self, partition: str, place: int) -> bool:
+        return self._charged[partition].placed_in(self._planned[place]) is not None
+
+
+class _PlannedParts:
+    """A planned parallel composition: the different parts, and how many there are of each."""
+
+    def __init__(self, event: DpEvent) -> None:
+        assert isinstance(event, ParallelDpEvent)
+        self.is_public = event.partition_is_public
+        different: dict[str, tuple[Counts, int]] = {}
+        for part in event.events:
+            counts = {text: count for text, (_, count) in events.counted([(part, 1)]).items()}
+            different[repr(part)] = (counts, different.get(repr(part), (counts, 0))[1] + 1)
+        largest_first = sorted(different.values(), key=lambda found: -sum(found[0].values()))
+        self.parts = [counts for counts, _ in largest_first]
+        self.numbers = [number for _, number in largest_first]
+
+
+class _ChargedParts:
+    """What the parts of one partition were charged, and the planned parts that they are held against."""
+
+    def __init__(self, is_public: bool) -> None:
+        self._is_public = is_public
+        self._charged: dict[str, Counts] = {}
+        self._planned: _PlannedParts | None = None
+        self._parts: _Assignment | None = None
+
+    def add(self, part: str, once: Counts, times: int) -> None:
+        """Adds `times` runs of an event, given as its counts, to one part."""
+        counts = self._charged.setdefault(part, {})
+        for text, count in once.items():
+            counts[text] = counts.get(text, 0) + count * times
+
+    def place(self, part: str) -> bool:
+        """Whether all parts still fit after this one was charged."""
+        if self._planned is None or self._parts is None:
+            return False
+        place = self._parts.place_of.get(part)
+        return (place is not None and self._fits(part, self._planned.parts[place])) or self._parts.place(part)
+
+    def placed_in(self, planned: _PlannedParts) -> _Assignment | None:
+        """All parts in distinct parts of a planned composition; None where they do not fit."""
+        if planned.is_public != self._is_public:
+            return None
+        found = _Assignment(planned.numbers, lambda part, place: self._fits(part, planned.parts[place]))
+        return found if all(found.place(part) for part in self._charged) else None
+
+    def hold_against(self, planned: _PlannedParts) -> None:
+        """Chooses the planned composition that these parts belong to, which they fit into."""
+        if planned is not self._planned:
+            self._planned, self._parts = planned, self.placed_in(planned)
+
+    def _fits(self, part: str, planned: Counts) -> bool:
+        return all(count <= planned.get(text, 0) for text, count in self._charged[part].items())
+
+
+class _Assignment:
+    """Items in places with room for a number of them each, every item where it fits.
+
+    An item is placed along a shortest augmenting path, so that it finds a place whenever all items together have one.
+    """
+
+    def __init__(self, room: Sequence[int], fits: Callable[[str, int], bool]) -> None:
+        self._room = list(room)
+        self._fits = fits
+        self._members: list[dict[str, None]] = [{} for _ in room]
+        self.place_of: dict[str, int] = {}
+
+    def place(self, item: str) -> bool:
+        """Finds a place for an item, moving others if need be; False where there is none."""
+        if (place := self.place_of.pop(item, None)) is not None:
+            del self._members[place][item]
+        wanted_by: dict[int, str] = {}
+        waiting = deque([item])
+        while waiting:
+            wanting = waiting.popleft()
+            for place in range(len(self._room)):
+                if place in wanted_by or not self._fits(wanting, place):
+                    continue
+                wanted_by[place] = wanting
+                if len(self._members[place]) < self._room[place]:
+                    self._move(place, wanted_by)
+                    return True
+                waiting.extend(self._members[place])
+        return False
+
+    def shrink(self, place: int, by: int) -> bool:
+        """Takes room away from a place; False where the items do not fit any more."""
+        self._room[place] -= by
+        while len(self._members[place]) > max(self._room[place], 0):
+            if not self.place(next(iter(self._members[place]))):
+                return False
+        return self._room[place] >= 0
+
+    def _move(self, place: int | None, wanted_by: Mapping[int, str]) -> None:
+        while place is not None:
+            item = wanted_by[place]
+            before = self.place_of.get(item)
+            if before is not None:
+                del self._members[before][item]
+            self._members[place][item] = None
+            self.place_of[item] = place
+            place = before
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else text[:117] + "…"

@@ -1,0 +1,419 @@
+"""The file of a ledger: one append-only SQLite table, safe against a kill and against a second writer."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import secrets
+import sqlite3
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cupel.accounting.ledger.chain import ChainCheck
+from cupel.accounting.ledger.entries import (
+    AFTERWARDS,
+    FORMAT,
+    FORMATS,
+    GENESIS,
+    LedgerError,
+    LedgerFileError,
+    Row,
+    canonical,
+    entry_hash,
+)
+
+_APPLICATION = int.from_bytes(b"cupl", "big")
+
+# Triggers keep the table append-only for everyone who comes through SQLite, `INSERT OR REPLACE` included: a replacement
+# needs a seq that exists. The index finds the charge and the commit of a key.
+_SCHEMA = """
+CREATE TABLE entries(
+    seq INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL
+);
+CREATE UNIQUE INDEX entries_by_key ON entries(run, kind, json_extract(body, '$.key'));
+CREATE TRIGGER entries_never_change BEFORE UPDATE ON entries
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER entries_never_go BEFORE DELETE ON entries
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER entries_follow_the_last BEFORE INSERT ON entries
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
+BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+"""
+
+_NO_RIGHTS = "the ledger cannot be written or opened here; check the rights of the file and its folder"
+_INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class Store:
+    """An open ledger file. `Store.open` makes one; every read and every append of a ledger goes through here.
+
+    Opening verifies all entries. Their hashes are kept, 32 bytes each, and whatever is read later is hashed again and
+    compared with them. Entries that another process appends are verified when they are first met, and those of this
+    process before they are written.
+    """
+
+    def __init__(self, path: Path, database: sqlite3.Connection, *, read_only: bool, timeout: float) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._database: sqlite3.Connection | None = database
+        self._timeout = timeout
+        self._process = os.getpid()
+        self._forget()
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool, read_only: bool, timeout: float) -> Store:
+        """Opens the file, or makes it.
+
+        Args:
+            path: the file.
+            create: make it where there is none.
+            read_only: never write.
+            timeout: seconds to wait for another process that is writing.
+
+        Raises:
+            LedgerError: where there is none, it is no ledger, of a newer version, does not verify, locked or out of
+                reach.
+        """
+        with _plain_errors(path, timeout):
+            if not path.exists():
+                if read_only or not create:
+                    raise LedgerError(f"{path}: there is no ledger here")
+                _create(path)
+            if not path.is_file():
+                raise LedgerError(f"{path}: a ledger is a file")
+            database = _connect(path, read_only=read_only, timeout=timeout)
+            store = cls(path, database, read_only=read_only, timeout=timeout)
+            try:
+                store._check()
+                store._verify()
+                if not read_only:
+                    store._check_writable()
+            except BaseException:
+                database.close()
+                raise
+            return store
+
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The connection, for the process that opened it only: SQLite connections do not survive a fork."""
+        if self._database is None:
+            raise LedgerError(f"{self.path}: the ledger is closed")
+        if os.getpid() != self._process:
+            raise LedgerError(f"{self.path}: each process must open the ledger for itself")
+        return self._database
+
+    def close(self) -> None:
+        """Closes the file. A second time does nothing."""
+        if self._database is not None and os.getpid() == self._process:
+            self._database.close()
+        self._database = None
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything appended inside becomes durable together, or not at all. No other process writes meanwhile."""
+        if self.read_only:
+            raise LedgerError(f"{self.path}: the ledger is open for reading only")
+        database = self.database
+        with self.plain_errors():
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                self._catch_up()
+                before = self._chain.entries
+                try:
+                    yield
+                    database.execute("COMMIT")
+                except BaseException:
+                    if self._chain.entries != before:
+                        self._forget()  # what was appended is undone; the next read verifies the file anew
+                    raise
+            except BaseException:
+                if database.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        database.execute("ROLLBACK")
+                raise
+
+    def append(self, run: str, kind: str, body: dict[str, Any]) -> None:
+        """Appends one entry, inside a `transaction`.
+
+        Raises:
+            LedgerError: where it does not follow from the entries before it. Leave the transaction then.
+        """
+        seq, previous, text = self._chain.entries + 1, self._chain.head, canonical(body)
+        row = Row(seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
+        try:
+            self._admit(row)
+        except LedgerError as error:
+            self._forget()
+            raise LedgerError(f"{self.path}: {error}") from None
+        self.database.execute(_INSERT, row)
+        if kind in AFTERWARDS and self._format() != FORMAT:
+            self.database.execute(f"PRAGMA user_version = {FORMAT}")  # undone with the entry if it is not committed
+
+    def tip(self) -> tuple[int, str]:
+        """The seq and the hash of the last entry."""
+        row = self._first("ORDER BY seq DESC LIMIT 1")
+        if row is None:
+            raise LedgerFileError(f"{self.path}: the entries are gone")
+        return row.seq, row.hash
+
+    def hash_of(self, seq: int) -> str | None:
+        """The verified hash of the entry with this number; None where there is none."""
+        return self._hashes[32 * (seq - 1) : 32 * seq].hex() or None
+
+    def find(self, run: str, kind: str, key: str | None = None) -> dict[str, Any] | None:
+        """The body of the entry of a run with this kind and key; no key for the kinds that have none."""
+        query = "WHERE run = ? AND kind = ? AND json_extract(body, '$.key') IS ?"
+        row = self._first(query, run, kind, key)
+        return None if row is None else json.loads(row.body)
+
+    def bodies(self, kind: str, run: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(run, body) of all entries of a kind, in order, a row at a time; of one run, or of all."""
+        for row in self._entries((kind,), run):
+            yield row.run, json.loads(row.body)
+
+    def steps(self, run: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(kind, body) of the charges and commits of a run, in order, a row at a time."""
+        for row in self._entries(("charge", "commit"), run):
+            yield row.kind, json.loads(row.body)
+
+    def rows(self) -> Generator[Row, None, None]:
+        """All rows in order, a row at a time, whatever was done to them: text that is none is kept byte by byte."""
+        return self._select("ORDER BY seq")
+
+    def _entries(self, kinds: Sequence[str], run: str | None) -> Iterator[Row]:
+        """The verified entries of some kinds, of one run or of all, none left out."""
+        where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
+        found = 0
+        for row in self._select(f"{where} ORDER BY seq", *kinds, *([] if run is None else [run])):
+            self._believe(row)
+            found += 1
+            yield row
+        if found < sum(
+            count for (name, kind), count in self._chain.counts.items() if kind in kinds and run in (None, name)
+        ):
+            raise LedgerFileError(f"{self.path}: entries were taken out while the ledger was open; open it again")
+
+    def _select(self, query: str, *arguments: object) -> Generator[Row, None, None]:
+        columns = ", ".join(f"CAST({name} AS BLOB)" for name in Row._fields[1:])
+        selected = f"SELECT seq, {columns} FROM entries {query}"
+        with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as found:
+            for seq, *texts in found:
+                run, kind, body, previous, digest = (
+                    bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts
+                )
+                yield Row(seq, run, kind, body, previous, digest)
+
+    def _first(self, query: str, *arguments: object) -> Row | None:
+        """The first entry that a query finds, verified."""
+        with contextlib.closing(self._select(query, *arguments)) as rows:
+            row = next(rows, None)
+            if row is not None:
+                self._believe(row)
+            return row
+
+    def _believe(self, row: Row) -> None:
+        """Compares a row with what was verified; one that was not met before is verified now.
+
+        Raises:
+            LedgerError: where they differ.
+        """
+        if row.seq > self._chain.entries:
+            self._catch_up()
+        if self.hash_of(row.seq) != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
+            raise LedgerFileError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
+
+    def _catch_up(self) -> None:
+        """Verifies the entries that were not met before."""
+        try:
+            first = self._chain.entries + 1 if self._chain.entries else -(2**63)  # a forged one may have any number
+            with contextlib.closing(self._select("WHERE seq >= ? ORDER BY seq", first)) as rows:
+                for row in rows:
+                    self._admit(row)
+            self._chain.finish()
+        except LedgerError as error:
+            self._forget()  # so that nothing of this file is believed any more
+            raise LedgerError(f"{self.path}: {error}") from None
+
+    def _admit(self, row: Row) -> None:
+        self._chain.read(row)
+        self._hashes += bytes.fromhex(row.hash)
+
+    def _forget(self) -> None:
+        self._chain, self._hashes = ChainCheck(), bytearray()
+
+    def check_file(self) -> None:
+        """SQLite's own check of pages and index.
+
+        Raises:
+            LedgerError: where the file is damaged.
+        """
+        with self.plain_errors():
+            (answer,) = self.database.execute("PRAGMA integrity_check(1)").fetchone()
+        if answer != "ok":
+            raise LedgerError(f"{self.path}: the file is damaged: {str(answer).splitlines()[0]}")
+
+    def plain_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Turns SQLite's errors into one line each."""
+        return _plain_errors(self.path, self._timeout)
+
+    def _format(self) -> int:
+        (version,) = self.database.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+    def _check(self) -> None:
+        """Checks that the file is a ledger of this format that can be used as asked."""
+        database = self.database
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        if application != _APPLICATION:
+            raise LedgerError(f"{self.path}: this file is no ledger of cupel")
+        if (version := self._format()) not in FORMATS:
+            known = " and ".join(map(str, FORMATS))
+            raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads formats {known}, update it")
+        if _schema(database) != _expected_schema():
+            raise LedgerError(f"{self.path}: the ledger's tables or triggers were changed")
+
+    def _verify(self) -> None:
+        """Verifies the whole file, as it is at one moment."""
+        with self.plain_errors():
+            self.database.execute("BEGIN")
+            self._catch_up()
+            self.check_file()
+            self.database.execute("COMMIT")
+
+    def _check_writable(self) -> None:
+        _make_durable(self.database)
+        with self.transaction():
+            pass  # fails now, not after an hour of work, where the file cannot be written
+
+
+def _create(path: Path) -> None:
+    """Makes a new ledger under a passing name and gives it its own when it is whole, so that a kill leaves no half.
+
+    Only the owner may read it. Its first entry is a salt that keeps the hashes from being a function of the data alone.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+    os.close(descriptor)
+    try:
+        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            _make_durable(database)
+            database.execute("BEGIN IMMEDIATE")
+            for statement in _statements():
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {_APPLICATION}")
+            database.execute(f"PRAGMA user_version = {FORMAT}")
+            database.execute(_INSERT, _first_entry())
+            database.execute("COMMIT")
+        try:
+            os.link(name, path)  # unlike a rename, it never takes the place of another process's ledger
+        except OSError:
+            if not path.exists():  # a file system without links
+                os.replace(name, path)
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite leaves its own where the disk is full
+            Path(name + suffix).unlink(missing_ok=True)
+    if os.name == "posix":  # the name must survive a power cut as the entries do
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _first_entry() -> Row:
+    body = canonical({"format": FORMAT, "salt": secrets.token_hex(32)})
+    return Row(1, "", "open", body, GENESIS, entry_hash(1, "", "open", GENESIS, body))
+
+
+def _make_durable(database: sqlite3.Connection) -> None:
+    """A transaction is on the disk when COMMIT returns; fullfsync says the same on macOS."""
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("PRAGMA fullfsync = ON")
+
+
+def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:
+    """A connection to the file.
+
+    A reader may write, too, as far as SQLite is concerned, so that the last one to close the file takes the log and its
+    index away. Where the file or its folder cannot be written and there is no log, nobody else writes either, and the
+    file is read as it is: SQLite would otherwise need to lay a log and its index beside it.
+    """
+    path = path.resolve()
+    where = f"file:{quote(str(path))}"
+    if not read_only:
+        if not os.access(path, os.W_OK):  # SQLite would open it, and leave a log that nobody may write
+            raise LedgerFileError(f"{path}: {_NO_RIGHTS}")
+        return _connected(f"{where}?mode=rw", timeout)
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        database = _connected(f"{where}?mode=rw", timeout)
+        database.execute("PRAGMA query_only = ON")
+        return database
+    log = Path(f"{path}-wal").exists()
+    return _connected(f"{where}?mode=ro{'' if log else '&immutable=1'}", timeout)
+
+
+def _connected(where: str, timeout: float) -> sqlite3.Connection:
+    database = sqlite3.connect(where, uri=True, timeout=timeout, isolation_level=None)
+    try:
+        database.execute("PRAGMA schema_version").fetchone()
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _statements() -> list[str]:
+    """The statements of the schema; a trigger ends in ``END;``."""
+    parts, statement = [], ""
+    for line in _SCHEMA.strip().splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            parts.append(statement.strip())
+            statement = ""
+    return parts
+
+
+def _schema(database: sqlite3.Connection) -> list[tuple[str, str]]:
+    query = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+    return [(name, sql) for name, sql in database.execute(query)]
+
+
+@functools.cache
+def _expected_schema() -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        for statement in _statements():
+            database.execute(statement)
+        return _schema(database)
+
+
+@contextlib.contextmanager
+def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            message = f"locked by another process for more than {timeout:g} s; end it, or wait and start again"
+        elif name.startswith("SQLITE_NOTADB"):
+            message = "this file is no ledger"
+        elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            message = _NO_RIGHTS
+        elif name.startswith("SQLITE_FULL"):
+            message = "the disk is full; what was committed is kept, make room and start again"
+        else:
+            what, _, _ = str(error).partition(" with text ")  # which is what the file holds
+            message = f"the ledger cannot be read or written: {' '.join(what.split())}"
+        of_the_file = type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)  # and not of a wrong call
+        raise (LedgerFileError if of_the_file else LedgerError)(f"{path}: {message}") from error
+    except OSError as error:
+        raise LedgerFileError(f"{path}: {(error.strerror or str(error)).lower()}") from error

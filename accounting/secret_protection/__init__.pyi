@@ -1,0 +1,17 @@
+from .accountant import SecretProtectionAccountant as SecretProtectionAccountant
+from .accountant import secret_release as secret_release
+from .conversions import compose_curves as compose_curves
+from .conversions import compose_naive as compose_naive
+from .conversions import mu_for as mu_for
+from .conversions import r_between_secrets as r_between_secrets
+from .conversions import r_of_approx_dp as r_of_approx_dp
+from .conversions import r_of_gdp as r_of_gdp
+from .groups import of_group as of_group
+from .groups import releases_for_groups as releases_for_groups
+from .noise import blowup as blowup
+from .noise import blowups as blowups
+from .noise import noise_for as noise_for
+from .noise import noise_for_secrets as noise_for_secrets
+from .noise import single_gaussian_estimate as single_gaussian_estimate
+from .poisson_binomial_laws import poisson_binomial as poisson_binomial
+from .poisson_binomial_laws import weight_error as weight_error

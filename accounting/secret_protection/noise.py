@@ -1,0 +1,370 @@
+"""How much noise protects secrets: enclosures of r for releases of counts, and the least σ for a given r."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from cupel.accounting.guarantees import SecretProtection
+from cupel.accounting.secret_protection.conversions import Floats, r_of_gdp, success, upper_quantile
+from cupel.accounting.secret_protection.poisson_binomial_laws import (
+    Occurrences,
+    envelope,
+    occurrences,
+    repeated,
+    trimmed,
+    weight_error,
+)
+from cupel.accounting.secret_protection.products import WIDTH, product
+
+_UNIT = 2.0**-53
+_TOLERANCE = 1e-6
+CERTAIN = 1 - 1e-6  # an r that needs no tighter enclosure
+_CELLS = 1 << 20  # of a table of noise times counts held at once
+
+
+# One secret
+
+
+def blowup(weights: ArrayLike, sigma: float, p: float, rounds: int = 1) -> Interval:
+    """r of `rounds` noisy releases of a count in which the secret occurs k times with probability w_k each time.
+
+    One round is exact, Σ w_k Φ̄(Φ̄⁻¹(p) − k/σ): the likelihood ratio grows with the outcome, so the best test is a
+    threshold. More rounds are a product of dominating pairs. The enclosure counts the error of the weights, of
+    scipy's log_ndtr and of every rounding.
+
+    Args:
+        weights: w_k for k = 0, 1, …, as `poisson_binomial` gives them: accurate to a relative `weight_error`.
+        sigma: standard deviation of the noise for occurrences that contribute 1; 0 releases the count.
+        p: the largest probability of a guess before, in [0, 1].
+        rounds: releases with fresh noise and fresh occurrences, at least 1.
+    """
+    validate.non_negative(sigma=sigma)
+    validate.probability(p=p)
+    validate.integer(minimum=1, rounds=rounds)
+    if rounds == 1:
+        lower, upper = blowups(weights, sigma, p)
+        return Interval(float(lower), float(upper))
+    return of_rounds(_given(weights, p, rounds), sigma, p, rounds)
+
+
+def blowups(weights: ArrayLike, sigmas: ArrayLike, ps: ArrayLike) -> tuple[Floats, Floats]:
+    """Enclosures of r after one release, for many noises and probabilities: `blowup` vectorised.
+
+    Args:
+        weights: w_k for k = 0, 1, …, shape (m + 1,).
+        sigmas, ps: standard deviations ≥ 0 and probabilities in [0, 1], of shapes that broadcast.
+
+    Returns:
+        Lower and upper bounds, of the broadcast shape.
+    """
+    noises, guesses = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (sigmas, ps)))
+    if not (np.isfinite(noises) & (noises >= 0)).all():
+        raise ValueError("sigmas must be finite numbers of at least 0")
+    if not ((guesses >= 0) & (guesses <= 1)).all():
+        raise ValueError("ps must be between 0 and 1")
+    law = _given(weights, float(guesses[guesses > 0].min(initial=1.0)), 1)
+    noise, p = noises.ravel(), guesses.ravel()
+    lower, upper = np.empty(p.shape), np.empty(p.shape)
+    chunk = max(1, _CELLS // law.weights.size)
+    for start in range(0, p.size, chunk):
+        here = slice(start, start + chunk)
+        low, high = success(_shifts(law.counts, noise[here]), p[here])
+        lower[here], upper[here] = _mixed(law.weights, law.error, law.lost, low, high, p[here])
+    return lower.reshape(noises.shape), upper.reshape(noises.shape)
+
+
+def noise_for(weights: ArrayLike, p: float, r: float, rounds: int = 1) -> float:
+    """The least σ, to a relative 1e-6, whose certified r is at most `r`; 0 where the bare counts are good enough.
+
+    Args:
+        weights: w_k for k = 0, 1, …, shape (m + 1,).
+        p: the largest probability of a guess before, in (0, 1).
+        r: what it may become, in [p, 1].
+        rounds: releases with fresh noise and fresh occurrences.
+
+    Raises:
+        ValueError: for r below p, or so near it that no noise is certified to reach it.
+    """
+    SecretProtection(p, r)
+    validate.integer(minimum=1, rounds=rounds)
+    law = _given(weights, p, rounds)
+    sigma, step = least_noise([law], [p], [r], rounds), _TOLERANCE / 4
+    while rounds > 1 and sigma and of_rounds(law, sigma, p, rounds).upper > r:  # a wider enclosure was narrower there
+        sigma, step = sigma * (1 + step), 2 * step
+    return sigma
+
+
+def single_gaussian_estimate(weights: ArrayLike, sigma: float, p: float) -> Bound:
+    """Φ̄(Φ̄⁻¹(p) − E[k]/σ): the count replaced by its mean. An estimate only: it understates r, by up to 13 times.
+
+    It is what remains of the mixture "for numerical stability" in "Secret-Protected Evolution for Differentially
+    Private Synthetic Text Generation", Section 4.1; `blowup` is exact and as fast.
+    """
+    validate.positive(sigma=sigma)
+    validate.open_probability(p=p)
+    law = _given(weights, p, 1)
+    return Bound(
+        direction=Direction.UPPER,
+        value=r_of_gdp(float(law.weights @ law.counts) / sigma, p),
+        method="secret_protection",
+        rigor=Rigor.ESTIMATE,
+        adjacency=Adjacency.SECRET,
+        quantity="r",
+        at=p,
+        unit=Unit("secret"),
+        assumptions=("One Gaussian at the mean count stands for the mixture, which understates r.",),
+    )
+
+
+# Many secrets
+
+
+def noise_for_secrets(
+    occurrence_probabilities: Sequence[ArrayLike],
+    p: float | Sequence[float],
+    r: float | Sequence[float],
+    rounds: int = 1,
+) -> float:
+    """The largest σ that any of several secrets needs, each with its own occurrences, p and r.
+
+    Args:
+        occurrence_probabilities: for each secret, the probability that each of its records is drawn, shape (m,).
+        p, r: one for all, or one a secret.
+        rounds: releases with fresh noise and fresh occurrences.
+
+    Raises:
+        ValueError: as `noise_for`, or where the numbers of secrets, p and r differ.
+    """
+    validate.integer(minimum=1, rounds=rounds)
+    count = len(occurrence_probabilities)
+    ps, rs = _each(count, "p", p), _each(count, "r", r)
+    tail = 1e-17 * min(ps, default=1.0) / rounds
+    needed: dict[tuple[bytes, float, float], Occurrences] = {}
+    for secret, its_p, its_r in zip(occurrence_probabilities, ps, rs, strict=True):
+        SecretProtection(its_p, its_r)
+        trials = np.sort(np.asarray(secret, dtype=np.float64), axis=None)
+        key = (hashlib.blake2b(trials[trials != 0].tobytes()).digest(), its_p, its_r)
+        if key not in needed:
+            needed[key] = occurrences(secret, tail)
+    return least_noise(list(needed.values()), [key[1] for key in needed], [key[2] for key in needed], rounds)
+
+
+def _each(count: int, name: str, values: float | Sequence[float]) -> list[float]:
+    if isinstance(values, int | float):
+        return [float(values)] * count
+    if len(values) != count:
+        raise ValueError(f"{name} must be one number or one a secret: {len(values)} were given for {count} secrets")
+    return [float(value) for value in values]
+
+
+def least_noise(laws: Sequence[Occurrences], ps: Sequence[float], rs: Sequence[float], rounds: int) -> float:
+    asked = list(zip(laws, ps, rs, strict=True))
+    needy = [(law, p, r) for law, p, r in asked if _without_noise(law, p, rounds).upper > r]
+    if not needy:
+        return 0.0
+    for _, p, r in needy:
+        if r == p:
+            raise ValueError(f"no noise keeps r at p = {p!r} where the secret may occur: r must be above p")
+    if rounds == 1:
+        return _least_noise_of_one_round(needy)
+    some = min(_some(law, rounds) for law, _, _ in needy)
+    summed = _least_noise_of_one_round([(repeated(law, some), p, r) for law, p, r in needy])
+    least = summed / math.sqrt(some) * (1 - 2 * _TOLERANCE)  # the sum of some rounds tells no more than all of them
+    for p, r in sorted({(p, r) for _, p, r in needy}):
+        group = [law for law, its_p, its_r in needy if (its_p, its_r) == (p, r)]
+        least = _least_noise_of_rounds(group, p, r, rounds, least)
+    return least
+
+
+def _least_noise_of_one_round(needy: Sequence[tuple[Occurrences, float, float]]) -> float:
+    """Sections of the range of σ: on each grid the first σ that all secrets certify, above the last that one does not.
+
+    Secrets that the lower end satisfies are dropped: r falls with σ, since noise added later is a post-processing.
+    """
+    first = min(law.first for law, _, _ in needy)
+    last = max(law.first + law.weights.size for law, _, _ in needy)
+    table = np.zeros((len(needy), last - first))
+    for row, (law, _, _) in zip(table, needy, strict=True):
+        row[law.first - first : law.first - first + law.weights.size] = law.weights
+    counts = np.arange(first, last, dtype=np.float64)
+    error, lost = np.array([law.error for law, _, _ in needy]), np.array([law.lost for law, _, _ in needy])
+    ps, rs = np.array([p for _, p, _ in needy]), np.array([r for _, _, r in needy])
+
+    def certified(sigmas: Floats, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        enough = np.empty((sigmas.size, rows.size), dtype=bool)
+        for p in np.unique(ps[rows]):
+            here = np.flatnonzero(ps[rows] == p)
+            its = rows[here]
+            guesses = np.full(sigmas.size, p)
+            low, high = success(_shifts(counts, sigmas), guesses)
+            enough[:, here] = _mixed(table[its].T, error[its], lost[its], low, high, guesses)[1] <= rs[its]
+        return enough
+
+    rows = np.arange(len(needy))
+    low = 1 / (float(upper_quantile(ps)[1].max(initial=0.0)) + 40)  # one occurrence more is then seen for certain
+    high = 1024 * low
+    while True:
+        grid = np.geomspace(low, high, 33)
+        enough = certified(grid, rows)
+        index = int(np.argmax(enough.all(axis=1)))
+        if not enough[index].all():
+            low, high = high, high * 1024
+            rows = rows[~enough[-1]]
+            if high > 1e30:
+                raise ValueError("r is too close to p: float64 certifies no noise for it")
+        elif index == 0:
+            return low
+        else:
+            low, high = float(grid[index - 1]), float(grid[index])
+            if high <= low * (1 + _TOLERANCE):
+                return high
+            rows = rows[~enough[index - 1]]
+
+
+def _least_noise_of_rounds(group: Sequence[Occurrences], p: float, r: float, rounds: int, least: float) -> float:
+    """The largest σ that any law of the group needs, and at least `least`.
+
+    Laws are ordered by r of the sum of their rounds. A set of them is done with where the law above all of them is
+    satisfied; otherwise it is halved, until one law is left, which then raises σ.
+    """
+    stack = [sorted(group, key=lambda law: -lower_of_rounds(law, least, p, rounds))]
+    while stack:
+        laws = stack.pop()
+        law = laws[0] if len(laws) == 1 else envelope(laws)
+        if _upper_of_rounds(law, least, p, r, rounds) <= r:
+            continue
+        if len(laws) == 1:
+            least = _search(law, p, r, rounds, least)
+        else:
+            stack += [laws[len(laws) // 2 :], laws[: len(laws) // 2]]
+    return least
+
+
+def _search(law: Occurrences, p: float, r: float, rounds: int, low: float) -> float:
+    """The least certified σ above `low`, which is not: secants of log(r − p) over log σ, kept inside their bracket."""
+
+    def excess(sigma: float) -> float:
+        upper = _upper_of_rounds(law, sigma, p, r, rounds)
+        value = math.log(max(upper - p, 1e-300) / (r - p))
+        return max(value, 1e-18) if upper > r else min(value, 0.0)
+
+    low_excess, high = excess(low), 2 * low
+    while (high_excess := excess(high)) > 0:
+        low, low_excess, high = high, high_excess, 2 * high
+        if high > 1e30:
+            raise ValueError("r is too close to p: no noise is certified for it")
+    halve = False
+    while high > low * (1 + _TOLERANCE):
+        width = math.log(high / low)
+        share = 0.5 if halve else low_excess / (low_excess - high_excess)
+        inset = min(0.4 * _TOLERANCE / width, 0.5)  # so that the last steps close the bracket from both sides
+        sigma = low * math.exp(width * min(max(share, inset), 1 - inset))
+        got = excess(sigma)
+        low, low_excess, high, high_excess = (
+            (sigma, got, high, high_excess) if got > 0 else (low, low_excess, sigma, got)
+        )
+        halve = math.log(high / low) > width / 2
+    return high
+
+
+# Enclosures
+
+
+def of_one_round(law: Occurrences, sigma: float, p: float) -> Interval:
+    """r of one release, for σ ≥ 0 and p in [0, 1]."""
+    at = np.array([p])
+    low, high = success(_shifts(law.counts, np.array([sigma])), at)
+    lower, upper = _mixed(law.weights, law.error, law.lost, low, high, at)
+    return Interval(float(lower[0]), float(upper[0]))
+
+
+def of_rounds(law: Occurrences, sigma: float, p: float, rounds: int, width: float = WIDTH) -> Interval:
+    """r of many releases, for σ ≥ 0 and p in [0, 1], to a relative width if it can be met."""
+    if rounds == 1:
+        return of_one_round(law, sigma, p)
+    if sigma == 0:
+        return _without_noise(law, p, rounds)
+    least = lower_of_rounds(law, sigma, p, rounds)
+    if least >= CERTAIN:
+        return Interval(least, 1.0)
+    whole = product([(law, sigma, rounds)]).blowup(p, width)
+    return Interval(max(least, whole.lower), max(least, whole.upper))
+
+
+def _upper_of_rounds(law: Occurrences, sigma: float, p: float, r: float, rounds: int) -> float:
+    """An upper bound on r after many rounds, tight where that decides whether it is at most `r`."""
+    from cupel.accounting.lattice.pairs import WidthNotMet
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WidthNotMet)
+        wide = of_rounds(law, sigma, p, rounds, 10 * WIDTH)
+        return of_rounds(law, sigma, p, rounds).upper if wide.lower <= r < wide.upper else wide.upper
+
+
+def lower_of_rounds(law: Occurrences, sigma: float, p: float, rounds: int) -> float:
+    """A lower bound on r after many rounds: r of the sum of some of them, whose noise is σ√rounds."""
+    some = _some(law, rounds)
+    return of_one_round(repeated(law, some), sigma * math.sqrt(some), p).lower
+
+
+def _some(law: Occurrences, rounds: int) -> int:
+    """So many rounds that their counts are still summed fast."""
+    return min(rounds, max(1, 4096 // law.weights.size))
+
+
+def _given(weights: ArrayLike, p: float, rounds: int) -> Occurrences:
+    """Weights of a caller, checked, without those that matter to no r above p."""
+    law = np.asarray(weights, dtype=np.float64)
+    if law.ndim != 1 or not law.size or not (np.isfinite(law) & (law >= 0)).all():
+        raise ValueError("weights must be one row of probabilities, of 0, 1, … occurrences")
+    error = weight_error(law.size - 1)
+    total = math.fsum(law.tolist())
+    if abs(total - 1) > error + 4 * _UNIT:
+        raise ValueError(
+            f"weights must sum to 1, not {total!r}; leave out none, or give a SecretReleaseDpEvent the rest"
+        )
+    return trimmed(law, error, 1e-17 * max(p, 1e-250) / rounds)
+
+
+def _shifts(counts: Floats, sigmas: Floats) -> Floats:
+    """k/σ, one row a σ; ∞ without noise or beyond the floats, but 0 where k is 0."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(counts == 0, 0.0, counts / sigmas[:, None])
+
+
+def _mixed(
+    weights: Floats, error: Floats | float, lost: Floats | float, low: Floats, high: Floats, ps: Floats
+) -> tuple[Floats, Floats]:
+    """p + Σ w_k (f_k − p) with f_k between `low` and `high`: in this form the error of w counts for r − p only.
+
+    Weights are of one law, shape (K,), or one law a column, shape (K, laws); f_k has one row a p. What was lost lies
+    between 0 and 1. A sum of K non-negative terms is off by a relative Ku, in any order.
+    """
+    p = ps if weights.ndim == 1 else ps[:, None]
+    rounding = (low.shape[1] + 16) * _UNIT
+    least = np.maximum(low - ps[:, None], 0.0) @ weights
+    most = np.maximum(high - ps[:, None], 0.0) @ weights
+    lower = (p + least * (1 - error) * (1 - rounding)) * (1 - 4 * _UNIT)
+    added = most * (1 + rounding) / (1 - error) + lost
+    upper = np.where(added > 0, (p + added) * (1 + 4 * _UNIT), p)
+    return np.maximum(lower, p), np.minimum(upper, 1.0)
+
+
+def _without_noise(law: Occurrences, p: float, rounds: int) -> Interval:
+    """1 − w₀ᵀ(1 − p): what is released is the secret, as soon as it occurs at all."""
+    seen = float(law.weights[law.counts > 0].sum())
+    rounding = (law.weights.size + 16) * _UNIT
+    ends = seen * (1 - law.error) * (1 - rounding), min(seen * (1 + rounding) / (1 - law.error) + law.lost, 1.0)
+    low, high = (1.0 if s == 1 else -math.expm1(rounds * math.log1p(-s)) for s in ends)
+    lower = (p + (1 - p) * low * (1 - 32 * _UNIT)) * (1 - 4 * _UNIT)
+    upper = (p + (1 - p) * high * (1 + 32 * _UNIT)) * (1 + 4 * _UNIT)
+    return Interval(max(p, lower), min(1.0, upper) if high > 0 else p)

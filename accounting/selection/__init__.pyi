@@ -1,0 +1,4 @@
+from .bounded_range import bounded_range_delta as bounded_range_delta
+from .bounded_range import bounded_range_epsilon as bounded_range_epsilon
+from .bounded_range import bounded_range_pair as bounded_range_pair
+from .bounded_range import bounded_range_profile as bounded_range_profile

@@ -1,0 +1,1 @@
+"""Attacks that run a mechanism as a black box, on neighbouring data sets."""

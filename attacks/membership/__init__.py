@@ -1,0 +1,7 @@
+"""Membership inference: scores of candidates by a model, by reference models, or by synthetic text alone."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .ngram_model import NGramModel as NGramModel

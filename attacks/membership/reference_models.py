@@ -1,0 +1,146 @@
+"""Reference models: copies of a public model that the attacker fine-tunes on random halves of the candidates.
+
+The attacker tosses coins of its own (a public choice, from a seed) and so knows the members of each reference model;
+the coins of the game it never sees. Models come in pairs, and the second one is trained on what the first one was not:
+an even number of them has every candidate in exactly half. What comes out are signals: what each model says of each
+candidate.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.attacks.black_box.repetitions import repeat
+from cupel.mechanisms.models.fine_tuning import Training, fine_tune, log_probabilities
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.models.model_folder import BUILTIN
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class References:
+    """What reference models say.
+
+    Attributes:
+        signals: shape (k, n), the mean log-probability of a token of each candidate, end included, in nats.
+        inclusion: shape (k, n) of bool, whether the model was trained on the candidate.
+        population: shape (k, m), the same signals of records that no model was trained on.
+    """
+
+    signals: Floats
+    inclusion: NDArray[np.bool_]
+    population: Floats
+
+
+def coins(models: int, records: int, seed: int) -> NDArray[np.bool_]:
+    """The attacker's coins, shape (models, records), the same for the same seed.
+
+    Those of the models 0, 2, 4, … are fair and independent; each odd model has the records that the one before has not.
+    """
+    rows = [_coins(seed, index, records) for index in range(models)]
+    return np.array(rows, dtype=np.bool_).reshape(models, records)
+
+
+def signals(model: LanguageModel, texts: Sequence[str]) -> Floats:
+    """The mean log-probability of a token of each text, its end included, in nats; shape (n,)."""
+    sums, counts = log_probabilities(model, texts)
+    return np.asarray(sums / counts)
+
+
+def reference_signals(
+    candidates: Sequence[str],
+    population: Sequence[str] = (),
+    *,
+    models: int,
+    training: Training,
+    seed: int,
+    source: str | Path = BUILTIN,
+    device: str = "cpu",
+    workers: int = 1,
+    folder: Path | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> References:
+    """Trains reference models and asks each of all candidates. Their weights are not kept.
+
+    A model's records are what a target's would be: train it as the target was trained, from the same public model.
+
+    Args:
+        candidates: n records.
+        population: m further records of the same kind, for RMIA.
+        models: k ≥ 1.
+        training: how each is fine-tuned.
+        seed: of coins and training.
+        source: the public model: ``builtin`` or a local folder.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        workers: processes, each with a model of its own.
+        folder: where finished models' signals are kept, to go on from; private, since candidates are.
+        progress: called with the models done and k.
+
+    Raises:
+        ValueError: for no candidates, a model that cannot be loaded, or a folder of other settings.
+    """
+    validate.integer(minimum=1, models=models)
+    if not candidates:
+        raise ValueError("reference models need at least one candidate to be trained on")
+    base = _loaded(str(source), device)
+    job = functools.partial(_train_one, str(source), device, tuple(candidates), tuple(population), training, seed)
+    settings = {
+        "model": base.fingerprint,
+        "candidates": _digest(candidates),
+        "population": _digest(population),
+        "training": asdict(training),
+    }
+    rows = repeat(job, models, seed=seed, workers=workers, folder=folder, progress=progress, settings=settings)
+    every = np.array(rows, dtype=np.float64)
+    return References(
+        signals=every[:, : len(candidates)],
+        inclusion=coins(models, len(candidates), seed),
+        population=every[:, len(candidates) :],
+    )
+
+
+def _train_one(
+    source: str,
+    device: str,
+    candidates: tuple[str, ...],
+    population: tuple[str, ...],
+    training: Training,
+    coins_seed: int,
+    index: int,
+    seed: np.random.SeedSequence,
+) -> Any:
+    base = _loaded(source, device)
+    chosen = _coins(coins_seed, index, len(candidates))
+    members = [text for text, inside in zip(candidates, chosen, strict=True) if inside]
+    order = int(seed.generate_state(1)[0])
+    # Without members, which n coins bring once in 2ⁿ, the model stays as it was.
+    trained = fine_tune(base, members, training, seed=order) if members else base
+    return signals(trained, [*candidates, *population]).tolist()
+
+
+def _coins(seed: int, index: int, records: int) -> NDArray[np.bool_]:
+    """Of one model. The spawn key differs from those of repetitions, which have one number."""
+    pair = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index // 2, 0)))
+    return np.asarray(pair.integers(0, 2, size=records) == (index + 1) % 2)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(source: str, device: str) -> LanguageModel:
+    return LanguageModel.load(source, device, dtype="float32")
+
+
+def _digest(texts: Sequence[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
+    return digest.hexdigest()

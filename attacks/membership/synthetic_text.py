@@ -1,0 +1,139 @@
+"""Membership inference from released text alone: is a record closer to the synthetic texts than it should be?
+
+Two scores for each record, larger for "in". Both compare with reference texts, public ones of the same kind, so that a
+record that is common everywhere does not look like a member. They see texts only: no model, no logits, no counts.
+
+Source: Meeus et al., "The Canary's Echo: Auditing Privacy Risks of LLM-Generated Synthetic Text" (2025), section 3, for
+both kinds of signal; the law is an n-gram model of bytes here, and the reference is of texts in the place of shadow
+models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+from cupel.attacks.membership.ngram_model import NGramModel
+from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
+
+Floats = NDArray[np.float64]
+
+_PIECE = 4096  # synthetic texts that are compared at once
+_ROWS = 1024  # records that are compared with them at once
+
+
+def ngram_scores(
+    records: Sequence[str],
+    synthetic: Iterable[str],
+    reference: Iterable[str] | None = None,
+    *,
+    order: int = 5,
+    starts: Sequence[int] | None = None,
+) -> Floats:
+    """log P(record) under a model of the synthetic texts, less log P(record) under one of reference texts.
+
+    Args:
+        records: n records.
+        synthetic: the released texts, at least one; an iterator will do.
+        reference: texts without the records, at least one. None compares with nothing: long and rare records then
+            get low scores whether they are in or out.
+        order: of both n-gram models.
+        starts: where in each record the part begins that is scored, for example behind a public prefix; 0 if None.
+
+    Returns:
+        Shape (n,), in nats.
+
+    Raises:
+        ValueError: for no texts, or starts that do not fit.
+    """
+    found = NGramModel.fit(synthetic, order=order).log_probabilities(records, starts)
+    if reference is None:
+        return found
+    return np.asarray(found - NGramModel.fit(reference, order=order).log_probabilities(records, starts))
+
+
+def neighbourhood_scores(
+    records: Sequence[str],
+    synthetic: Iterable[str],
+    reference: Iterable[str] | None = None,
+    *,
+    neighbours: int = 10,
+    embedder: Embedder | None = None,
+) -> Floats:
+    """How similar the nearest synthetic texts are to each record, less the same of reference texts.
+
+    Similarity is the cosine of two embeddings; its mean over the `neighbours` most similar texts is taken. Nearest ones
+    of many texts are nearer than those of few, which moves all scores alike where the two numbers of texts differ.
+
+    Args:
+        records: n records.
+        synthetic, reference: as for `ngram_scores`.
+        neighbours: how many texts, at most as many as there are.
+        embedder: public; `HashedNgrams()` if None.
+
+    Returns:
+        Shape (n,), from −2 to 2. Memory is the records' vectors and a piece of the texts.
+
+    Raises:
+        ValueError: for fewer texts than neighbours.
+    """
+    validate.integer(minimum=1, neighbours=neighbours)
+    chosen: Embedder = HashedNgrams() if embedder is None else embedder
+    vectors = all_embedded(chosen, records)
+    found = _nearest(vectors, synthetic, chosen, neighbours, "synthetic")
+    if reference is None:
+        return found
+    return np.asarray(found - _nearest(vectors, reference, chosen, neighbours, "reference"))
+
+
+def exposures(canaries: ArrayLike, references: ArrayLike) -> Floats:
+    """How far up each canary ranks among references of its own: log₂(k + 1) − log₂ rank, in bits.
+
+    Args:
+        canaries: shape (n,), scores of canaries, larger where a secret is likelier.
+        references: shape (n, k), for each canary the scores of k secrets that could have stood in its place.
+
+    Returns:
+        Shape (n,), from 0 to log₂(k + 1); ties count for the references.
+
+    Raises:
+        ValueError: for shapes that do not fit, no references, or NaN.
+
+    Source: Carlini, Liu, Erlingsson, Kos and Song, "The Secret Sharer" (2019), section 4.2.
+    """
+    scores, others = np.asarray(canaries, dtype=np.float64), np.asarray(references, dtype=np.float64)
+    if scores.ndim != 1 or others.ndim != 2 or len(others) != len(scores) or not others.shape[1]:
+        raise ValueError(f"{scores.shape} canaries need references of shape (n, at least 1), not {others.shape}")
+    if np.isnan(scores).any() or np.isnan(others).any():
+        raise ValueError("scores must be numbers, not NaN")
+    rank = 1 + (others >= scores[:, None]).sum(axis=1)
+    return np.asarray(np.log2(others.shape[1] + 1) - np.log2(rank))
+
+
+def _nearest(
+    vectors: NDArray[np.float32], texts: Iterable[str], embedder: Embedder, neighbours: int, kind: str
+) -> Floats:
+    """The mean of the largest cosines, shape (n,)."""
+    pieces = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
+    best = [np.empty((len(rows), 0), dtype=np.float32) for rows in pieces]
+    seen = 0
+    for piece in _pieces(texts):
+        others = all_embedded(embedder, piece)
+        seen += len(piece)
+        for place, rows in enumerate(pieces):
+            both = np.concatenate([best[place], rows @ others.T], axis=1)
+            kept = min(neighbours, seen)
+            best[place] = np.partition(both, -kept, axis=1)[:, -kept:].copy()
+    if seen < neighbours:
+        raise ValueError(f"{seen} {kind} texts are too few for the {neighbours} nearest ones")
+    return np.concatenate([rows.mean(axis=1, dtype=np.float64) for rows in best] or [np.zeros(0)])
+
+
+def _pieces(texts: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(texts)
+    while piece := list(islice(remaining, _PIECE)):
+        yield piece

@@ -1,0 +1,1 @@
+"""Attacks on transcripts of private inference: leave-one-out losses, and the law of every token."""

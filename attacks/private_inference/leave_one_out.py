@@ -1,0 +1,380 @@
+"""Leave-one-out loss: how much likelier the released tokens were with each record than without it.
+
+The strongest attacker for one data set and one output: it sees the logits of every row. `LeaveOneOut` watches a run and
+compares, token by token, with the same batch less one row; `reruns` takes the record out of the whole pipeline
+(assignment, batching, counts), which also shows what fixed-size batching or contexts of several records leak.
+
+Source: "Clustering and Median Aggregation Improve Differentially Private Inference", appendix D.5.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from cupel.accounting import validate
+from cupel.accounting.ex_post.medians import Medians, slack
+from cupel.mechanisms.primitives import counts, token_sampler
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.data.records import Record
+    from cupel.mechanisms.models.language_model import LanguageModel
+    from cupel.mechanisms.private_inference.generator import PrivateInference
+    from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+    from cupel.mechanisms.private_inference.transcripts import Generation
+
+Floats = NDArray[np.float64]
+
+_UNIT_ROUNDOFF = 2.0**-53
+ROW_MARGIN = 4.0
+"""By how much the logits of scoring and generation may differ where rows are packed, in units of `row_difference`.
+
+That is a spot check on public rows, not a bound, so that this factor covers other rows is an assumption.
+"""
+
+_UNPROTECTED_CLIP = 20.0  # times τ: without protection, the sampler raises probabilities to e^−40 of the largest
+
+
+class LeaveOneOut:
+    """Watches a run and adds up, per record i, log p_D(x) − log p_{D∖i}(x) over the tokens of its slot.
+
+    Rows are contexts of one record each. For ``median`` and ``mean`` the loss adds up over tokens. Without protection
+    (``none``) each document is written from one record of its slot, drawn uniformly, so a document's law is the mean
+    of the laws of its slot's records, and the loss adds up over documents.
+
+    Args:
+        records: number of records of the run.
+        aggregate: ``median``, ``mean`` or ``none``.
+        clip: c of the clipped logits; not used for ``none``.
+        temperature: τ.
+        denominator: s of the mean.
+        rounding: a bound on |log p̃(y)/p(y)| between the law that is sampled and the exact softmax. Without protection
+            it is worked out for each token.
+
+    Raises:
+        ValueError: for impossible parameters.
+    """
+
+    def __init__(
+        self,
+        records: int,
+        *,
+        aggregate: str,
+        clip: float,
+        temperature: float,
+        denominator: int | None = None,
+        rounding: float = 0.0,
+    ) -> None:
+        validate.integer(records=records)
+        validate.one_of(("median", "mean", "none"), aggregate=aggregate)
+        validate.positive(temperature=temperature)
+        validate.non_negative(rounding=rounding)
+        share = validate.integer(minimum=1, denominator=denominator or 0) if aggregate == "mean" else 1
+        self._aggregate, self._rounding = aggregate, rounding
+        # Sums in the place of means: clip and temperature carry the denominator, so that no division rounds.
+        self._clip = _UNPROTECTED_CLIP * temperature if aggregate == "none" else clip * share
+        self._temperature = temperature * share
+        self._losses = np.zeros(records)
+        self._errors = np.zeros(records)
+        self._slots: dict[int, tuple[int, ...]] = {}
+        self._open: dict[int, tuple[int, Floats, Floats]] = {}  # slot → document, log-law of each row, its error
+
+    @classmethod
+    def of(cls, mechanism: PrivateInference, records: int) -> Self:
+        """The attack on a run of `mechanism` over this many records.
+
+        Where batches are cut (as published), a batch less one row is not what the pipeline makes of the data less one
+        record: losses describe the batch then, and only `reruns` compares neighbours.
+
+        Raises:
+            ValueError: where a row more or less is not a unit more or less, or not all that is summed is seen; `reruns`
+                works there.
+        """
+        if mechanism.records_per_context > 1:
+            raise ValueError("rows hold several records each, so no row can be left out for a record; use reruns")
+        if mechanism.anchor:
+            raise ValueError("the anchor of the mean is not seen with the rows; use reruns")
+        return cls(
+            records,
+            aggregate=mechanism.aggregate,
+            clip=mechanism.clip,
+            temperature=mechanism.temperature,
+            denominator=(mechanism.denominator or mechanism.batch_size) if mechanism.aggregate == "mean" else None,
+            rounding=0.0 if mechanism.aggregate == "none" else mechanism.rounding,
+        )
+
+    def step(
+        self,
+        *,
+        slot: int,
+        records: Sequence[int],
+        clipped: NDArray[np.floating],
+        medians: Medians | None,
+        log_probability: float,
+        token: int,
+        document: int,
+        position: int,
+    ) -> None:
+        """Takes in one released token.
+
+        Args:
+            slot: the batch.
+            records: the record of each row.
+            clipped: shape (B, V), the rows' logits, clipped unless there is no protection.
+            medians: their medians, for ``median``.
+            log_probability: log-probability of the token; not needed here.
+            token: the token that was released.
+            document, position: where it stands.
+        """
+        rows = np.asarray(records, dtype=np.int64)
+        known = self._slots.setdefault(slot, tuple(records))
+        if known != tuple(records):
+            raise ValueError("the records of a slot must stay the same, in the same order, for a whole run")
+        if self._aggregate == "none":
+            self._unprotected(slot, rows, np.asarray(clipped, dtype=np.float64), token, document)
+            return
+        if self._aggregate == "median":
+            if medians is None:
+                raise ValueError("the medians of the batch are needed to follow a median")
+            losses = medians.leave_one_out(token, self._temperature)
+            error = slack(len(medians.median), medians.clip, self._temperature)
+        else:
+            losses, error = self._mean(np.asarray(clipped, dtype=np.float64), token)
+        self._add(rows, losses, error + 2 * self._rounding)
+
+    @property
+    def losses(self) -> Floats:
+        """Shape (records,): the loss of each record, once the run is over; 0 for one that no slot used."""
+        self._close()
+        return self._losses.copy()
+
+    @property
+    def errors(self) -> Floats:
+        """Shape (records,): a bound on the error of each loss, rounding of the sampled law included."""
+        self._close()
+        return self._errors.copy()
+
+    def by_slot(self) -> dict[int, float]:
+        """The largest |loss| of a record of each slot; 0 for a slot without records."""
+        losses = np.abs(self.losses)
+        return {slot: float(losses[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
+
+    def errors_by_slot(self) -> dict[int, float]:
+        """A bound on the error of each value of `by_slot`."""
+        errors = self.errors
+        return {slot: float(errors[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
+
+    def _add(self, rows: NDArray[np.int64], losses: Floats, error: Floats | float) -> None:
+        self._losses[rows] += losses
+        # The addition rounds its result by at most half a unit in the last place.
+        self._errors[rows] += error + _UNIT_ROUNDOFF * np.abs(self._losses[rows])
+
+    def _mean(self, clipped: Floats, token: int) -> tuple[Floats, float]:
+        """Log-ratios of the law of Σ z and of the same without each row; the sums are exact on the logits' grid."""
+        total = clipped.sum(axis=0)
+        base = self._log_laws(total[None, :], token)
+        return base - self._log_laws(total - clipped, token), self._slack(clipped)
+
+    def _unprotected(self, slot: int, rows: NDArray[np.int64], logits: Floats, token: int, document: int) -> None:
+        current = self._open.get(slot)
+        if current is None or current[0] != document:
+            self._close(slot)
+            current = (document, np.zeros(len(rows)), np.zeros(len(rows)))
+        laws = self._log_laws(logits, token)
+        total = current[1] + laws
+        # A weight w is a whole number, at most 1 below its exact value, and weights sum up to at least the largest one.
+        weight = np.exp(laws) * 2.0**token_sampler.BITS
+        rounding = 2 / weight + logits.shape[1] * 2.0**-token_sampler.BITS
+        error = current[2] + self._slack(logits) + rounding + _UNIT_ROUNDOFF * np.abs(total)
+        self._open[slot] = (document, total, error)
+
+    def _log_laws(self, scores: Floats, token: int) -> Floats:
+        """log p(token) under each row of `scores`, shape (rows, V), in the law that is sampled from."""
+        values = token_sampler.floored(scores, self._clip)
+        exponents = (values - values.max(axis=1, keepdims=True)) / self._temperature
+        return np.asarray(exponents[:, token] - np.log(np.exp(exponents).sum(axis=1)))
+
+    def _slack(self, rows: Floats) -> float:
+        """A bound on the float error of a difference of two `_log_laws`.
+
+        As derived at `ex_post.slack`, with one rounding more in the temperature and fewer in the weights.
+        """
+        return slack(rows.shape[1], self._clip, self._temperature)
+
+    def _close(self, slot: int | None = None) -> None:
+        """Turns the documents that were followed row by row into losses."""
+        for place in [slot] if slot is not None else list(self._open):
+            if place in self._open:
+                _, log_laws, errors = self._open.pop(place)
+                self._add(np.array(self._slots[place], dtype=np.int64), *mixture_losses(log_laws, errors))
+
+
+def mixture_losses(log_laws: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """log mean_j p_j − log mean_{j≠i} p_j for every i, for a document written from one row drawn uniformly.
+
+    Args:
+        log_laws: shape (B,), log p_j of the document under each row.
+        errors: shape (B,), a bound on the error of each.
+
+    Returns:
+        The losses and bounds on their errors, each of shape (B,). For a single row both are 0: what is written without
+        it (from the public fallback) is not seen here, so nothing is shown; `reruns` compares the two.
+    """
+    count = len(log_laws)
+    if count <= 1:
+        return np.zeros(count), np.zeros(count)
+    without = np.where(np.eye(count, dtype=bool), -np.inf, 0.0)
+    ends = []
+    for sign in (-1, 1):  # means increase with every p_j
+        bounds = log_laws + sign * errors
+        whole = special.logsumexp(bounds) - np.log(count)
+        ends.append((whole, special.logsumexp(bounds + without, axis=1) - np.log(count - 1)))
+    (whole_low, rest_low), (whole_high, rest_high) = ends
+    losses = (whole_low + whole_high) / 2 - (rest_low + rest_high) / 2
+    spread = (whole_high - whole_low) / 2 + (rest_high - rest_low) / 2
+    size = np.abs(log_laws).max() + 2 * np.log(count)
+    return np.asarray(losses), np.asarray(spread + 32 * _UNIT_ROUNDOFF * (size + count))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A log-likelihood ratio of everything that a run released.
+
+    Attributes:
+        value: log p_D(x) − log p_{D∖i}(x).
+        error: a bound on its error, assuming that scoring sees the logits of generation: bit for bit where the run's
+            rows are exact, else to within `ROW_MARGIN` times the model's row difference.
+    """
+
+    value: float
+    error: float
+
+
+def reruns(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    chosen: Sequence[int],
+    model: LanguageModel,
+    generation: Generation,
+    key: bytes,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Loss]:
+    """The losses of everything a run released when one unit at a time is taken out of the whole pipeline.
+
+    Args:
+        mechanism: that ran.
+        records: of the run.
+        chosen: indices of records; at unit user all records of a user go.
+        model: that wrote.
+        generation: of the run.
+        key: of the batching.
+        progress: called with the steps done and the steps in all.
+    """
+    by_user = mechanism.unit.kind == "user"
+    others = []
+    for gone in (records[index] for index in chosen):
+        others.append([record for record in records if (record.user != gone.user if by_user else record.id != gone.id)])
+    return losses_between(mechanism, records, others, model, generation, key, progress)
+
+
+def losses_between(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    others: Sequence[Sequence[Record]],
+    model: LanguageModel,
+    generation: Generation,
+    key: bytes,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Loss]:
+    """The losses of everything a run released between its records and others.
+
+    Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
+    scored, side by side; the others have the same law.
+
+    Args:
+        mechanism: that ran.
+        records: of the run.
+        others: data sets that the records are compared with, such as neighbours.
+        model: that wrote.
+        generation: of the run.
+        key: of the batching.
+        progress: called with the steps done and the steps in all.
+    """
+    from cupel.mechanisms.private_inference import score
+    from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+
+    clusters = generation.transcript.cluster_counts
+    full, *less = (SlotInputs(mechanism, data, model, key, clusters) for data in (records, *others))
+    changed = [_changed_slots(full, other) for other in less]
+    asked = [(full, slot) for slot in sorted(set().union(*changed))]
+    asked += [(other, slot) for other, slots in zip(less, changed, strict=True) for slot in slots]
+    scores = score.score(asked, generation.transcript, progress)
+    found = dict(zip(asked, scores.tolist(), strict=True))
+    own, error = _count_laws(full, generation), scoring_error(mechanism, model, generation)
+    losses = []
+    for other, slots in zip(less, changed, strict=True):
+        pairs = [(found[full, slot], found[other, slot]) for slot in slots]
+        counted = list(zip(own, _count_laws(other, generation), strict=True))
+        value = math.fsum(before - without for before, without in [*pairs, *counted])
+        magnitude = math.fsum(abs(before) + abs(without) for before, without in [*pairs, *counted]) + len(slots)
+        tokens = sum(len(generation.transcript.tokens[slot]) for slot in slots)
+        losses.append(Loss(value, tokens * error + 2.0**-40 * magnitude))
+    return losses
+
+
+def _changed_slots(full: SlotInputs, other: SlotInputs) -> list[int]:
+    """The slots whose contexts differ between two data sets."""
+    pairs = zip(full.batches.contexts, other.batches.contexts, strict=True)
+    return [slot for slot, (old, new) in enumerate(pairs) if _ids(old, full.records) != _ids(new, other.records)]
+
+
+def _count_laws(inputs: SlotInputs, generation: Generation) -> list[float]:
+    """Log-probability of the released counts of clusters and of slots, had these been the records, where any were.
+
+    They count units, not contexts.
+    """
+    laws, mechanism = [], inputs.mechanism
+    clusters, relation = generation.transcript.cluster_counts, mechanism.adjacency
+    if clusters is not None:
+        exact, epsilon = inputs.cluster_units(), mechanism.cluster_count_epsilon
+        laws.append(counts.log_probability(np.ravel(clusters), exact.ravel(), epsilon=epsilon, adjacency=relation))
+    if generation.released_counts is not None:
+        released, epsilon = generation.released_counts, mechanism.slot_count_epsilon
+        laws.append(counts.log_probability(released, inputs.batches.units, epsilon=epsilon, adjacency=relation))
+    return laws
+
+
+def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
+    """A bound, for one token, on the error of a difference of two scores against the laws that are sampled from.
+
+    A logit is assumed to be off by at most d: 0 where the run's rows are exact, since scoring uses the same shapes, and
+    otherwise `ROW_MARGIN` times the model's row difference, which is a spot check with a factor that is not derived.
+    Clipping moves a logit by at most 2d (itself and its row's largest), a median or the mean of at most that many rows
+    by no more, and log softmax(·/τ) by at most twice that over τ; two laws are compared. A mean's batch can be larger
+    than its denominator, by `crowding`.
+    """
+    clip, temperature, rounding = mechanism.clip, mechanism.temperature, 0.0
+    if mechanism.aggregate == "none":
+        clip, rounding = _UNPROTECTED_CLIP * temperature, token_sampler.selection_rounding(_UNPROTECTED_CLIP, 1.0)
+    else:
+        rounding = mechanism.rounding
+    crowding = 1.0
+    if mechanism.aggregate == "mean":
+        largest = float(np.max(generation.slot_sizes, initial=0)) + 1
+        crowding = max(1.0, largest / (mechanism.denominator or mechanism.batch_size))
+    forward = 8 * ROW_MARGIN * generation.row_difference * crowding / temperature
+    return forward + 2 * rounding + slack(model.vocabulary_size, clip, temperature)
+
+
+def _ids(contexts: Sequence[Sequence[int]], records: Sequence[Record]) -> list[list[str]]:
+    """The contexts of a slot as ids, which do not depend on what else is in the data.
+
+    Records of equal content are told apart by nothing but their order, so their content stands for them.
+    """
+    return [[records[index].slotting_id for index in context] for context in contexts]

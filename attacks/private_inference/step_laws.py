@@ -1,0 +1,90 @@
+"""The laws of every token of a released transcript, had other records been in the data.
+
+The transcript is forced, so that every data set has the same history, and each token has a law for each data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from cupel.mechanisms.primitives import token_sampler
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.data.records import Record
+    from cupel.mechanisms.models.language_model import LanguageModel
+    from cupel.mechanisms.private_inference.generator import PrivateInference
+    from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+    from cupel.mechanisms.private_inference.transcripts import Transcript
+
+Floats = NDArray[np.float64]
+
+
+class StepLaws:
+    """What a run of private inference would have drawn its tokens from, given some records.
+
+    Args:
+        mechanism: median or mean.
+        records: of a data set, not necessarily those of the run.
+        model: that wrote.
+        transcript: of the run.
+        key: of the batching.
+
+    Raises:
+        ValueError: for the unprotected control.
+    """
+
+    def __init__(
+        self,
+        mechanism: PrivateInference,
+        records: Sequence[Record],
+        model: LanguageModel,
+        transcript: Transcript,
+        *,
+        key: bytes,
+    ) -> None:
+        from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+
+        if mechanism.aggregate == "none":
+            raise ValueError("without protection nothing is declared that a law could keep to")
+        self._mechanism, self._records, self._key, self._transcript = mechanism, records, key, transcript
+        self._inputs: SlotInputs = SlotInputs(mechanism, records, model, key, transcript.cluster_counts)
+
+    def texts(self, slot: int) -> list[list[str]]:
+        """The texts of a slot by context, sorted. Where they agree, so do `contexts`, which take longer to make."""
+        return sorted([self._records[i].text for i in context] for context in self._inputs.batches.contexts[slot])
+
+    def contexts(self, slot: int) -> list[list[int]]:
+        """The contexts of a slot in tokens, sorted. Two data sets that agree here have the same laws in this slot."""
+        return sorted(map(list, self._inputs.slot(slot).contexts))
+
+    def groups(self, slots: Sequence[int]) -> list[list[int]]:
+        """Slots that are computed side by side, as in a run, where two data sets are held at once."""
+        return self._inputs.groups(slots, copies=2)
+
+    def of_groups(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Floats]]:
+        """Slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
+
+        In the order of `cupel.mechanisms.private_inference.slot_inputs.forced`: slots of a group side by side, token by token.
+        """
+        from cupel.mechanisms.private_inference.slot_inputs import forced
+
+        slots = [[(self._inputs, slot) for slot in group] for group in groups]
+        for step in forced(slots, self._transcript):
+            law = self._inputs.aggregate(step.item, step.logits)
+            scores = token_sampler.floored(law.scores, law.clip) / law.temperature
+            yield step.item.slot, step.step, np.asarray(scores - special.logsumexp(scores))
+
+    def slot_units(self) -> NDArray[np.int64]:
+        """Shape (slots,): the number of units of each slot, which noisy slot counts are of."""
+        return self._inputs.batches.units
+
+    def cluster_units(self) -> NDArray[np.int64] | None:
+        """Shape (labels · K,): the number of units of each label and centre; None without centres."""
+        if self._mechanism.centres is None:
+            return None
+        return np.asarray(self._mechanism.cluster_units(self._records, self._key).ravel())

@@ -1,0 +1,2 @@
+from .holdout import Hits as Hits
+from .holdout import Units as Units

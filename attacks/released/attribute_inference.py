@@ -1,0 +1,87 @@
+"""Attribute inference: a secret column guessed from the others, by the synthetic row that is nearest in them.
+
+What is guessed right in the holdout follows from how columns hang together, and leaks nothing of anybody; only what is
+guessed better in the source does.
+
+Source: Giomi et al., "A Unified Framework for Quantifying Privacy Risk in Synthetic Data" (2023), section 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.number_format import format_percent
+from cupel.attacks.released.holdout import Hits
+from cupel.attacks.released.tables import Step, Table, Tables, nearest
+
+TOLERANCE = 0.05
+"""A guess of a number is right if it is off by at most this share of the column's range."""
+
+
+def attribute_inference(
+    tables: Tables, secret: str, *, tolerance: float = TOLERANCE, progress: Step | None = None
+) -> Hits:
+    """Guesses a column of every row as the one of the synthetic row that is nearest in the other columns.
+
+    Args:
+        tables: rows that are one unit each.
+        secret: the column that is guessed.
+        tolerance: of a number, as a share of its range in source and holdout, in [0, 1).
+        progress: called with rows done and rows in all.
+
+    Returns:
+        A unit is hit if its guess is right. Beside it, how often one guess for all is right: the commonest category,
+        or the median, of the synthetic rows.
+
+    Raises:
+        ValueError: where there is no such column, or no other one.
+    """
+    validate.probability_below_one(tolerance=tolerance)
+    numeric, place = tables.place(secret)
+    known = tables.without(secret)
+    if not known.numeric and not known.categorical:
+        raise ValueError(f"column {secret!r} cannot be guessed from others: there is no other column")
+    both = Table.joined(known.source, known.holdout)
+    _, index = nearest(both, known.synthetic, progress)
+    truth = _column(Table.joined(tables.source, tables.holdout), numeric, place)
+    given = _column(tables.synthetic, numeric, place)
+    right = _right(given[index], truth, numeric, tolerance)
+    same = _right(np.full(len(truth), _commonest(given, numeric)), truth, numeric, tolerance)
+    count = len(tables.source)
+    off = f"by at most {format_percent(tolerance)} of the range off" if numeric else "the same category"
+    return Hits(
+        "attribute_inference",
+        f"the column {secret!r} of a row is unknown and the others are known; guess it from the synthetic table",
+        f"the value of the synthetic row that is nearest in the other columns; right if {off}",
+        "guessed right",
+        right[:count],
+        right[count:],
+        {"column": secret},
+        (
+            ("source units guessed right by one value for all", int(same[:count].sum()), count),
+            ("holdout units guessed right by one value for all", int(same[count:].sum()), len(same) - count),
+        ),
+    )
+
+
+def _column(table: Table, numeric: bool, place: int) -> NDArray[Any]:
+    return table.numbers[:, place] if numeric else table.codes[:, place]
+
+
+def _right(guess: NDArray[Any], truth: NDArray[Any], numeric: bool, tolerance: float) -> NDArray[np.bool_]:
+    if not numeric:
+        return np.asarray(guess == truth)
+    near = np.abs(guess - truth) <= tolerance * (1 + 1e-9)  # values are shares of the range, rounded
+    return np.asarray(near | (np.isnan(guess) & np.isnan(truth)))
+
+
+def _commonest(given: NDArray[Any], numeric: bool) -> Any:
+    if numeric:
+        there = given[~np.isnan(given)]
+        return float(np.median(there)) if len(there) else float("nan")
+    values, counts = np.unique(given, return_counts=True)
+    return values[counts.argmax()]

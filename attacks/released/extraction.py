@@ -1,0 +1,156 @@
+"""Verbatim and near-verbatim extraction: which records does a released text repeat?
+
+Words are compared whatever their case and spacing. The lengths and shares are fixed in the call, before anything is
+read: a threshold that is chosen by its result is no test.
+
+Source: Carlini et al., "Extracting Training Data from Large Language Models" (2021); Lee et al., "Deduplicating
+    Training Data Makes Language Models Better" (2022), for runs of words; Ippolito et al., "Preventing Verbatim
+    Memorization in Language Models Gives a False Sense of Privacy" (2023), for why near-verbatim counts as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.number_format import format_percent
+from cupel.attacks.released.holdout import Hits, Units
+from cupel.attacks.released.longest_runs import longest_runs
+from cupel.mechanisms.data.text_overlap import Overlap, overlap
+from cupel.mechanisms.data.word_runs import Words
+
+_QUANTILES = (0.5, 0.95, 0.99, 1.0)
+_GAME = "some records were given to the generator and others held out; tell them apart by the synthetic texts"
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """When a record counts as reproduced.
+
+    Attributes:
+        words: verbatim, if a run of so many of its words occurs in a synthetic text; of a record of fewer words, all.
+        near_words: length of the runs that near-verbatim counts.
+        near_share: near-verbatim, if at least this share of its runs of `near_words` words occurs in synthetic texts,
+            in whatever order and in however many of them; in (0, 1].
+        longest_share: the largest share of all units that the third attack guesses: those with the longest runs of at
+            least `words` words; in (0, 1).
+    """
+
+    words: int = 8
+    near_words: int = 4
+    near_share: float = 0.75
+    longest_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        validate.integer(minimum=1, words=self.words)
+        validate.integer(minimum=1, near_words=self.near_words)
+        validate.positive(near_share=self.near_share)
+        validate.probability(near_share=self.near_share)
+        validate.open_probability(longest_share=self.longest_share)
+
+
+def extraction(
+    synthetic: Words, source: Words, holdout: Words, units: Units, criteria: Criteria | None = None
+) -> tuple[Hits, Hits, Hits]:
+    """Looks for the words of source and holdout records in synthetic texts.
+
+    Args:
+        synthetic: the released texts.
+        source, holdout: the records of each side.
+        units: which unit each of them counts for.
+        criteria: when a record counts as reproduced.
+
+    Returns:
+        Verbatim and near-verbatim: a unit is hit if one of its records is. And the units with the longest runs, of
+        `criteria.words` at least: no more than a share that is fixed before, so that this attack tells more where
+        records have many words in common anyway.
+
+    Raises:
+        ValueError: where a side is empty.
+    """
+    rule = criteria or Criteria()
+    if not len(source) or not len(holdout):
+        raise ValueError("extraction needs records of the source and of the holdout; one of them has none")
+    sides = [_Side.of(records, synthetic, rule) for records in (source, holdout)]
+    about = {"records": {"synthetic": len(synthetic), "source": len(source), "holdout": len(holdout)}, **units.about()}
+    longest = {name: _quantiles(of.longest, rule.words) for name, of in zip(("source", "holdout"), sides, strict=True)}
+    return (
+        _hits("verbatim_extraction", _verbatim_in_words(rule), units.hit(*(of.verbatim for of in sides)), about),
+        _hits("near_verbatim_extraction", _near_in_words(rule), units.hit(*(of.near for of in sides)), about),
+        Hits(
+            "longest_runs",
+            _GAME,
+            f"the {format_percent(rule.longest_share)} of all units with the longest runs in common with a synthetic "
+            f"text, of at least {rule.words} words",
+            "among those with the longest runs",
+            *_longest_units(units, sides[0].longest, sides[1].longest, rule.longest_share),
+            {"longest_run": longest},
+        ),
+    )
+
+
+def _longest_units(
+    units: Units, source: NDArray[np.int64], holdout: NDArray[np.int64], share: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Ties are decided by what units are, so that hits depend on the split through the synthetic texts only."""
+    longest = np.zeros(units.source_count + units.holdout_count, dtype=np.int64)
+    for index, runs, begin in ((units.source, source, 0), (units.holdout, holdout, units.source_count)):
+        np.maximum.at(longest, index[index >= 0] + begin, runs[index >= 0])
+    order = np.lexsort((units.order, -longest))
+    guessed = np.zeros(len(longest), dtype=np.bool_)
+    guessed[order[: math.ceil(share * len(longest))]] = True
+    guessed &= longest > 0
+    return guessed[: units.source_count], guessed[units.source_count :]
+
+
+def _hits(name: str, attack: str, flags: tuple[NDArray[np.bool_], NDArray[np.bool_]], details: dict[str, Any]) -> Hits:
+    return Hits(name, _GAME, attack, "reproduced", *flags, details)
+
+
+def _verbatim_in_words(rule: Criteria) -> str:
+    return f"a record of which {rule.words} consecutive words (or all, if it has fewer) occur in a synthetic text"
+
+
+def _near_in_words(rule: Criteria) -> str:
+    share = f"at least {format_percent(rule.near_share)} of the runs of {rule.near_words} words"
+    return f"a record of which {share} occur in synthetic texts"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """What of the records of one side occurs in synthetic texts, each field of shape (n,)."""
+
+    verbatim: NDArray[np.bool_]
+    near: NDArray[np.bool_]
+    longest: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: Words, synthetic: Words, rule: Criteria) -> _Side:
+        runs = overlap(records, synthetic.pieces(), rule.words)
+        verbatim = runs.longest > 0
+        near: Overlap = overlap(records, synthetic.pieces(), rule.near_words)
+        return cls(verbatim, near.share >= rule.near_share, _longest(records, synthetic, verbatim, rule.words))
+
+
+def _longest(records: Words, synthetic: Words, found: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
+    """The longest run of the records that hold a run that was looked for; 0 for the others."""
+    out = np.where(found, records.lengths, 0)  # of a record of fewer words, all of them were found
+    long = found & (records.lengths >= least)
+    out[long] = longest_runs(_chosen(records, long), synthetic, least=least)
+    return out
+
+
+def _chosen(words: Words, chosen: NDArray[np.bool_]) -> Words:
+    starts = np.concatenate([[0], np.cumsum(words.lengths[chosen])])
+    return Words(words.hashes[np.repeat(chosen, words.lengths)], starts)
+
+
+def _quantiles(longest: NDArray[np.int64], least: int) -> dict[str, Any]:
+    """In words; null where it is no run that was looked for, which is as much as to say shorter than `least`."""
+    values = {f"{q:g}": int(np.quantile(longest, q, method="higher")) for q in _QUANTILES}
+    return {"looked_for": least, "quantiles": {q: value or None for q, value in values.items()}}

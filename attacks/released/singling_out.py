@@ -1,0 +1,193 @@
+"""Singling out: predicates made from synthetic rows that are true of exactly one row.
+
+That a predicate is true of exactly one of n rows need not be a leak: one whose weight is about 1/n is so with
+probability 37% by chance. So the same predicates are tried on as many rows of the holdout, and beside them predicates
+that know nothing of the synthetic rows but the ranges and categories of their columns.
+
+Source: Cohen and Nissim, "Towards Formalizing the GDPR's Notion of Singling Out" (2020); Giomi et al., "A Unified
+    Framework for Quantifying Privacy Risk in Synthetic Data" (2023), section 4.1, for how predicates are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.attacks.released.holdout import Hits
+from cupel.attacks.released.tables import Step, Table, Tables
+
+ATTEMPTS = 1000
+"""Predicates of each kind, unless there are fewer."""
+COLUMNS = 4
+"""Columns in a conjunction, unless there are fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One column against one value: ``=``, ``<=`` or ``>=`` for a number, ``=`` for a category.
+
+    Attributes:
+        numeric: whether `place` counts numbers or categories.
+        place: of the column among those of its kind.
+        relation: of the column's value to `value`.
+        value: a share of the range, or the number of a category.
+    """
+
+    numeric: bool
+    place: int
+    relation: str
+    value: float
+
+    def holds(self, table: Table) -> NDArray[np.bool_]:
+        """Of which rows it is true; of none without a value."""
+        column = table.numbers[:, self.place] if self.numeric else table.codes[:, self.place]
+        if self.relation == "=":
+            return np.asarray(column == self.value)
+        return np.asarray(column <= self.value if self.relation == "<=" else column >= self.value)
+
+
+Predicate = tuple[Condition, ...]
+
+
+def singling_out(
+    tables: Tables,
+    *,
+    seed: int,
+    attempts: int = ATTEMPTS,
+    columns: int = COLUMNS,
+    progress: Step | None = None,
+) -> Hits:
+    """Makes predicates from synthetic rows and looks which rows they single out.
+
+    A unit is hit if a predicate is true of it and of no other unit of either side. That definition treats both sides
+    alike, which "the only one of the source" does not. The usual counts, predicates that are true of exactly one row of
+    the source, or of as many rows of the holdout, stand beside it; their intervals take predicates as independent.
+
+    Args:
+        tables: rows that are one unit each.
+        seed: of which predicates are tried; a public choice.
+        attempts: predicates of each kind.
+        columns: columns in a conjunction.
+        progress: called with predicates done and predicates in all.
+    """
+    validate.integer(minimum=1, attempts=attempts)
+    validate.integer(minimum=1, columns=columns)
+    rng = np.random.default_rng(seed)
+    kinds = {  # drawn first, so that they do not depend on how many rows either side has
+        "one column": univariate(tables.synthetic, rng, attempts),
+        "several columns": multivariate(tables.synthetic, rng, attempts, columns),
+        "chance": by_chance(tables.synthetic, rng, attempts, columns),
+    }
+    count = len(tables.source)
+    both = Table.joined(tables.source, tables.holdout)
+    size = min(count, len(tables.holdout))
+    of_source, of_holdout = np.zeros(len(both), dtype=np.bool_), np.zeros(len(both), dtype=np.bool_)
+    of_source[rng.permutation(count)[:size]] = True
+    of_holdout[count + rng.permutation(len(both) - count)[:size]] = True
+    total = sum(len(predicates) for predicates in kinds.values())
+    hit, done = np.zeros(len(both), dtype=np.bool_), 0
+    counts: list[tuple[str, int, int]] = []
+    for kind, predicates in kinds.items():
+        alone = [0, 0]
+        for predicate in predicates:
+            true = _all_hold(predicate, both)
+            alone[0] += int((true & of_source).sum()) == 1
+            alone[1] += int((true & of_holdout).sum()) == 1
+            if kind != "chance" and int(true.sum()) == 1:
+                hit |= true
+            done += 1
+            if progress is not None:
+                progress(done, total)
+        sides = zip(("source", "holdout"), alone, strict=True)
+        counts += [(f"{kind}: predicates true of one of {size} {s} units", n, len(predicates)) for s, n in sides]
+    return Hits(
+        "singling_out",
+        "some rows were given to the generator and others held out; find a property that one of all rows has alone",
+        f"{len(kinds['one column'])} properties of one column and {len(kinds['several columns'])} of several, made "
+        "from synthetic rows",
+        "singled out",
+        hit[:count],
+        hit[count:],
+        {},
+        tuple(counts),
+    )
+
+
+def _all_hold(predicate: Predicate, table: Table) -> NDArray[np.bool_]:
+    true = predicate[0].holds(table)
+    for condition in predicate[1:]:
+        true &= condition.holds(table)
+    return true
+
+
+def univariate(synthetic: Table, rng: np.random.Generator, attempts: int) -> list[Predicate]:
+    """Values that occur once in their column, and beyond its ends; as many as there are, at most `attempts`."""
+    pool: list[Predicate] = []
+    for place in range(synthetic.numbers.shape[1]):
+        column = synthetic.numbers[:, place]
+        values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
+        pool += [(Condition(True, place, "=", float(value)),) for value in values[counts == 1]]
+        if len(values):
+            pool.append((Condition(True, place, "<=", float(values[0])),))
+            pool.append((Condition(True, place, ">=", float(values[-1])),))
+    for place in range(synthetic.codes.shape[1]):
+        codes = synthetic.codes[:, place]
+        categories, counts = np.unique(codes[codes >= 0], return_counts=True)
+        pool += [(Condition(False, place, "=", int(code)),) for code in categories[counts == 1]]
+    return [pool[index] for index in rng.permutation(len(pool))[:attempts]]
+
+
+def multivariate(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
+    """Conjunctions of several columns of a synthetic row: its categories, its numbers outward from the median."""
+    medians = _medians(synthetic)
+    found: dict[Predicate, None] = {}
+    width = synthetic.numbers.shape[1] + synthetic.codes.shape[1]
+    for _ in range(attempts):
+        row = int(rng.integers(len(synthetic)))
+        chosen = rng.permutation(width)[:columns]
+        predicate = _conditions(synthetic.numbers[row], synthetic.codes[row], medians, np.sort(chosen))
+        if predicate:
+            found[predicate] = None
+    return list(found)
+
+
+def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
+    """Conjunctions as above of rows whose columns are drawn evenly from range and categories of the synthetic ones."""
+    codes = [np.unique(column[column >= 0]) for column in synthetic.codes.T]
+    numbers = [column[np.isfinite(column)] for column in synthetic.numbers.T]
+    ends = [(values.min(), values.max()) if len(values) else (np.nan, np.nan) for values in numbers]
+    medians = _medians(synthetic)
+    found: dict[Predicate, None] = {}
+    for _ in range(attempts):
+        number = np.array([low + (high - low) * rng.random() for low, high in ends])
+        code = np.array([rng.choice(values) if len(values) else -1 for values in codes], dtype=np.int32)
+        chosen = rng.permutation(len(ends) + len(codes))[:columns]
+        predicate = _conditions(number, code, medians, np.sort(chosen))
+        if predicate:
+            found[predicate] = None
+    return list(found)
+
+
+def _medians(table: Table) -> NDArray[np.float64]:
+    columns = [column[np.isfinite(column)] for column in table.numbers.T]
+    return np.array([np.median(values) if len(values) else np.nan for values in columns])
+
+
+def _conditions(
+    numbers: NDArray[np.float64],
+    codes: NDArray[np.int32],
+    medians: NDArray[np.float64],
+    chosen: NDArray[np.int64],
+) -> Predicate:
+    out = []
+    for place in (int(place) for place in chosen):
+        if place < len(numbers):
+            value = float(numbers[place])
+            if np.isfinite(value):
+                out.append(Condition(True, place, ">=" if value > medians[place] else "<=", value))
+        elif codes[place - len(numbers)] >= 0:
+            out.append(Condition(False, place - len(numbers), "=", int(codes[place - len(numbers)])))
+    return tuple(out)

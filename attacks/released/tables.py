@@ -1,0 +1,252 @@
+"""Tables of numbers and categories, the three sides of one audit in one coding, and the distances between their rows.
+
+What a column is and its range are read off source and holdout together, so that nothing depends on which row is on
+which side, and no synthetic row can hide what the others are near to: one number of 1e300 would make all of them alike.
+
+Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" (1971).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.attacks.released.holdout import content_key
+
+Floats = NDArray[np.float32]
+Step = Callable[[int, int], None]
+
+_ROWS, _OTHERS = 128, 2048  # rows of each side whose distances are held at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows in a common coding.
+
+    Attributes:
+        numbers: shape (n, a) of float64, each column divided by its range; NaN where there is no value.
+        codes: shape (n, b) of int32, the number of each category; −1 where there is no value.
+    """
+
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: NDArray[Any]) -> Table:
+        """Some of the rows, by index or mask."""
+        return Table(self.numbers[rows], self.codes[rows])
+
+    def keys(self) -> list[str]:
+        """One key a row, the same for rows with the same values."""
+        values = np.nan_to_num(self.numbers, nan=np.inf) + 0.0  # −0 is 0
+        return [content_key(a.tobytes(), b.tobytes()) for a, b in zip(values, self.codes, strict=True)]
+
+    @staticmethod
+    def joined(*parts: Table) -> Table:
+        """The rows of several tables, one after another."""
+        return Table(np.concatenate([p.numbers for p in parts]), np.concatenate([p.codes for p in parts]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Released, source and holdout rows in one coding.
+
+    Attributes:
+        numeric: names of the columns of `Table.numbers`.
+        categorical: names of the columns of `Table.codes`.
+        synthetic, source, holdout: the rows.
+    """
+
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    synthetic: Table
+    source: Table
+    holdout: Table
+
+    def place(self, column: str) -> tuple[bool, int]:
+        """Whether a column is numeric, and its place among its kind.
+
+        Raises:
+            ValueError: where there is no such column.
+        """
+        for numeric, names in ((True, self.numeric), (False, self.categorical)):
+            if column in names:
+                return numeric, names.index(column)
+        raise ValueError(f"there is no column {column!r}; there are {', '.join(self.numeric + self.categorical)}")
+
+    def without(self, column: str) -> Tables:
+        """The same without one column."""
+        numeric, place = self.place(column)
+        names = [list(self.numeric), list(self.categorical)]
+        del names[0 if numeric else 1][place]
+        sides = []
+        for side in (self.synthetic, self.source, self.holdout):
+            numbers = np.delete(side.numbers, place, axis=1) if numeric else side.numbers
+            codes = side.codes if numeric else np.delete(side.codes, place, axis=1)
+            sides.append(Table(numbers, codes))
+        return Tables(tuple(names[0]), tuple(names[1]), *sides)
+
+
+def encode(
+    synthetic: Sequence[Mapping[str, Any]],
+    source: Sequence[Mapping[str, Any]],
+    holdout: Sequence[Mapping[str, Any]],
+    *,
+    ignore: Collection[str] = (),
+    categorical: Collection[str] = (),
+) -> Tables:
+    """Codes the rows of three tables together.
+
+    A column is numeric if all its values in source and holdout are finite numbers or spellings of them; what is none in
+    the synthetic table is then infinite, and like nothing. An empty string, null and NaN are no value.
+
+    Args:
+        synthetic, source, holdout: rows by column; a column that a row does not have has no value there.
+        ignore: columns to leave out, such as ids.
+        categorical: columns to take for categories though all their values are numbers.
+
+    Raises:
+        ValueError: for a side without rows, columns that are not on all sides, or values that are neither text nor
+            numbers; without a value.
+    """
+    sides = {"synthetic": synthetic, "source": source, "holdout": holdout}
+    for name, rows in sides.items():
+        if not rows:
+            raise ValueError(f"the {name} table has no rows")
+    columns = _columns(sides, ignore)
+    known = {column for rows in sides.values() for row in rows for column in row}
+    unknown = [name for name in (*ignore, *categorical) if name not in known]
+    if unknown:
+        raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(columns)}")
+    ends = np.cumsum([len(rows) for rows in sides.values()])[:-1]
+    numbers: dict[str, NDArray[np.float64]] = {}
+    codes: dict[str, NDArray[np.int32]] = {}
+    for column in columns:
+        values = [_value(row.get(column), column) for rows in sides.values() for row in rows]
+        column_numbers = None if column in categorical else _as_numbers(values, len(synthetic))
+        if column_numbers is None:
+            codes[column] = _as_codes(values)
+        else:
+            numbers[column] = column_numbers
+    size = sum(len(rows) for rows in sides.values())
+    all_numbers = np.stack(list(numbers.values()), axis=1) if numbers else np.empty((size, 0))
+    all_codes = np.stack(list(codes.values()), axis=1) if codes else np.empty((size, 0), dtype=np.int32)
+    parts = [Table(a, b) for a, b in zip(np.split(all_numbers, ends), np.split(all_codes, ends), strict=True)]
+    return Tables(tuple(numbers), tuple(codes), *parts)
+
+
+def _columns(sides: Mapping[str, Iterable[Mapping[str, Any]]], ignore: Collection[str]) -> list[str]:
+    named = {name: dict.fromkeys(column for row in rows for column in row) for name, rows in sides.items()}
+    columns = [column for column in named["synthetic"] if column not in ignore]
+    for name in ("source", "holdout"):
+        missing = [column for column in columns if column not in named[name]]
+        if missing:
+            raise ValueError(f"the {name} table has no column {missing[0]!r}, which the synthetic one has; ignore it")
+    if not columns:
+        raise ValueError("the synthetic table has no column that is not ignored")
+    return columns
+
+
+def _value(value: Any, column: str) -> str | float | None:
+    if isinstance(value, bool):
+        return str(value)
+    if value is None or value == "" or value != value:
+        return None
+    if isinstance(value, str | int | float):
+        return value
+    raise ValueError(f"column {column!r} must hold text or numbers; ignore it, or write its values as text")
+
+
+def _as_numbers(values: list[str | float | None], synthetic: int) -> NDArray[np.float64] | None:
+    """Divided by the range of all but the first ones; None if one of these is no finite number, or none is there."""
+    numbers = np.array([math.nan if value is None else _number(value) for value in values])
+    known = numbers[synthetic:]
+    there = ~np.isnan(known)
+    if np.isinf(known).any() or not there.any():
+        return None
+    low, high = float(known[there].min()), float(known[there].max())
+    width = high - low
+    if width == math.inf:
+        return None
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        shares = (numbers - low) / width
+    return shares if width else np.where(np.isnan(numbers) | (numbers == low), numbers - low, math.inf)
+
+
+def _number(value: str | float) -> float:
+    """A finite number, or infinity for what is none."""
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return math.inf
+    return number if math.isfinite(number) else math.inf
+
+
+def _as_codes(values: list[str | float | None]) -> NDArray[np.int32]:
+    """Categories are numbered in the order of their spelling, which is the same whoever is on which side."""
+    spelled = [None if value is None else _spelled(value) for value in values]
+    numbers = {name: number for number, name in enumerate(sorted({name for name in spelled if name is not None}))}
+    return np.array([-1 if name is None else numbers[name] for name in spelled], dtype=np.int32)
+
+
+def _spelled(value: str | float) -> str:
+    """A whole number is spelled as such, whether a file holds it as text, as a whole number or as another one."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The nearest of `others` to each row, by the mean over columns of |a − b| for numbers and [a ≠ b] for categories.
+
+    Numbers are at most 1 apart. No value is at distance 0 from no value and 1 from any. Sums are of float32; 0 is
+    exact.
+
+    Args:
+        rows: n rows.
+        others: at least one row, with the same columns, of which there is at least one.
+        progress: called with the rows done and n.
+
+    Returns:
+        Distances in [0, 1], shape (n,), and indices, shape (n,): the first of those that are nearest.
+    """
+    distance = np.full(len(rows), np.inf, dtype=np.float32)
+    index = np.zeros(len(rows), dtype=np.int64)
+    a, b = (np.clip(table.numbers, -9, 9).astype(np.float32) for table in (rows, others))
+    empty = [bool(np.isnan(a[:, j]).any() or np.isnan(b[:, j]).any()) for j in range(a.shape[1])]
+    for begin in range(0, len(rows), _ROWS):
+        here = slice(begin, begin + _ROWS)
+        for start in range(0, len(others), _OTHERS):
+            there = slice(start, start + _OTHERS)
+            apart = _apart(a[here], b[there], rows.codes[here], others.codes[there], empty)
+            best = apart.argmin(axis=1)
+            least = apart[np.arange(len(apart)), best]
+            nearer = least < distance[here]
+            distance[here] = np.where(nearer, least, distance[here])
+            index[here] = np.where(nearer, best + start, index[here])
+        if progress is not None:
+            progress(min(begin + _ROWS, len(rows)), len(rows))
+    return distance.astype(np.float64) / (a.shape[1] + rows.codes.shape[1]), index
+
+
+def _apart(a: Floats, b: Floats, x: NDArray[np.int32], y: NDArray[np.int32], empty: list[bool]) -> Floats:
+    """Sums over columns, shape (rows, others)."""
+    out = np.zeros((len(a), len(b)), dtype=np.float32)
+    one = np.empty_like(out)
+    for j in range(a.shape[1]):
+        np.subtract(a[:, j, None], b[None, :, j], out=one)
+        np.abs(one, out=one)
+        np.minimum(one, np.float32(1), out=one)
+        if empty[j]:
+            missing, gone = np.isnan(a[:, j])[:, None], np.isnan(b[:, j])[None, :]
+            np.copyto(one, np.float32(1), where=missing ^ gone)
+            np.copyto(one, np.float32(0), where=missing & gone)
+        out += one
+    for j in range(x.shape[1]):
+        out += x[:, j, None] != y[None, :, j]
+    return out

@@ -1,0 +1,7 @@
+from .distinguishing import distinguishing_audit as distinguishing_audit
+from .leave_one_out import leave_one_out_audit as leave_one_out_audit
+from .membership import membership_audit as membership_audit
+from .reconstruction import reconstruction_audit as reconstruction_audit
+from .reconstruction import source_minus_holdout as source_minus_holdout
+from .released_data import holdout_audit as holdout_audit
+from .secret_reconstruction import secret_reconstruction_audit as secret_reconstruction_audit

@@ -1,0 +1,287 @@
+"""Audits of generators that are not ours: canaries were planted by fair coins, and only synthetic data were read.
+
+Everything is drawn before the run and fixed by a hash: candidates, control candidates in no list, the coins S, the
+number r of guesses, the confidence 1 − β, and the number K of synthetic files that will be looked at.
+
+*One file.* A score is a function of the synthetic data T and of the candidates; no coin enters it, ties included, which
+go to the candidate that was drawn first. The r highest scores are guessed "in". So the guesses are a function of T and
+their number is fixed before the run, which is what the `tight` rule of `audits.one_run` needs. Keys are guessed "in"
+where they are printed, so that r depends on T, which the `adaptive` rule allows. Nobody is guessed "out": a generator
+writes little of what it saw, and no trace is no sign of absence.
+
+*K files.* Each is bounded at confidence 1 − β/K, used or not. If every run satisfies the claim, each bound is above it
+with probability at most β/K, so any is with probability at most β, whichever is shown (Bonferroni). K has to be fixed
+before: with K counted afterwards at β, β/2, β/3, … who goes on until one accuses errs more often than β. And all runs
+must be decided on before any result is seen: a run that is chosen by what an earlier one showed can repeat what that
+one wrote, and then it accuses although it read nothing. To score the *same* file again, before any result is seen, is
+free: which score is kept is then chosen by T alone, so the guesses remain a function of T.
+
+*Controls.* Negative: given the output of a run that did not see them, holdout and control candidates are exchangeable,
+so of the k highest scores among both the number of holdout candidates is hypergeometric, exactly. Positive: the same
+attack on the same data with one copy of every planted canary among them must guess nine in ten rightly; a test that
+misses verbatim copies shows nothing by finding nothing. Keys have none: a key that is printed is always found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+)
+from cupel.audits.games.canaries_design import Design
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.binomial import difference_interval
+from cupel.audits.statistics.one_run import hypergeometric_tail
+from cupel.audits.verdict import ALLOWED_ERROR, decide
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NEGATIVE_CONTROL_ERROR = 0.001
+"""A negative control fails by chance with at most this probability, for each file."""
+REQUIRED = 0.9
+"""The share of its guesses that the positive control must get right, of those that can be right."""
+
+_TOP = 10  # the negative control looks at the highest tenth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scoring:
+    """The scores that one synthetic file gives: larger where a canary left more traces.
+
+    Attributes:
+        name: of the file, for people.
+        candidates: shape (m,).
+        never: shape (n,), of control candidates that are in no list.
+        copied: shape (m,), had the file held one copy of each planted canary besides.
+    """
+
+    name: str
+    candidates: Floats
+    never: Floats
+    copied: Floats
+
+    def __post_init__(self) -> None:
+        if self.candidates.shape != self.copied.shape or self.candidates.ndim != 1 or self.never.ndim != 1:
+            raise ValueError("scores of one file must be one number for each candidate")
+        if any(np.isnan(scores).any() for scores in (self.candidates, self.never, self.copied)):
+            raise ValueError("scores must be numbers, not NaN")
+
+
+def guessed_in(scores: Floats, guesses: int | None) -> Bools:
+    """Who is guessed to be in the data: the highest scores, the first drawn among equals; above 0 for None."""
+    if guesses is None:
+        return np.asarray(scores > 0, dtype=np.bool_)
+    found = np.zeros(len(scores), dtype=np.bool_)
+    found[np.argsort(-scores, kind="stable")[:guesses]] = True
+    return found
+
+
+def third_party_audit(
+    design: Design, included: Bools, scorings: Sequence[Scoring], *, attack: str, kind: str
+) -> AuditResult:
+    """What scores of planted canaries show of the generator that wrote the synthetic data.
+
+    Args:
+        design: what was fixed before the run.
+        included: shape (m,), the coins.
+        scorings: one for each file that was looked at, at most `design.files`.
+        attack: how canaries were scored, in words.
+        kind: of the canaries, in a word.
+
+    Returns:
+        The audit, with one bound for each file; without bounds where a control failed.
+
+    Raises:
+        ValueError: for no file, more files than planned, or scores that are not of these candidates.
+    """
+    if not 1 <= len(scorings) <= design.files:
+        raise ValueError(f"the plan has {design.files} synthetic files; {len(scorings)} were scored")
+    if included.shape != (design.candidates,) or any(s.candidates.shape != included.shape for s in scorings):
+        raise ValueError(f"there must be one coin and one score for each of {design.candidates} candidates")
+    found = [guessed_in(scoring.candidates, design.guesses) for scoring in scorings]
+    bounds = [design.bound(int(guess.sum()), int((guess & included).sum())) for guess in found]
+    failures = [failure for scoring in scorings for failure in _failures(design, included, scoring)]
+    best = max(range(len(bounds)), key=lambda place: bounds[place].value)
+    return AuditResult(
+        name="third_party",
+        game="each canary enters the data by its own fair coin; find which did from the synthetic data alone",
+        attack=attack,
+        statistics=(bounds[0].method, "hypergeometric tail", "clopper_pearson"),
+        conclusion=_conclusion(design, included, found[best], bounds[best], scorings[best], failures),
+        trials=design.candidates,
+        bounds=() if failures else tuple(bounds),
+        rates=tuple(
+            rate
+            for scoring, guess in zip(scorings, found, strict=True)
+            for rate in _rates(design, included, guess, scoring, several=len(scorings) > 1)
+        ),
+        controls=tuple(rate for scoring in scorings for rate in _controls(design, included, scoring)),
+        controls_passed=not failures,
+        difference=difference_interval(
+            int((found[best] & included).sum()),
+            int(included.sum()),
+            int((found[best] & ~included).sum()),
+            int((~included).sum()),
+            confidence=design.each,
+        ),
+        p_value=min(1.0, design.files * min(_p_value(included, guess) for guess in found)),
+        multiplicity=_multiplicity(design, kind, len(scorings)),
+        details={
+            "failures": failures,
+            "planned_files": design.files,
+            "scored_files": len(scorings),
+            "guesses": "every canary that is printed" if design.guesses is None else design.guesses,
+            **_ceiling_of_positive(design, included, scorings),
+        },
+    )
+
+
+def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
+    """Whether bounds refute the claim, by the rules of a verdict; None where nothing was claimed."""
+    if design.claim is None:
+        return None
+    verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=bounds)
+    return verdict.name == "REFUTED"
+
+
+def _p_value(included: Bools, guess: Bools) -> float:
+    """Of as many right guesses by chance, if the output does not depend on the coins."""
+    return hypergeometric_tail(int((guess & included).sum()), len(included), int(included.sum()), int(guess.sum()))
+
+
+def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
+    """Right guesses of the positive control, and how many could be right; None for keys, where it could not fail."""
+    if design.guesses is None:
+        return None
+    right = int((guessed_in(scoring.copied, design.guesses) & included).sum())
+    return right, min(design.guesses, int(included.sum()))
+
+
+def _ceiling_of_positive(design: Design, included: Bools, scorings: Sequence[Scoring]) -> dict[str, float]:
+    """The largest ε that a positive control shows, where there is one."""
+    found = [_positive(design, included, scoring) for scoring in scorings]
+    shown = [design.epsilon(design.guesses, pair[0]) for pair in found if pair is not None and design.guesses]
+    return {"ceiling_of_positive_control": max(shown)} if shown else {}
+
+
+def highest_of_both(scoring: Scoring, included: Bools, guesses: int | None) -> tuple[int, int, int, int]:
+    """Holdout candidates among the highest tenth of holdout and control scores, equals included; above 0 for None.
+
+    Returns:
+        Holdout candidates among them, their number, holdout candidates in all, control candidates in all.
+    """
+    holdout = scoring.candidates[~included]
+    both = np.concatenate([holdout, scoring.never])
+    if not both.size:
+        return 0, 0, 0, 0
+    high = both > 0 if guesses is None else both >= np.sort(both)[-math.ceil(both.size / _TOP)]
+    return int(high[: holdout.size].sum()), int(high.sum()), holdout.size, scoring.never.size
+
+
+def negative_p_value(top: int, drawn: int, holdout: int, never: int) -> float:
+    """Of a number of holdout candidates among the highest as far off or further, on either side, by chance.
+
+    Args:
+        top, drawn, holdout, never: as `highest_of_both` gives them.
+    """
+    more = hypergeometric_tail(top, holdout + never, holdout, drawn)
+    fewer = hypergeometric_tail(drawn - top, holdout + never, never, drawn)
+    return min(1.0, 2 * more, 2 * fewer)
+
+
+def _failures(design: Design, included: Bools, scoring: Scoring) -> list[str]:
+    failures = []
+    positive = _positive(design, included, scoring)
+    if positive is not None and positive[0] < REQUIRED * positive[1]:
+        failures.append(
+            f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied word "
+            f"for word, fewer than {format_percent(REQUIRED)}"
+        )
+    top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
+    if negative_p_value(top, drawn, holdout, never) <= NEGATIVE_CONTROL_ERROR:
+        failures.append(
+            f"{scoring.name}: of the {drawn} canaries with the highest scores that were not planted, {top} are of the "
+            f"{holdout} of the holdout and {drawn - top} of the {never} of the negative control: the manifest has "
+            "leaked into the run"
+        )
+    return failures
+
+
+def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, several: bool) -> list[Rate]:
+    where = f"{scoring.name}: " if several else ""
+    sides = (("planted", included), ("holdout", ~included))
+    return [
+        Rate(f"{where}{name} canaries guessed in", int((guess & side).sum()), int(side.sum()), design.each)
+        for name, side in sides
+    ]
+
+
+def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
+    positive = _positive(design, included, scoring)
+    top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
+    where = "guessed in" if design.guesses is None else f"among the {drawn} highest that were not planted"
+    negative = Rate(f"negative control: canaries in no list {where}", drawn - top, never, design.each)
+    if positive is None:  # of keys, whose holdout's rate stands among the rates of the audit already
+        return [negative]
+    return [
+        Rate("positive control: copied canaries found", *positive, design.each),
+        negative,
+        Rate(f"holdout canaries {where}", top, holdout, design.each),
+    ]
+
+
+def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
+    guesses = "every one that is printed" if design.guesses is None else f"the {design.guesses} highest scores"
+    lines = [
+        f"one canary kind ({kind}), one score, one rule of guessing ({guesses}), fixed before the run",
+        f"{design.files} planned synthetic file{'s' if design.files > 1 else ''}, {scored} scored; each bound holds "
+        f"with confidence {format_confidence(design.each)}, all of them with {format_confidence(design.confidence)}",
+        "one p-value (hypergeometric tail, times the number of planned files) and intervals of rates, from which no ε "
+        "follows",
+    ]
+    return tuple(lines)
+
+
+def _conclusion(
+    design: Design, included: Bools, guess: Bools, bound: Bound, scoring: Scoring, failures: Sequence[str]
+) -> str:
+    """One sentence about the file that shows most; of a claim it says only whether this audit refutes it."""
+    if failures:
+        return f"No conclusion: {'; '.join(failures)}."
+    right, made = int((guess & included).sum()), int(guess.sum())
+    where = f"in {scoring.name}, " if design.files > 1 else ""
+    counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
+    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
+    if bound.value > 0:
+        sure = format_confidence(design.confidence)
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    else:
+        shown = f"{counts}: no leak is shown"
+    ceiling = format_ceiling(bound.ceiling, bound.value)
+    if design.claim is None:
+        return f"{shown}; a test with as many guesses could have shown at most ε = {ceiling}."
+    claimed = format_number(design.claim.epsilon)
+    if refutes(design, [bound]):
+        return f"{shown}, which refutes the claim of {claimed}."
+    if bound.value > design.claim.epsilon:
+        least = format_confidence(1 - ALLOWED_ERROR)
+        return f"{shown}; that is above the claim of {claimed}, which is refuted with confidence {least} or more only."
+    if (bound.ceiling or 0.0) <= design.claim.epsilon:
+        return (
+            f"{shown}; the claim of {claimed} is not refuted, and could not have been by as many guesses, which show "
+            f"at most ε = {ceiling}: this says nothing of the claim."
+        )
+    return f"{shown}; the claim of {claimed} is not refuted by a test that could have shown at most ε = {ceiling}."

@@ -1,0 +1,101 @@
+"""What is fixed before an audit of a generator that is not ours, and what it can show at most."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
+
+Claim = PureDP | ApproxDP
+
+_LEAST = 1e-6  # an ε of 0 takes as many guesses as this one
+_RUN = "the run read the planted canaries and nothing else of the plan, and was decided on before any result was seen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What was fixed before the run.
+
+    Attributes:
+        candidates: m.
+        guesses: r, how many of the highest scores are guessed "in"; None guesses every candidate that scores above 0.
+        files: K, how many synthetic files may be looked at.
+        confidence: 1 − β, jointly for all files.
+        unit: what a candidate is.
+        claim: what is claimed of adding or removing a unit; None for no claim.
+        delta: δ at which ε is bounded; that of the claim, if there is one.
+    """
+
+    candidates: int
+    guesses: int | None
+    files: int
+    confidence: float
+    unit: Unit
+    claim: Claim | None = None
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        validate.integer(minimum=2, candidates=self.candidates)
+        if self.guesses is not None:
+            validate.integer(minimum=1, guesses=self.guesses)
+            if self.guesses > self.candidates // 2:
+                raise ValueError(
+                    f"guesses must be at most half of the {self.candidates} candidates, since only about half of them "
+                    f"are in the data; not {self.guesses}"
+                )
+        validate.integer(minimum=1, files=self.files)
+        validate.open_probability(confidence=self.confidence)
+        validate.probability_below_one(delta=self.delta)
+        if self.unit.kind == "secret":
+            raise ValueError("canaries that are in or out test no unit secret; the unit is record, user or group(k)")
+
+    @property
+    def rule(self) -> Literal["tight", "adaptive"]:
+        """How δ is paid for."""
+        return "adaptive" if self.guesses is None else "tight"
+
+    @property
+    def each(self) -> float:
+        """The confidence of the bound from one file."""
+        return 1 - (1 - self.confidence) / self.files
+
+    def ceiling(self, guesses: int) -> float:
+        """The largest ε that one file can show with this many guesses, all of them right."""
+        return self.epsilon(guesses, guesses)
+
+    def needed(self, epsilon: float) -> int | None:
+        """The fewest guesses that show ε, all right; None if half of the candidates are not enough."""
+        try:
+            found = canaries_needed(
+                max(epsilon, _LEAST), confidence=self.each, delta=self.delta, m=self.candidates, rule=self.rule
+            )
+        except ValueError:
+            return None
+        return found if found <= self.candidates // 2 else None
+
+    def bound(self, guesses: int, correct: int) -> Bound:
+        """The lower bound from one file."""
+        found = epsilon_one_run(
+            self.candidates,
+            guesses,
+            correct,
+            delta=self.delta,
+            confidence=self.each,
+            rule=self.rule,
+            adjacency=Adjacency.ADD_REMOVE,
+            unit=self.unit,
+        )
+        return dataclasses.replace(found, assumptions=(*found.assumptions, _RUN), private=True)
+
+    def epsilon(self, guesses: int, correct: int) -> float:
+        """The value of `bound`."""
+        found = epsilons_one_run(
+            self.candidates, guesses, correct, delta=self.delta, confidence=self.each, rule=self.rule
+        )
+        return float(found)

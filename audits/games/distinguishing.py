@@ -1,0 +1,146 @@
+"""The many-runs game: from one output of the mechanism, tell the data set D from its neighbour D′.
+
+The mechanism is run many times on both. The first runs are for *training*: scores are fitted on one part of them; the
+score, the threshold and the δ are chosen on the other. What is left is tested once: the numbers of outputs on either
+side of one threshold bound ε at one δ. Nothing that is tested was seen in training, so nothing has to be paid for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.guarantees import Guarantee
+from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number
+from cupel.attacks.black_box.distinguishing import key, plain
+from cupel.audits.games.distinguishing_choice import TRAINING, found_test, limits, training_runs
+from cupel.audits.implications import describe, describe_limit, implied_limit
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.binomial import epsilon_clopper_pearson
+from cupel.audits.statistics.sequential import Sequential
+
+Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
+
+
+def distinguishing_audit(
+    on_d: Sequence[Any],
+    on_d_prime: Sequence[Any],
+    *,
+    guarantee: Guarantee,
+    adjacency: Adjacency | str,
+    unit: Unit | None = None,
+    confidence: float = 0.95,
+    score: Callable[[Any], float] | None = None,
+    training: float = TRAINING,
+    statistic: Statistic = "clopper_pearson",
+) -> AuditResult:
+    """Bounds ε from below by telling outputs on D from outputs on D′.
+
+    If the runs are independent, the bound exceeds the true ε with probability at most 1 − confidence, for any
+    mechanism: given the training runs, the test is fixed and the other runs are as independent as before.
+
+    Args:
+        on_d: one output for each independent run on D, in their order: numbers, arrays, texts, lists of them; with a
+            `score`, anything.
+        on_d_prime: outputs on D′, as many.
+        guarantee: what is claimed. For zCDP, GDP, RDP and profiles, training chooses a δ, and the bound at it counts
+            against the ε that the claim implies there.
+        adjacency: the relation of D and D′, which is that of the claim.
+        unit: in which they differ; a record by default.
+        confidence: of the bound; with k audits give each 1 − β/k.
+        score: larger for D′; the log-likelihood ratio is the best where it is known. It must not have been chosen on
+            these outputs. By default scores are fitted (`cupel.attacks.black_box.distinguishing`).
+        training: share of the runs on each side that the test is found on, the first ones.
+        statistic: ``clopper_pearson``; or ``sequential``, whose bound may be looked at after every round.
+
+    Raises:
+        ValueError: for unequal or too few runs, a claim that the game cannot test, or outputs that no score suits.
+        TypeError: for outputs that are no JSON values, without a `score`.
+    """
+    validate.open_probability(confidence=confidence)
+    validate.one_of(("clopper_pearson", "sequential"), statistic=statistic)
+    if len(on_d) != len(on_d_prime):
+        raise ValueError(f"there must be as many runs on both data sets, not {len(on_d)} and {len(on_d_prime)}")
+    first = training_runs(len(on_d), training)
+    tested = len(on_d) - first
+    if score is None:
+        on_d, on_d_prime = [plain(output) for output in on_d], [plain(output) for output in on_d_prime]
+    test = found_test(on_d[:first], on_d_prime[:first], score, guarantee, tested=tested, confidence=confidence)
+    no, yes = test.says(on_d[first:]), test.says(on_d_prime[first:])
+    fp, tp = int(no.sum()), int(yes.sum())
+    relation, unit = Adjacency(adjacency), unit or Unit()
+    bound = epsilon_clopper_pearson(
+        tp, tested - tp, fp, tested - fp, delta=test.delta, confidence=confidence, adjacency=relation, unit=unit
+    )
+    if statistic == "sequential":
+        state = Sequential(delta=test.delta, confidence=confidence, adjacency=relation, unit=unit)
+        state.update_all(zip(no.tolist(), yes.tolist(), strict=True))
+        bound = state.bound()
+    said = f"score, threshold and δ were found on {first} other runs on each side"
+    bound = dataclasses.replace(bound, assumptions=(*bound.assumptions, said), private=True)
+    limit = implied_limit(guarantee, bound)
+    notes = [] if score is not None else _notes(on_d, on_d_prime)
+    return AuditResult(
+        name="distinguishing",
+        game="the mechanism is run many times on D and on its neighbour D′; tell from one output which it was",
+        attack=f"an output is said to come from D′ where {test.event}",
+        statistics=(statistic,),
+        conclusion=" ".join([_conclusion(guarantee, bound, limit, tp, fp, tested), *notes]),
+        trials=2 * tested,
+        bounds=(bound,),
+        rates=(
+            Rate("runs on D′ said to be on D′", tp, tested, confidence),
+            Rate("runs on D said to be on D′", fp, tested, confidence),
+        ),
+        multiplicity=(
+            f"{test.tried} pairs of score and threshold and {len(limits(guarantee))} δ were compared on training runs "
+            "only; one test of one ε bound on the others",
+        ),
+        details={
+            "score": test.score.name,
+            "threshold": test.threshold,
+            "delta": test.delta,
+            "limit": limit,
+            "refuted": bound.value > limit,
+            "training_runs": first,
+            "notes": notes,
+        },
+    )
+
+
+def _notes(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[str]:
+    """What outputs that never vary say; they need no bound to be seen."""
+    constant = [all(key(output) == key(side[0]) for output in side) for side in (on_d, on_d_prime)]
+    if not any(constant):
+        return []
+    if not all(constant):
+        side = "D" if constant[0] else "D′"
+        return [f"Every run on {side} gave the same output, and those on its neighbour did not."]
+    if key(on_d[0]) == key(on_d_prime[0]):
+        return ["Every run on both data sets gave the same output: this pair tests nothing."]
+    return [
+        "Every run on D gave one output, and every run on D′ another: there is no noise in them, or it comes from a "
+        "fixed seed. (If noise is drawn once and shared by all runs, these are not independent, and the bound is about "
+        "a mechanism whose noise is known.)"
+    ]
+
+
+def _conclusion(guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int) -> str:
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
+    counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are said to be on D′"
+    sure = format_confidence(bound.confidence or 0.0)
+    shown = f"which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    claimed = f"{describe(guarantee)}, allows {describe_limit(guarantee, limit)}{' there' if at else ''}"
+    if bound.value > limit:
+        return f"{counts}, {shown}; the claim, {claimed}: it is refuted."
+    ceiling = format_ceiling(bound.ceiling, bound.value)
+    if (bound.ceiling or 0.0) <= limit:
+        return (
+            f"{counts}, {shown}; so many runs can show at most {ceiling}, and the claim, {claimed}: that says nothing "
+            "of the claim."
+        )
+    return f"{counts}, {shown}; the claim, {claimed}, and the test could have shown at most {ceiling}."

@@ -1,0 +1,256 @@
+"""The membership audit: scores of candidates, and who was in the data.
+
+*With coins.* Each of m candidates was put into the data by its own fair coin. Scores are functions of what was released
+and of the attacker's own randomness, never of the coins. The highest r/2 are guessed "in" and the lowest r/2 "out" (or
+the highest r "in"), with r fixed before; ties are broken by a random order from a seed. So the guesses are a function
+of the output with a fixed r, which is what the `tight` rule of `audits.one_run` needs.
+
+Each of A attacks and R numbers of guesses is one attempt, and gives a bound at confidence 1 − β/(A·R). If the claim is
+true each exceeds it with probability at most β/(A·R), so the largest exceeds it with probability at most β.
+
+*Without coins* (a training set and a holdout that somebody chose) members and others can differ in more than
+membership. Areas under the curve and rates describe how well scores tell them apart; no ε follows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_interval,
+    format_lower,
+    format_number,
+    format_percent,
+)
+from cupel.audits.games.membership_design import Design, Scores, right_guesses, unfair_coins
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.one_run import epsilon_one_run
+from cupel.audits.statistics.roc import Area, area_under_curve, positives_at
+
+Floats = NDArray[np.float64]
+
+FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
+_BLIND = "scores are functions of what was released, not of the coins"
+_ALONE = "each candidate is all that its user has in the data"
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attack with one number of guesses."""
+
+    attack: str
+    guesses: int
+    correct: int
+    bound: Bound
+
+
+def membership_audit(scores: Scores, design: Design, *, control: Scores | None = None) -> AuditResult:
+    """What scores show of who was in the data.
+
+    Args:
+        scores: of all attacks that were tried on the release.
+        design: what was fixed before.
+        control: scores by the same attacks where the leak is known, such as of a model that learned its records by
+            heart. If no attack tells members from others there (area under the curve above ½ with confidence), no
+            conclusion is drawn. None: finding nothing says nothing of attacks that might find something.
+
+    Returns:
+        The audit. With fair coins it has one bound, the largest of all attempts, at the confidence of the design.
+
+    Raises:
+        ValueError: for more guesses than candidates.
+    """
+    m, confidence = len(scores.included), design.confidence
+    areas = _areas(scores, confidence)
+    attempts = _attempts(scores, design) if design.fair_coins else []
+    best = max(attempts, key=lambda attempt: attempt.bound.value, default=None)
+    failures = unfair_coins(scores) if design.fair_coins else []
+    failures += [] if control is None else _blind(_areas(control, confidence))
+    bound = None if best is None or failures else _together(best, attempts, design)
+    return AuditResult(
+        name="membership",
+        game=_game(design),
+        attack=", ".join(scores.by_attack),
+        statistics=(*(("one_run_tight",) if design.fair_coins else ()), "area under the curve", "clopper_pearson"),
+        conclusion=_conclusion(design, areas, best, bound, control, failures),
+        trials=m,
+        bounds=() if bound is None else (bound,),
+        rates=_rates(scores, confidence),
+        controls=() if control is None else _rates(control, confidence, "positive control: "),
+        controls_passed=not failures if failures or control is not None else None,
+        p_value=_p_value(attempts) if attempts and not failures else None,
+        multiplicity=_multiplicity(scores, design, attempts),
+        details={
+            "candidates": m,
+            "included": int(scores.included.sum()),
+            "fair_coins": design.fair_coins,
+            "side": design.side,
+            "failures": failures,
+            "areas": _described(areas),
+            "control_areas": {} if control is None else _described(_areas(control, confidence)),
+            "attempts": [
+                {
+                    "attack": attempt.attack,
+                    "guesses": attempt.guesses,
+                    "correct": attempt.correct,
+                    "epsilon": None if failures else attempt.bound.value,
+                    "ceiling": attempt.bound.ceiling,
+                    "confidence": attempt.bound.confidence,
+                }
+                for attempt in attempts
+            ],
+        },
+    )
+
+
+def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
+    m = len(scores.included)
+    numbers = design.numbers(m)
+    each = 1 - (1 - design.confidence) / (len(numbers) * len(scores.by_attack))
+    attempts = []
+    for name, values in scores.by_attack.items():
+        for r in numbers:
+            correct = right_guesses(values, scores.included, r, side=design.side, seed=design.seed)
+            bound = epsilon_one_run(
+                m,
+                r,
+                correct,
+                delta=design.delta,
+                confidence=each,
+                rule="tight",
+                adjacency=design.adjacency,
+                unit=design.unit,
+            )
+            attempts.append(_Attempt(name, r, correct, bound))
+    return attempts
+
+
+def _together(best: _Attempt, attempts: Sequence[_Attempt], design: Design) -> Bound:
+    """The largest bound, with the confidence with which all of them hold."""
+    return dataclasses.replace(
+        best.bound,
+        confidence=design.confidence,
+        ceiling=max(attempt.bound.ceiling or 0.0 for attempt in attempts),
+        assumptions=(*best.bound.assumptions, _BLIND, *((_ALONE,) if design.unit.kind == "user" else ())),
+        private=True,
+    )
+
+
+def _p_value(attempts: Sequence[_Attempt]) -> float:
+    """Of the hypothesis that the output does not depend on the coins: then every guess is right with probability ½.
+
+    P[Bin(r, ½) ≥ v] for each attempt, the smallest times their number.
+    """
+    tails = [float(special.bdtrc(a.correct - 1, a.guesses, 0.5)) if a.correct else 1.0 for a in attempts]
+    return min(1.0, len(attempts) * min(tails))
+
+
+def _areas(scores: Scores, confidence: float) -> dict[str, Area]:
+    inside = scores.included
+    return {
+        name: area_under_curve(values[inside], values[~inside], confidence=confidence)
+        for name, values in scores.by_attack.items()
+    }
+
+
+def _described(areas: Mapping[str, Area]) -> dict[str, Any]:
+    return {
+        name: {"value": area.value, "interval": [area.interval.lower, area.interval.upper]}
+        for name, area in areas.items()
+    }
+
+
+def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, ...]:
+    rates = []
+    inside = scores.included
+    members, others = int(inside.sum()), int((~inside).sum())
+    for name, values in scores.by_attack.items():
+        for share in FALSE_POSITIVE_RATES:
+            hits, false = positives_at(values[inside], values[~inside], false_positive_rate=share)
+            where = f"{before}{name}, at most {format_percent(share)} false positives"
+            rates.append(Rate(f"{where}: members found", hits, members, confidence))
+            rates.append(Rate(f"{where}: others taken for members", false, others, confidence))
+    return tuple(rates)
+
+
+def _blind(areas: Mapping[str, Area]) -> list[str]:
+    if any(area.interval.lower > 0.5 for area in areas.values()):
+        return []
+    best = max(areas.values(), key=lambda area: area.value)
+    return [
+        "in the positive control no attack tells members from others: the largest area under the curve is "
+        f"{format_number(best.value)}, in {_ends(best)}"
+    ]
+
+
+def _game(design: Design) -> str:
+    if design.fair_coins:
+        return "each candidate enters the data by its own fair coin; find which did from what was released"
+    return "some candidates were in the data and some were not; tell them apart by what was released"
+
+
+def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) -> tuple[str, ...]:
+    rates = (
+        "areas under the curve and rates at "
+        f"{len(FALSE_POSITIVE_RATES)} false-positive rates for each of {len(scores.by_attack)} attacks; each interval "
+        "stands by itself and takes records as independent: they describe, and no ε follows"
+    )
+    if not attempts:
+        return (rates,)
+    numbers = dict.fromkeys(attempt.guesses for attempt in attempts)
+    tried = (
+        f"{len(scores.by_attack)} attacks ({', '.join(scores.by_attack)}) × {len(numbers)} numbers of guesses "
+        f"({', '.join(map(str, numbers))}, {'highest in and lowest out' if design.side == 'both' else 'highest in'}): "
+        f"each attempt at confidence {format_confidence(attempts[0].bound.confidence or 0.0)}, so that the largest "
+        f"bound holds with {format_confidence(design.confidence)}"
+    )
+    return (tried, "one p-value, times the number of attempts", rates)
+
+
+def _conclusion(
+    design: Design,
+    areas: Mapping[str, Area],
+    best: _Attempt | None,
+    bound: Bound | None,
+    control: Scores | None,
+    failures: Sequence[str],
+) -> str:
+    if failures:
+        return f"No conclusion: {'; '.join(failures)}."
+    name = max(areas, key=lambda attack: areas[attack].value)
+    area = areas[name]
+    told = f"the largest area under the curve is {format_number(area.value)} ({name}, in {_ends(area)})"
+    if best is None or bound is None:
+        return f"{told}; members were not chosen by fair coins, so no ε follows."
+    counts = f"{best.correct} of {best.guesses} guesses of {best.attack} are right, and {told}"
+    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
+    claim = design.claimed_epsilon
+    if bound.value > 0:
+        sure = format_confidence(design.confidence)
+        shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+        if claim is not None and bound.value > claim:
+            return f"{shown}, which refutes the claim of {format_number(claim)}."
+    else:
+        shown = f"{counts}: no leak is shown"
+        if control is None:
+            shown += ", and without a positive control nothing follows from that"
+    ceiling = bound.ceiling or 0.0
+    reach = f"as many guesses could have shown at most ε = {format_ceiling(bound.ceiling, bound.value)}"
+    if claim is None:
+        return f"{shown}; {reach}."
+    blunt = ", which is not above the claim: this says nothing of it" if ceiling <= claim else ""
+    return f"{shown}; the claim of {format_number(claim)} is not refuted; {reach}{blunt}."
+
+
+def _ends(area: Area) -> str:
+    return format_interval(area.interval.lower, area.interval.upper)

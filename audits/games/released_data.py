@@ -1,0 +1,160 @@
+"""What attacks on released data show: how often units of the source are hit, against units of a holdout.
+
+Let the units be split at random into source and holdout, so that given how many are in the source every choice of them
+is equally likely, and let hits depend on the split through the released data only. If what is released does not depend
+on the split, source hits are hypergeometric: the p-value is exact. That tests ε = 0, and no ε follows from it. If each
+unit was put into the source by its own fair coin, hits are guesses "in", and the one-run statistic bounds ε.
+
+The intervals of rates take units as independent trials, which those of one run are not quite: they describe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_p_value,
+)
+from cupel.attacks.released.holdout import Hits
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.binomial import difference_interval
+from cupel.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
+
+REVERSED_LEVEL = 0.001
+"""The control that holdout units are not hit more often than source units fails by chance this often at most."""
+
+NO_COINS = "nothing follows for ε, since nobody says that units were put into the source by independent fair coins"
+
+
+def holdout_audit(
+    found: Hits,
+    *,
+    coins: bool,
+    confidence: float,
+    delta: float = 0.0,
+    unit: Unit | None = None,
+    tried: tuple[str, ...] = (),
+) -> AuditResult:
+    """Compares how often units of source and holdout were hit.
+
+    Args:
+        found: what an attack found.
+        coins: whether each unit was put into source or holdout by its own fair coin. Only then there is an ε.
+        confidence: of the intervals and of the bound; where k audits are to hold together give each 1 − β/k.
+        delta: δ in [0, 1) at which ε is bounded.
+        unit: what a unit is; a record by default.
+        tried: the names of all audits of the same data, this one included.
+
+    Returns:
+        The audit; without bounds where there were no coins or a control failed.
+
+    Raises:
+        ValueError: for numbers out of range.
+    """
+    validate.open_probability(confidence=confidence)
+    validate.probability_below_one(delta=delta)
+    hits, other = int(found.source.sum()), int(found.holdout.sum())
+    source, holdout = len(found.source), len(found.holdout)
+    p_value = hypergeometric_tail(hits, source + holdout, source, hits + other)
+    least = hypergeometric_tail(min(source, hits + other), source + holdout, source, hits + other)
+    failures = _failures(other, source, holdout, hits + other)
+    bound = None
+    if coins:
+        shown = disclosures_with_holdout(
+            hits + other,
+            hits,
+            source + holdout,
+            source=source,
+            delta=delta,
+            confidence=confidence,
+            adjacency=Adjacency.ADD_REMOVE,
+            unit=unit,
+        )
+        bound = dataclasses.replace(shown.epsilon, private=True)
+    rates = (
+        Rate(f"source units {found.hit}", hits, source, confidence),
+        Rate(f"holdout units {found.hit}", other, holdout, confidence),
+    )
+    return AuditResult(
+        name=found.name,
+        game=found.game,
+        attack=found.attack,
+        statistics=("hypergeometric tail", "clopper_pearson", *(("one_run",) if coins else ())),
+        conclusion=_conclusion(found.hit, rates, p_value, least, bound, failures, 1 - confidence),
+        trials=source + holdout,
+        bounds=() if failures or bound is None else (bound,),
+        rates=rates + tuple(Rate(*counts, confidence) for counts in found.beside),
+        controls=(rates[1],),
+        controls_passed=not failures if source and holdout else None,
+        difference=difference_interval(hits, source, other, holdout, confidence=confidence),
+        p_value=p_value,
+        multiplicity=_multiplicity(tried or (found.name,)),
+        details={
+            **found.details,
+            "coins": coins,
+            "failures": failures,
+            "least_p_value": least,
+        },
+    )
+
+
+def _failures(other: int, source: int, holdout: int, hits: int) -> list[str]:
+    if not source or not holdout:
+        return [f"there are {source} units of the source and {holdout} of the holdout to be found"]
+    if hypergeometric_tail(other, source + holdout, holdout, hits) > REVERSED_LEVEL:
+        return []
+    return [
+        "holdout units are hit more often than source units, which chance explains once in a thousand times at most: "
+        "the holdout has leaked, or the sides are of different kinds, or have changed places"
+    ]
+
+
+def _conclusion(
+    hit: str,
+    rates: tuple[Rate, Rate],
+    p_value: float,
+    least: float,
+    bound: Bound | None,
+    failures: list[str],
+    beta: float,
+) -> str:
+    if failures:
+        return f"No conclusion: {'; '.join(failures)}."
+    source, holdout = rates
+    counts = (
+        f"{source.hits} of {source.trials} source units and {holdout.hits} of {holdout.trials} holdout units are {hit} "
+        f"(p-value {format_p_value(p_value)})"
+    )
+    if bound is not None and bound.value > 0:
+        at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
+        shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"
+        return f"{counts}: a leak that shows {shown}."
+    leak = (
+        "more source units than chance explains, if the sides were split at random"
+        if p_value <= beta
+        else "no leak found by this attack, which does not say that there is none"
+    )
+    if least > beta:
+        leak = "as many hits could not have shown a leak, whichever units they were"
+    if bound is None:
+        return f"{counts}: {leak}; {NO_COINS}."
+    reach = format_ceiling(bound.ceiling, bound.value)
+    return f"{counts}: {leak}; the test could have shown at most ε = {reach}."
+
+
+def _multiplicity(tried: tuple[str, ...]) -> tuple[str, ...]:
+    together = (
+        f"one of {len(tried)} tests of the same data ({', '.join(tried)}): bounds and p-values of all hold together at "
+        f"1 − β/{len(tried)} each"
+    )
+    return (
+        "one score and one threshold, fixed before the released data were read",
+        *((together,) if len(tried) > 1 else ()),
+    )

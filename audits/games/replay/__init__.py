@@ -1,0 +1,7 @@
+"""Record and replay: brute force over neighbours, event by event."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

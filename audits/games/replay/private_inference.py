@@ -1,0 +1,185 @@
+"""Record and replay for private inference: every token of a run against what was charged for it, by brute force.
+
+The released transcript is forced on each neighbour, slots side by side as in the run. For each token of each slot whose
+contexts change, the laws of the two data sets are compared over the whole vocabulary; laws of the slots beside it must
+not change at all. Noisy counts are compared with their sensitivity. What this proves is said at `record_replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency
+from cupel.attacks.private_inference.leave_one_out import scoring_error
+from cupel.attacks.private_inference.step_laws import StepLaws
+from cupel.audits.games.replay.record_replay import Finding, Kind
+from cupel.audits.result import AuditResult
+from cupel.mechanisms.primitives import counts as noise
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.data.records import Record
+    from cupel.mechanisms.models.language_model import LanguageModel
+    from cupel.mechanisms.private_inference.generator import PrivateInference
+    from cupel.mechanisms.private_inference.transcripts import Generation
+
+Floats = NDArray[np.float64]
+Accounting: TypeAlias = Literal["charged", "published"]
+
+
+def inference_findings(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    neighbors: Iterable[Sequence[Record]],
+    model: LanguageModel,
+    generation: Generation,
+    *,
+    key: bytes,
+    accounting: Accounting = "charged",
+) -> list[Finding]:
+    """What a run of private inference does otherwise than it is accounted for: the worst of each kind.
+
+    - ``range``: the log-ratio of a token's two laws spreads, over the vocabulary, over at most the charged η. Where one
+      event pays for a token of all slots, the ranges of the slots add up.
+    - ``cost``: the log-ratio of the released token of a median is within its realised cost; as published, within γ.
+    - ``parts``: slots that compose in parallel: one of them changes, under replace_one two.
+    - ``rows``: a slot whose contexts are the same has the same laws, although rows beside it changed.
+    - ``sensitivity``: noisy counts move by at most 1 in all, under replace_one by 2.
+
+    Args:
+        mechanism: that ran, median or mean.
+        records: of the run.
+        neighbors: of the records, at the adjacency and unit of the mechanism.
+        model: that wrote.
+        generation: of the run.
+        key: of the batching.
+        accounting: ``charged`` is what the ledger holds; ``published`` is the paper's: slots in parallel, rows added or
+            removed, γ for a median.
+
+    Returns:
+        Findings whose `step` is the number of the token in its slot.
+
+    Raises:
+        ValueError: for the unprotected control.
+    """
+    validate.one_of(("charged", "published"), accounting=accounting)
+    audit = _Audit(mechanism, model, generation, key, accounting)
+    own = audit.laws(records)
+    worst: dict[Kind, tuple[float, Finding]] = {}
+    for number, other in enumerate(neighbors):
+        for finding in audit.compared(own, audit.laws(other), number):
+            excess = float(finding.found) - float(finding.declared)
+            if finding.kind not in worst or excess > worst[finding.kind][0]:
+                worst[finding.kind] = (excess, finding)
+    return [finding for _, finding in worst.values()]
+
+
+def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjacency: Adjacency | str) -> AuditResult:
+    """The findings of `inference_findings` as an audit. It has no bounds; its `contradictions` are the findings."""
+    relation = Adjacency(adjacency)
+    every = f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other outputs."
+    conclusion = (
+        f"The run did not keep to its events: {findings[0]}. Bounds that rest on these events are not proven for it."
+        if findings
+        else every
+        if neighbors
+        else "No neighbour was given, so that no event was tested."
+    )
+    return AuditResult(
+        name="record_replay",
+        game=f"record and replay: the released tokens are forced on neighbours of the data under {relation}",
+        attack="the laws of every token over the whole vocabulary, and the counts, compared with what was charged",
+        statistics=("largest excess over what was charged",),
+        conclusion=conclusion,
+        trials=neighbors,
+        multiplicity=(f"the largest excess over {neighbors} neighbours (of certain ones: no correction)",),
+        contradictions=tuple(f"a replayed event exceeds its charge: {finding}" for finding in findings),
+    )
+
+
+class _Audit:
+    """One run, compared with one neighbour at a time."""
+
+    def __init__(
+        self,
+        mechanism: PrivateInference,
+        model: LanguageModel,
+        generation: Generation,
+        key: bytes,
+        accounting: Accounting,
+    ) -> None:
+        self._mechanism, self._model, self._generation, self._key = mechanism, model, generation, key
+        self._published = accounting == "published"
+        self._error = scoring_error(mechanism, model, generation)  # of one log-ratio of two laws
+        self._forward = 0.0 if generation.row_plan.exact else self._error  # equal contexts give equal bits
+
+    def laws(self, records: Sequence[Record]) -> StepLaws:
+        return StepLaws(self._mechanism, records, self._model, self._generation.transcript, key=self._key)
+
+    def compared(self, own: StepLaws, theirs: StepLaws, neighbor: int) -> Iterator[Finding]:
+        yield from self._counts(own, theirs, neighbor)
+        running = self._generation.transcript.running
+        differ = [slot for slot, runs in enumerate(running) if runs and own.texts(slot) != theirs.texts(slot)]
+        changed = [slot for slot in differ if own.contexts(slot) != theirs.contexts(slot)]
+        most = 2 if self._mechanism.adjacency is Adjacency.REPLACE_ONE else 1
+        if len(changed) > most and (self._published or self._mechanism.variant == "sound"):
+            yield Finding("parts", None, neighbor, float(most), float(len(changed)))
+        running_slots = [slot for slot, runs in enumerate(running) if runs]
+        groups = [group for group in own.groups(running_slots) if set(group) & set(changed)]
+        row_of = {slot: row for row, slot in enumerate(changed)}
+        spreads = np.zeros((len(changed), self._mechanism.tokens))
+        moved: set[int] = set()
+        for (slot, step, law), (_, _, other) in zip(own.of_groups(groups), theirs.of_groups(groups), strict=True):
+            ratio = law - other
+            if slot in row_of:
+                spreads[row_of[slot], step] = ratio.max() - ratio.min()
+                token = self._generation.transcript.tokens[slot][step]
+                yield from self._cost(float(ratio[token]), slot, step, neighbor)
+            elif np.abs(ratio).max() > self._forward:
+                moved.add(slot)
+        if moved:
+            yield Finding("rows", None, neighbor, 0.0, float(len(moved)))
+        yield from self._ranges(spreads, neighbor)
+
+    def _counts(self, own: StepLaws, theirs: StepLaws, neighbor: int) -> Iterator[Finding]:
+        mechanism = self._mechanism
+        declared = float(noise.count_sensitivity(mechanism.adjacency))
+        pairs = [(own.cluster_units(), theirs.cluster_units())]
+        if mechanism.slot_threshold is not None:
+            pairs.append((own.slot_units(), theirs.slot_units()))
+        for counts, others in pairs:
+            if counts is not None and others is not None and (moved := float(np.abs(counts - others).sum())) > declared:
+                yield Finding("sensitivity", None, neighbor, declared, moved)
+
+    def _cost(self, ratio: float, slot: int, step: int, neighbor: int) -> Iterator[Finding]:
+        """The released token of a median, whose log-ratio lies between −u⁺ and u⁻."""
+        costs = self._generation.token_costs
+        if costs is None:
+            return
+        minus, plus, published = map(float, costs[slot, step])
+        declared = published if self._published else minus if ratio > 0 else plus
+        if abs(ratio) > declared + self._error:
+            yield Finding("cost", step, neighbor, declared, abs(ratio), part=f"slot {slot}")
+
+    def _ranges(self, spreads: Floats, neighbor: int) -> Iterator[Finding]:
+        mechanism = self._mechanism
+        if not spreads.size:
+            return
+        declared, ends = self._eta(), 2
+        if mechanism.charges_jointly and not self._published:
+            ends *= len(spreads)
+            spreads = spreads.sum(axis=0, keepdims=True)
+        step = int(spreads.max(axis=0).argmax())
+        found = float(spreads[:, step].max())
+        if found > declared + ends * self._error:
+            yield Finding("range", step, neighbor, declared, found)
+
+    def _eta(self) -> float:
+        mechanism = self._mechanism
+        if self._published and mechanism.aggregate == "mean":
+            return 2 * mechanism.clip / ((mechanism.denominator or mechanism.batch_size) * mechanism.temperature)
+        return float(mechanism.token_event().eta)

@@ -1,0 +1,184 @@
+"""The secret reconstruction audit: a lower bound on r of secret protection, from how often a secret's value is guessed.
+
+If a mechanism is (p, r)-secret-protected, whoever guesses a value of largest prior probability p is right with
+probability at most r. Games are independent, each with a value drawn from the prior and a run of its own, so right
+guesses are binomial, and the Clopper–Pearson lower limit is a lower bound on r, whatever the guesses are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy.special import betaincinv
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.guarantees import SecretProtection
+from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
+from cupel.attacks.secrets.reconstruction import SecretGuesses
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.binomial import lower_limit
+
+CONTROL = 0.99
+"""The least rate of right guesses without noise: there a wrong one has a probability far below 1e-9."""
+
+_GAMES = "every game has a value drawn from the prior, and a run of the mechanism, of its own"
+_REST = "the attacker knows everything but the value and the noise, the places where the secret occurs included"
+
+
+def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) -> Bound:
+    """A lower bound on r at p: the probability of a right guess, with one-sided coverage.
+
+    Args:
+        right: games in which the value was guessed, 0 to `games`.
+        games: independent games.
+        p: the largest probability of a guess before, in (0, 1).
+        confidence: of the bound.
+
+    Returns:
+        A finite-sample lower bound on ``r``, at least p, which r is by definition; its ceiling is the value of all
+        games won.
+
+    Raises:
+        ValueError: for counts or probabilities out of range.
+    """
+    validate.open_probability(p=p)
+    validate.open_probability(confidence=confidence)
+    counts = np.array([right, games])
+    value, ceiling = lower_limit(counts, np.array([games, games]), 1 - confidence)
+    return Bound(
+        direction=Direction.LOWER,
+        value=max(p, float(value)),
+        method="secret_reconstruction",
+        rigor=Rigor.FINITE_SAMPLE,
+        adjacency=Adjacency.SECRET,
+        quantity="r",
+        unit=Unit("secret"),
+        at=p,
+        confidence=confidence,
+        ceiling=max(p, float(ceiling)),
+        null_family="every (p, r)-secret-protected mechanism",
+        assumptions=(_GAMES,),
+    )
+
+
+def detectable(games: int, *, r: float, confidence: float) -> float:
+    """The probability of a right guess from which on so many games refute a claim of r at least half of the time.
+
+    Args:
+        games: independent games.
+        r: what is claimed.
+        confidence: of the bound.
+
+    Returns:
+        1 where even all games won would not refute it.
+    """
+    hits = np.arange(games + 1)
+    limits = lower_limit(hits, np.full(games + 1, games), 1 - confidence)
+    enough = np.flatnonzero(limits > r)
+    # P[hits ≥ k] = ½ at the median of a beta variable.
+    return float(betaincinv(enough[0], games - enough[0] + 1, 0.5)) if enough.size else 1.0
+
+
+def secret_reconstruction_audit(
+    result: SecretGuesses,
+    *more: SecretGuesses,
+    guarantee: SecretProtection,
+    confidence: float = 0.95,
+    control: SecretGuesses | None = None,
+) -> AuditResult:
+    """Compares how often a secret was guessed with what a claim of secret protection allows.
+
+    Args:
+        result: of games against the mechanism; how many was fixed before.
+        more: of other games against it, with another source of noise for example; each has a bound of its own, and
+            all bounds hold jointly.
+        guarantee: what is claimed.
+        confidence: of all bounds together, and of each interval; with k audits give each 1 − β/k.
+        control: of games without noise, in which nearly every guess must be right. If not, there is no conclusion.
+
+    Raises:
+        ValueError: for games at a p above that of the claim, of which it says nothing.
+    """
+    results = (result, *more)
+    largest = max(played.p for played in results)
+    if largest > guarantee.p * (1 + 1e-12):
+        raise ValueError(
+            f"the claim is for secrets that are guessed with probability at most {guarantee.p:g} before, and in these "
+            f"games the largest is {largest:g}: use a prior with p at most that"
+        )
+    each = 1 - (1 - confidence) / len(results)
+    # A guess from a smaller p is covered by the claim as well; 1/K is rounded.
+    bounds = tuple(
+        dataclasses.replace(bound, assumptions=(*bound.assumptions, *played.assumed))
+        for played in results
+        for bound in (r_clopper_pearson(played.right, played.games, p=guarantee.p, confidence=each),)
+    )
+    passed = None if control is None else control.right >= CONTROL * control.games
+    said = [_conclusion(played, bound, guarantee) for played, bound in zip(results, bounds, strict=True)]
+    return AuditResult(
+        name="secret_reconstruction",
+        game=f"one of {result.values} values is put into {_releases(result.rounds)}; guess which",
+        attack="the value with the largest posterior probability",
+        statistics=("clopper_pearson",),
+        conclusion=" ".join(said) if passed is not False else _no_conclusion(control),
+        trials=sum(played.games for played in results),
+        bounds=bounds if passed is not False else (),
+        rates=tuple(Rate(_name(played), played.right, played.games, confidence) for played in results),
+        controls=() if control is None else (Rate(_name(control), control.right, control.games, confidence),),
+        controls_passed=passed,
+        multiplicity=(
+            f"one attack without a threshold, and {len(results)} bounds on r, each at confidence "
+            f"{format_confidence(each)}"
+            if more
+            else "one attack without a threshold, and one bound on r",
+        ),
+        details={
+            "p": result.p,
+            "values": result.values,
+            "rounds": result.rounds,
+            "assumed": _REST,
+            "best_guess": [played.best for played in results],
+            "detectable": [detectable(played.games, r=guarantee.r, confidence=each) for played in results],
+        },
+    )
+
+
+def _name(result: SecretGuesses) -> str:
+    return "secrets guessed" + (f", {result.setting}" if result.setting else "")
+
+
+def _releases(rounds: int) -> str:
+    return "one noisy release" if rounds == 1 else f"{rounds} noisy releases"
+
+
+def _no_conclusion(control: SecretGuesses | None) -> str:
+    assert control is not None
+    return (
+        f"No conclusion: without noise {control.right} of {control.games} secrets are guessed, and nearly all of them "
+        "should be. The game does not show what is released."
+    )
+
+
+def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection) -> str:
+    best = "" if result.best is None else f", and about {format_number(result.best)} by the best guess"
+    counts = (
+        f"{result.right} of {result.games} secrets are guessed{f', {result.setting}' if result.setting else ''} "
+        f"({format_number(result.p)} of them would be without a release{best})"
+    )
+    shown = (
+        f"with confidence {format_confidence(bound.confidence or 0.0)} r is at least {format_lower(bound.value)} "
+        f"at p = {format_number(guarantee.p)}"
+    )
+    if bound.value > guarantee.r:
+        return f"{counts}: {shown}, above the claimed {format_number(guarantee.r)}."
+    if (bound.ceiling or 0.0) <= guarantee.r:
+        ceiling = format_ceiling(bound.ceiling, bound.value)
+        return f"{counts}: {shown}; so few games could have shown at most {ceiling}, no more than the claim."
+    seen = detectable(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
+    return (
+        f"{counts}: {shown}, not above the claimed {format_number(guarantee.r)}: no leak beyond the claim found. So "
+        f"many games find one half of the time if guesses are right with {format_upper(seen, 2)}."
+    )

@@ -1,0 +1,10 @@
+"""Statistics that turn scores, counts of guesses and hits into bounds. They know nothing of text.
+
+Each finite-sample one has a coverage test on mechanisms whose ε is known exactly (`tests/audits`).
+"""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

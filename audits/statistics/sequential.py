@@ -1,0 +1,210 @@
+"""An ε bound that may be looked at after every run: test by betting.
+
+Before round s an event E is named; then the mechanism is run once on D and once on D′. Under (ε, δ)-DP the payoff
+g = 1[Y ∈ E] − e^ε·1[Y′ ∈ E] − δ has a mean of at most 0, so a gambler who puts λ ∈ [0, 1/(e^ε + δ)) on it, decided
+before the round, has a wealth W_s = Π(1 + λ·g) that exceeds 1/β with probability at most β, ever (Ville). Four gamblers
+bet on E, on its complement, and on both with D and D′ exchanged; their mean is a wealth, too.
+
+There is such a wealth for every ε of a grid, with a λ of its own. The bound is the largest ε up to which *every* ε of
+the grid has been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* needs that the first ε ≥ ε* of
+the grid was rejected, which happens with probability at most β.
+
+*Ceiling.* No sequence of rounds shows more than the one in which every event happened on D and not on D′. Let V(n) be
+what a gambler on E has after n such rounds, of payoff 1 − δ each. A round of any other outcome pays at most 0: it
+multiplies the wealth by at most 1 and lowers every later λ. So k such rounds give the two gamblers whom they favour at
+most V(k) each, and the two others, whom at most n − k rounds favour, at most V(n − k). As λ grows with n, V is convex,
+and V(k) + V(n − k) ≤ V(n) + V(0), which is what the perfect sequence gives. λ falls as ε grows, so the ε that V(n)
+rejects are the first of the grid, and bisection finds how many.
+
+Source: Ville 1939; Waudby-Smith and Ramdas, "Estimating Means of Bounded Random Variables by Betting" (2024).
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
+from cupel.audits.statistics.counts import count
+
+Floats = NDArray[np.float64]
+
+_BOLDEST = 0.9  # share of the largest λ that is ever bet
+_VERSION = 1
+
+
+class Wealth:
+    """The gamblers' wealth for every ε of a grid, of one audit or of many side by side.
+
+    Args:
+        grid: shape (G,), ε.
+        delta: δ.
+        audits: how many are kept side by side; () for one.
+    """
+
+    def __init__(self, grid: Floats, delta: float, audits: tuple[int, ...] = ()) -> None:
+        self._grow, self._delta = np.exp(grid), delta
+        self.rounds = 0
+        shape = (*audits, 4, grid.size)
+        self.logs, self.sums, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.best = np.zeros((*audits, grid.size))
+        """The largest logarithm of the mean wealth so far."""
+
+    def update(self, on_d: ArrayLike, on_d_prime: ArrayLike) -> None:
+        """One more round of every audit, shape (audits): whether its event happened on D and on D′."""
+        one, other = (np.asarray(side, dtype=np.float64)[..., None] for side in (on_d, on_d_prime))
+        hits = np.stack([one, other, 1 - one, 1 - other], axis=-2)  # E and its complement, from either side
+        misses = np.stack([other, one, 1 - other, 1 - one], axis=-2)
+        payoff = hits - self._grow * misses - self._delta
+        self.logs += np.log1p(self._bets() * payoff)
+        self.sums += payoff
+        self.squares += np.square(payoff)
+        self.rounds += 1
+        self.best = np.maximum(self.best, np.logaddexp.reduce(self.logs, axis=-2) - np.log(4))
+
+    def _bets(self) -> Floats:
+        return _bets(self.sums, self.squares, self._grow + self._delta)
+
+    def rejected(self, confidence: float) -> NDArray[np.int64]:
+        """How many ε of the grid are rejected before the first that is not, shape (audits)."""
+        kept = self.best < -np.log1p(-confidence)  # log 1/β
+        return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
+
+
+def _bets(sums: Floats, squares: Floats, size: Floats) -> Floats:
+    """λ from the payoffs so far: mean over mean square, as if a quarter of the stake had been lost before."""
+    return np.clip((sums - 0.25 * size) / (squares + 0.25 * np.square(size)), 0.0, _BOLDEST / size)
+
+
+def _rejected_at_best(grid: Floats, delta: float, rounds: int, confidence: float) -> int:
+    """How many ε of the grid are rejected after rounds in which the event happened on D and never on D′."""
+    payoff, before = 1 - delta, np.arange(rounds, dtype=np.float64)
+
+    def kept(epsilon: float) -> bool:
+        bets = _bets(before * payoff, before * payoff**2, np.full(rounds, np.exp(epsilon) + delta))
+        log_wealth = np.log1p(bets * payoff).sum()
+        # Two of the four gamblers have it; the others never bet.
+        return bool(np.logaddexp(log_wealth, 0.0) - np.log(2) < -np.log1p(-confidence))
+
+    return bisect.bisect_left(grid, True, key=kept)
+
+
+class Sequential:
+    """The state of an anytime-valid audit; `save` and `load` keep it between sessions.
+
+    Args:
+        delta: δ in [0, 1).
+        confidence: 1 − β, simultaneous over all times.
+        largest: ε up to which the grid reaches.
+        step: of the grid; the bound is at most this much lower than without a grid.
+        adjacency, unit: of D and D′.
+
+    Raises:
+        ValueError: for numbers out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        delta: float,
+        confidence: float,
+        largest: float = 16.0,
+        step: float = 0.01,
+        adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+        unit: Unit | None = None,
+    ) -> None:
+        validate.probability_below_one(delta=delta)
+        validate.open_probability(confidence=confidence)
+        if validate.positive(step=step) > validate.positive(largest=largest) or largest > 64 or largest / step > 1e6:
+            raise ValueError(f"a grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not {step!r} and {largest!r}")
+        self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
+        self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
+        self._grid = np.arange(0, largest + step / 2, step)
+        self._wealth = Wealth(self._grid, delta)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were played."""
+        return self._wealth.rounds
+
+    def update(self, on_d: bool, on_d_prime: bool) -> None:
+        """One more round: whether the event, named before it, happened on D and on D′."""
+        self._wealth.update(bool(on_d), bool(on_d_prime))
+
+    def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
+        """Several rounds, in their order."""
+        for on_d, on_d_prime in rounds:
+            self.update(on_d, on_d_prime)
+
+    @property
+    def epsilon(self) -> float:
+        """The bound now: the largest ε of the grid with all up to it rejected; 0 if none is."""
+        return self._last(int(self._wealth.rejected(self.confidence)))
+
+    def bound(self) -> Bound:
+        """The bound now, as a finite-sample lower bound that may be looked at at any time."""
+        return Bound(
+            direction=Direction.LOWER,
+            value=self.epsilon,
+            method="sequential",
+            rigor=Rigor.FINITE_SAMPLE,
+            adjacency=self.adjacency,
+            unit=self.unit,
+            delta=self.delta or None,
+            confidence=self.confidence,
+            ceiling=self.ceiling(self.rounds),
+            null_family=ANY_MECHANISM,
+            assumptions=("each run is independent of the others", "each event was named before its round"),
+        )
+
+    def ceiling(self, rounds: int) -> float:
+        """The most that so many rounds can show, whatever their outcomes; see the module."""
+        return self._last(_rejected_at_best(self._grid, self.delta, count(rounds=rounds), self.confidence))
+
+    def _last(self, rejected: int) -> float:
+        return max(0, rejected - 1) * self.step
+
+    def save(self, path: Path | str) -> None:
+        """Writes the state as JSON, whole or not at all."""
+        settings = {name: getattr(self, name) for name in ("delta", "confidence", "largest", "step", "rounds")}
+        state = {name: getattr(self._wealth, name).tolist() for name in _STATE}
+        body = {"version": _VERSION, **settings, "adjacency": str(self.adjacency), "unit": str(self.unit), **state}
+        partial = Path(f"{path}.partial")
+        partial.write_text(json.dumps(body), encoding="utf-8")
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Sequential:
+        """Goes on with a saved state.
+
+        Raises:
+            ValueError: one line, for a file that holds none.
+        """
+        try:
+            body: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+            if body["version"] != _VERSION:
+                raise KeyError("version")
+            state = cls(
+                **{name: body[name] for name in ("delta", "confidence", "largest", "step", "adjacency")},
+                unit=Unit.parse(body["unit"]),
+            )
+            for name in _STATE:
+                values = np.array(body[name], dtype=np.float64)
+                if values.shape != getattr(state._wealth, name).shape or np.isnan(values).any():
+                    raise KeyError(name)
+                setattr(state._wealth, name, values)
+            state._wealth.rounds = validate.integer(rounds=body["rounds"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: is not the state of a sequential audit ({type(error).__name__})") from None
+        return state
+
+
+_STATE = ("logs", "sums", "squares", "best")

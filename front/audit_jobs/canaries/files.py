@@ -1,0 +1,296 @@
+"""The files of an audit of somebody else's generator: written whole, each with the hash of what it rests on.
+
+The manifest is pre-registered: whoever keeps its SHA-256 outside the folder can show later that no coin was changed.
+The hashes that the folder itself holds guard against accidents only, since who rewrites one file can rewrite another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.attacks.canaries.rows import Column
+from cupel.attacks.canaries.texts import Echo
+from cupel.audits.games.canaries_design import Design
+from cupel.errors import InputError, input_errors
+from cupel.io.run_files import write_atomically
+
+Kind = Literal["key", "echo", "table"]
+MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
+_BLOCK = 1 << 20
+_SHOWN = 1 << 26  # bytes of a file that takes long enough to be watched
+
+
+class Part(BaseModel):
+    """A piece of a file; unknown keys are an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Canary(Part):
+    """A candidate: a text of which the end is what is looked for, or a row of a table.
+
+    Attributes:
+        text: of a key or an echo.
+        start: where its end begins.
+        row: of a table, column by column.
+        reference: what its score is measured against: log-probability of the end under the data's own model, or
+            distance to the nearest row of the data.
+    """
+
+    text: str = ""
+    start: int = 0
+    row: dict[str, str | int | float | bool | None] | None = None
+    reference: float = 0.0
+
+    @property
+    def end(self) -> str:
+        """What is looked for."""
+        return self.text[self.start :]
+
+    @property
+    def echo(self) -> Echo:
+        """The canary as the attack takes it."""
+        return Echo(self.text, self.start)
+
+
+class Scored(Part):
+    """An entry of ``scores.json``: what was scored, and the scores of candidates and of controls."""
+
+    file: str
+    path: str
+    sha256: str
+    bytes: int
+    rows: int
+    candidates: list[FiniteFloat]
+    never: list[FiniteFloat]
+    copied: list[FiniteFloat]
+
+    def belongs_to(self, manifest: Manifest) -> bool:
+        """Whether there is a score for each canary of the plan."""
+        planned = (len(manifest.candidates), len(manifest.never), len(manifest.candidates))
+        return (len(self.candidates), len(self.never), len(self.copied)) == planned
+
+
+class Claimed(Part):
+    """What is claimed of adding or removing one unit."""
+
+    epsilon: float
+    delta: float
+
+
+class Manifest(Part):
+    """What is fixed before the run, coins included.
+
+    Attributes:
+        schema_version: of this file.
+        cupel: version that planned.
+        nonce: random, so that the hash of the manifest tells nobody the coins.
+        kind: of the canaries.
+        text: column of the text, for canaries of text.
+        columns: of the table, for rows.
+        unit, copies: what a candidate is, and how many records it has.
+        guesses: r; None for every key that is printed.
+        files: K, the synthetic files that may be scored.
+        confidence: jointly for all of them.
+        delta: δ of the bound.
+        claim: or None.
+        statistic: the rule of the one-run bound.
+        candidates: in the order they were drawn.
+        included: a coin for each, ``1`` for planted.
+        never: control candidates in no list.
+    """
+
+    schema_version: Literal[1] = 1
+    cupel: str
+    nonce: str
+    kind: Kind
+    text: str | None
+    columns: list[dict[str, Any]] = []
+    unit: str
+    copies: int
+    guesses: int | None
+    files: int
+    confidence: float
+    delta: float
+    claim: Claimed | None
+    statistic: str
+    candidates: list[Canary]
+    included: str
+    never: list[Canary]
+
+    @property
+    def coins(self) -> NDArray[np.bool_]:
+        """Shape (candidates,)."""
+        return np.array([coin == "1" for coin in self.included], dtype=np.bool_)
+
+    @property
+    def planted(self) -> list[Canary]:
+        """The candidates that are in the data."""
+        return [canary for canary, coin in zip(self.candidates, self.included, strict=True) if coin == "1"]
+
+    @property
+    def design(self) -> Design:
+        """What the statistic needs to know."""
+        return Design(
+            candidates=len(self.candidates),
+            guesses=self.guesses,
+            files=self.files,
+            confidence=self.confidence,
+            unit=Unit.parse(self.unit),
+            claim=guarantee(self.claim.epsilon, self.claim.delta) if self.claim else None,
+            delta=self.delta,
+        )
+
+    def check(self) -> None:
+        """Raises `ValueError`, `TypeError` or `LookupError` for parts that do not belong together."""
+        _ = self.design, self.table
+        if len(self.included) != len(self.candidates) or set(self.included) - {"0", "1"}:
+            raise ValueError("each candidate has one coin")
+        every = (*self.candidates, *self.never)
+        if any(not 0 <= canary.start <= len(canary.text) or not math.isfinite(canary.reference) for canary in every):
+            raise ValueError("each canary has an end and a finite reference")
+        if self.kind != "table" and (self.text is None or not all(canary.end for canary in every)):
+            raise ValueError("canaries of text have a column, and an end that is looked for")
+        if self.kind == "table" and any(canary.row is None or canary.reference <= 0 for canary in every):
+            raise ValueError("canaries of a table have a row and a distance")
+
+    @property
+    def table(self) -> list[Column]:
+        """The columns that rows have."""
+        return [Column(**{**column, "values": tuple(column["values"])}) for column in self.columns]
+
+
+def guarantee(epsilon: float, delta: float) -> PureDP | ApproxDP:
+    """The claim in words of the accountants."""
+    return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, str]:
+    """The manifest of a plan and its SHA-256.
+
+    Args:
+        folder: of the plan.
+        expected: the hash that was kept outside.
+
+    Raises:
+        InputError: if the folder holds no plan, or the manifest is not the one whose hash was recorded or kept.
+    """
+    path = folder / "private" / MANIFEST
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no plan; make one with `cupel audit plan … -o {folder}`")
+    with input_errors():
+        content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if expected is not None and expected.strip().lower() != found:
+        raise InputError(f"{path}: has SHA-256 {found}, not the expected {expected}: it is another plan's, or changed")
+    if read_json(folder / PLAN).get("manifest_sha256") != found:
+        raise InputError(f"{path}: was changed since it was planned; its SHA-256 is not the one in {folder / PLAN}")
+    try:
+        manifest = Manifest.model_validate_json(content)
+        manifest.check()
+        return manifest, found
+    except ValidationError as error:
+        raise other_version(path, error) from None
+    except (ValueError, TypeError, LookupError):
+        raise InputError(f"{path}: was not written by this version of cupel; make a new plan") from None
+
+
+def other_version(path: Path, error: ValidationError) -> InputError:
+    """What is said of a file whose parts are not those that this version writes."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return InputError(f"{path}: was not written by this version of cupel ({place}: {first['msg']})")
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the SHA-256 of its own canonical JSON as `sha256`."""
+    body = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return {**document, "sha256": hashlib.sha256(body.encode()).hexdigest()}
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """A document that was sealed.
+
+    Raises:
+        InputError: if it was changed since.
+    """
+    document = read_json(path)
+    if sealed({key: value for key, value in document.items() if key != "sha256"}) != document:
+        raise InputError(f"{path}: was changed since it was written; remove it and make it anew")
+    return document
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file that holds one JSON object.
+
+    Raises:
+        InputError: for anything else.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()  # numbers and characters that there are
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is no JSON that can be read; make it anew") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: holds no JSON object")
+    return document
+
+
+def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
+    """``scores.json``, which belongs to this manifest.
+
+    Raises:
+        InputError: if it is not there, was changed, or is another manifest's.
+    """
+    path = folder / SCORES
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no scores; run `cupel audit score {folder} SYNTHETIC` first")
+    document = read_sealed(path)
+    if document.get("manifest_sha256") != manifest_sha256:
+        raise InputError(f"{path}: was made with another manifest; score again")
+    try:
+        TypeAdapter(Annotated[list[Scored], Field(min_length=1)]).validate_python(document.get("scorings"))
+    except ValidationError as error:
+        raise other_version(path, error) from None
+    return document
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a whole file or none, for the owner's eyes only.
+
+    Raises:
+        InputError: where it cannot be written.
+    """
+    with input_errors():
+        write_atomically(path, content)
+
+
+def hashed(path: Path, step: Callable[[int, int], None] = lambda done, total: None) -> str:
+    """The SHA-256 of a file, read block by block.
+
+    Raises:
+        InputError: for a file that cannot be read.
+    """
+    digest, done = hashlib.sha256(), 0
+    with input_errors(), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            done += len(block)
+            if size > _SHOWN:
+                step(done, max(size, done))
+    return digest.hexdigest()

@@ -1,0 +1,315 @@
+"""Plans an audit of somebody else's generator: draws canaries and coins, and writes what the owner of data needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupel import __version__
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.number_format import format_number, format_upper
+from cupel.attacks.canaries import texts as text_canaries
+from cupel.attacks.canaries.rows import draw_rows, draw_unusual_rows
+from cupel.audit_jobs.canaries.data import Data, read_data, write_rows
+from cupel.audit_jobs.canaries.files import (
+    MANIFEST,
+    PLAN,
+    Canary,
+    Claimed,
+    Kind,
+    Manifest,
+    guarantee,
+    hashed,
+    write_whole,
+)
+from cupel.audit_jobs.canaries.readme import readme
+from cupel.audits.games.canaries_design import Design
+from cupel.errors import InputError, input_errors
+from cupel.io.outputs import check_output
+from cupel.progress import Progress
+
+_DISTANCES = 10**8
+"""Between candidates and rows of the data, at most about; that takes about ten seconds."""
+MOST_ROWS = 10**6
+"""Canaries, with all their copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is asked for; see `cupel audit plan --help`."""
+
+    kind: Kind
+    canaries: int
+    like: Path | None = None
+    text: str = "text"
+    id: str | None = None
+    user: str | None = None
+    unit: str = "record"
+    copies: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    confidence: float = 0.95
+    guesses: int | None = None
+    files: int = 1
+    progress: Progress = field(default_factory=Progress)
+
+
+def plan(options: Options, folder: Path) -> dict[str, Any]:
+    """Draws canaries and writes the folder of an audit, whole or not at all.
+
+    Args:
+        options: what is asked for.
+        folder: that is made; it must not exist or be empty.
+
+    Returns:
+        What ``plan.json`` holds: the manifest's hash, what the test can show at most, and what to know besides.
+
+    Raises:
+        InputError: one line, for parameters, data or a folder that do not do.
+    """
+    check_output(folder, (options.like,))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is there already; name a new folder with -o, a plan is never overwritten")
+    with input_errors():
+        design, copies = _design(options)
+        data = read_data(
+            options.like,
+            kind=options.kind,
+            text=options.text,
+            id=options.id,
+            user=_user(options),
+            progress=options.progress,
+        )
+        rng = np.random.default_rng(secrets.randbits(256))
+        drawn = _draw(options, data, rng)
+        rows = _rows(options, data, drawn, copies, rng)
+    candidates = drawn[: options.canaries]
+    coins = text_canaries.draw_coins(options.canaries)
+    manifest = Manifest(
+        cupel=__version__,
+        nonce=secrets.token_hex(32),
+        kind=options.kind,
+        text=None if options.kind == "table" else options.text,
+        columns=[dataclasses.asdict(column) for column in data.columns] if options.kind == "table" else [],
+        unit=options.unit,
+        copies=copies,
+        guesses=design.guesses,
+        files=options.files,
+        confidence=options.confidence,
+        delta=design.delta,
+        claim=Claimed(epsilon=options.epsilon, delta=design.delta) if options.epsilon is not None else None,
+        statistic=f"one_run_{design.rule}",
+        candidates=candidates,
+        included="".join("1" if coin else "0" for coin in coins),
+        never=drawn[options.canaries :],
+    )
+    planted = [row for place, coin in enumerate(coins) if coin for row in rows[place]]
+    return _write(options, design, data, manifest, planted, folder)
+
+
+def _design(options: Options) -> tuple[Design, int]:
+    """Checks the numbers, and works out those that were not given."""
+    validate.one_of(("key", "echo", "table"), kind=options.kind)
+    validate.integer(minimum=2, maximum=MOST_ROWS, canaries=options.canaries)
+    unit = Unit.parse(options.unit)
+    copies = unit.size if options.copies is None else validate.integer(minimum=1, copies=options.copies)
+    if options.canaries * copies > MOST_ROWS:
+        raise ValueError(
+            f"{options.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that are written; "
+            "lower one of them"
+        )
+    if unit.kind != "user" and copies != unit.size:
+        raise ValueError(
+            f"at unit {unit} each canary has {unit.size} record{'s' * (unit.size > 1)}, not {copies}: a unit of "
+            f"{copies} records is --unit 'group({copies})' or --unit user"
+        )
+    if unit.kind == "user" and options.like is not None and options.user is None:
+        raise ValueError("at unit user each canary is a user of its own; name the column of users with --user")
+    if options.kind == "table" and options.like is None:
+        raise ValueError("canaries of kind table are rows like those of a file; name it with --like")
+    named = [("text", options.text)] if options.kind != "table" else []
+    named += [(what, column) for what, column in (("id", options.id), ("user", _user(options))) if column is not None]
+    if len({column for _, column in named}) < len(named):
+        raise ValueError(
+            f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
+            "canaries get something new in each"
+        )
+    validate.integer(minimum=1, scorings=options.files)
+    if options.kind == "key" and options.guesses is not None:
+        raise ValueError("canaries of kind key are guessed where they are printed; leave --guesses out")
+    if options.epsilon is None and options.delta is not None and options.delta > 0:
+        raise ValueError("a δ belongs to a claim; give --epsilon too")
+    claim = guarantee(options.epsilon, options.delta or 0.0) if options.epsilon is not None else None
+    guesses = None if options.kind == "key" else options.canaries // 2 if options.guesses is None else options.guesses
+    design = Design(
+        candidates=options.canaries,
+        guesses=guesses,
+        files=options.files,
+        confidence=options.confidence,
+        unit=unit,
+        claim=claim,
+        delta=options.delta or 0.0,
+    )
+    if options.kind != "key" and options.guesses is None:
+        design = dataclasses.replace(design, guesses=_default_guesses(design))
+    return design, copies
+
+
+def _default_guesses(design: Design) -> int:
+    """A tenth of the candidates, or twice as many as the claim needs, so that some may be wrong; at most half."""
+    needed = design.needed(design.claim.epsilon) if design.claim else None
+    return max(1, min(design.candidates // 2, max(design.candidates // 10, 2 * (needed or 0))))
+
+
+def _user(options: Options) -> str | None:
+    """The column of users, if there is one."""
+    return options.user or ("user" if Unit.parse(options.unit).kind == "user" else None)
+
+
+def _draw(options: Options, data: Data, rng: np.random.Generator) -> list[Canary]:
+    """Candidates, and after them as many for the negative control, all drawn alike."""
+    count = 2 * options.canaries
+    if options.kind == "key":
+        keys = text_canaries.draw_keys(count, data.keys, rng)
+        return [Canary(text=text_canaries.key_text(key), start=len(text_canaries.key_text(key)) - 5) for key in keys]
+    if options.kind == "echo":
+        texts = _wording(options, data, rng)
+        echoes = text_canaries.draw_echoes(count + options.canaries // 2, texts, rng)
+        # Echoes of no use but for the reference, as many as are planted: it knows what echoes are like, but not which.
+        echoes, others = echoes[:count], [echo.text for echo in echoes[count:]]
+        likely, _ = text_canaries.echo_log_probabilities([*texts, *others], echoes)
+        return [
+            Canary(text=echo.text, start=echo.start, reference=float(value))
+            for echo, value in zip(echoes, likely, strict=True)
+        ]
+    known = data.rows[:: max(1, 2 * count * len(data.rows) // _DISTANCES)]
+    rows, distances = draw_unusual_rows(count, data.columns, known, rng)
+    return [Canary(row=row, reference=float(value)) for row, value in zip(rows, distances, strict=True)]
+
+
+def _wording(options: Options, data: Data, rng: np.random.Generator) -> list[str]:
+    """What echoes sound like: the data, as much as one model is fitted to, or without data the builtin notes."""
+    if data.path is None:
+        from cupel.mechanisms.data.corpora import notes
+
+        return [text for text, _ in notes(400, 0)]
+    texts = [str(row[options.text]) for row in data.rows if row.get(options.text)]
+    texts = [texts[place] for place in rng.permutation(len(texts))]
+    lengths = np.cumsum([len(text) for text in texts])
+    return texts[: max(1, int(np.searchsorted(lengths, text_canaries.PIECE)))]
+
+
+def _rows(
+    options: Options, data: Data, drawn: Sequence[Canary], copies: int, rng: np.random.Generator
+) -> list[list[dict[str, Any]]]:
+    """The records of every candidate, in the columns of the data.
+
+    Everything of a candidate's records, ids and users included, is drawn before the coins, so that a coin decides
+    whether they are there and moves nothing else.
+    """
+    count = options.canaries
+    others = draw_rows(count, data.columns, rng)
+    ids = iter(_fresh_ids(count * copies, data.whole_ids and options.like is not None))
+    users = [secrets.token_hex(8) for _ in range(count)]
+    rows = []
+    for place, canary in enumerate(drawn[:count]):
+        row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[place]
+        if canary.row is None:
+            row[options.text] = canary.text
+        if (user := _user(options)) is not None:
+            row[user] = users[place]
+        copied = [dict(row) for _ in range(copies)]
+        for one in copied if options.id is not None else ():
+            one[str(options.id)] = next(ids)
+        rows.append(copied)
+    return rows
+
+
+def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
+    """Ids that no record has, but with a probability of less than 10⁻⁶ for a million of each."""
+    seen: set[int] = set()
+    while len(seen) < count:
+        number = secrets.randbits(62)
+        if number not in seen:
+            seen.add(number)
+            yield number if whole else f"{number:016x}"
+
+
+def _write(
+    options: Options,
+    design: Design,
+    data: Data,
+    manifest: Manifest,
+    planted: list[dict[str, Any]],
+    folder: Path,
+) -> dict[str, Any]:
+    """Fills a folder beside the one that is asked for, and gives it its name when it is complete."""
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    with input_errors():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.mkdir(mode=0o700)
+            (partial / "private").mkdir(mode=0o700)
+            path = partial / f"canaries{data.ending}"
+            write_rows(path, planted, data)
+            write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+            about = _about(options, design, data, manifest, hashed(partial / "private" / MANIFEST), path)
+            write_whole(partial / PLAN, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            write_whole(partial / "README.md", readme(about))
+            os.replace(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return about
+
+
+def _about(
+    options: Options, design: Design, data: Data, manifest: Manifest, digest: str, canaries: Path
+) -> dict[str, Any]:
+    """What may be said of a plan without its coins."""
+    most = design.candidates // 2
+    guesses = most if design.guesses is None else design.guesses
+    ceiling, half = design.ceiling(guesses), design.ceiling(most)
+    needed = design.needed(options.epsilon) if options.epsilon is not None else None
+    warnings = []
+    if options.epsilon is not None and not ceiling > options.epsilon:
+        enough = f"{needed} would do" if needed is not None else "plan more canaries"
+        warnings.append(
+            f"{guesses} guesses, all right, show at most ε = {format_upper(ceiling)}: the claim of "
+            f"{format_number(options.epsilon)} could not be refuted ({enough})"
+        )
+    made_up = [column.name for column in data.columns if column.kind == "other"]
+    made_up = [name for name in made_up if name not in (options.text, options.id, options.user)]
+    if data.path is not None and made_up:
+        warnings.append(f"canaries have a made-up word in {', '.join(map(repr, made_up))}: too many different values")
+    return {
+        "schema": 1,
+        "cupel": __version__,
+        "kind": options.kind,
+        "canaries": {"file": canaries.name, "sha256": hashed(canaries)},
+        "candidates": design.candidates,
+        "unit": options.unit,
+        "copies": manifest.copies,
+        "adjacency": "add_remove",
+        "guesses": design.guesses,
+        "scorings": design.files,
+        "confidence": design.confidence,
+        "delta": design.delta,
+        "claim": manifest.claim.model_dump() if manifest.claim else None,
+        "statistic": manifest.statistic,
+        "ceiling": {"guesses": guesses, "epsilon": ceiling},
+        "ceiling_of_half": {"guesses": most, "epsilon": half},
+        "guesses_needed": needed,
+        "reads_data": None if data.path is None else str(data.path),
+        "warnings": warnings,
+        "manifest_sha256": digest,
+    }

@@ -1,0 +1,112 @@
+"""The report of a planned audit: one page and one JSON file, from what `cupel audit bound` wrote."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy
+import scipy
+from pydantic import ValidationError
+
+from cupel import __version__
+from cupel.audit_jobs.canaries.files import (
+    BOUND,
+    Manifest,
+    guarantee,
+    other_version,
+    read_manifest,
+    read_scores,
+    read_sealed,
+    write_whole,
+)
+from cupel.audits.implications import describe
+from cupel.errors import InputError
+from cupel.reports.canaries import ThirdPartyAudit, render
+
+
+def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
+    """Writes ``report.html`` and ``report.json``.
+
+    Args:
+        folder: of the plan, with a bound.
+        expect: the hash of the manifest that was kept outside.
+
+    Returns:
+        What ``report.json`` holds.
+
+    Raises:
+        InputError: for files that are not there, were changed, or do not belong together.
+    """
+    manifest, digest = read_manifest(folder, expect)
+    path = folder / BOUND
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no bound; run `cupel audit bound {folder}` first")
+    found = read_sealed(path)
+    scores = read_scores(folder, digest)
+    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, scores["sha256"]):
+        raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
+    try:
+        document = _document(folder, manifest, digest, found, expected=expect is not None)
+    except ValidationError as error:
+        raise other_version(path, error) from None
+    write_whole(folder / "report.html", render(document))
+    write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
+    return document.model_dump(mode="json", by_alias=True)
+
+
+def _document(
+    folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool
+) -> ThirdPartyAudit:
+    claim = manifest.claim
+
+    return ThirdPartyAudit.model_validate(
+        {
+            "schema": 1,
+            "name": folder.resolve().name,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "claim": claim.model_dump() if claim else None,
+            "guarantee": describe(guarantee(claim.epsilon, claim.delta)) if claim else "",
+            "plan": {
+                "kind": manifest.kind,
+                "candidates": len(manifest.candidates),
+                "unit": manifest.unit,
+                "copies": manifest.copies,
+                "adjacency": "add_remove",
+                "guesses": manifest.guesses,
+                "scorings": manifest.files,
+                "confidence": manifest.confidence,
+                "statistic": manifest.statistic,
+                "manifest_sha256": digest,
+                "manifest_expected": expected,
+            },
+            "synthetic": found.get("synthetic"),
+            "refuted": found.get("refuted"),
+            "audit": found.get("audit"),
+            "limitations": _limitations(manifest),
+            "versions": {
+                "cupel": __version__,
+                "python": platform.python_version(),
+                "numpy": numpy.__version__,
+                "scipy": scipy.__version__,
+            },
+        }
+    )
+
+
+def _limitations(manifest: Manifest) -> list[str]:
+    lines = [
+        "The result is about the run that read the planted canaries. A release that was made by another run, or with "
+        "other settings, is not covered.",
+        "It says nothing if somebody took canaries out, treated them otherwise than records, or knew the coins.",
+        f"It is about adding or removing one unit ({manifest.unit}), not about exchanging one.",
+        "It shows what leaks at least: the attack reads synthetic data only and knows no model; a better attack may "
+        "find more.",
+    ]
+    if manifest.kind != "key":
+        lines.append(
+            "Canaries are made up from what the data look like; the rarest records may leak more than they do."
+        )
+    return lines

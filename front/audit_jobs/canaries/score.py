@@ -1,0 +1,187 @@
+"""Scores the canaries of a plan by a synthetic file: what the attacker does, who sees nothing but that file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.attacks.canaries import texts as text_canaries
+from cupel.attacks.canaries.rows import compared, nearest
+from cupel.audit_jobs.canaries.files import (
+    BOUND,
+    PLAN,
+    SCORES,
+    Manifest,
+    hashed,
+    read_json,
+    read_manifest,
+    read_scores,
+    sealed,
+    write_whole,
+)
+from cupel.errors import InputError, input_errors
+from cupel.mechanisms.data.records import read_rows, read_texts
+from cupel.progress import Progress, Step
+
+Floats = NDArray[np.float64]
+
+ATTACKS = {
+    "key": "a key that a synthetic text prints is guessed to be in the data",
+    "echo": "the log-probability of a canary's ending under an n-gram model of the synthetic text, less that under one "
+    "of the data and of other such canaries; the highest are guessed to be in the data",
+    "table": "minus the distance to the nearest synthetic row, as a share of the distance to the nearest row of the "
+    "data; the highest are guessed to be in the data",
+}
+"""How canaries of each kind are scored, in words."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Rows on their way, counted and shown."""
+
+    step: Step
+    total: int
+    rows: int = 0
+    columns: set[str] = field(default_factory=set)
+
+    def texts(self, path: Path, column: str) -> Iterator[str]:
+        for text, _ in read_texts(path, text=column, empty=True):
+            self._one()
+            yield text
+
+    def all(self, path: Path, names: set[str]) -> Iterator[Mapping[str, Any]]:
+        for _, row in read_rows(path, names):
+            self._one()
+            self.columns.update(names & row.keys())
+            yield row
+
+    def _one(self) -> None:
+        self.rows += 1
+        if self.rows % 1000 == 0:
+            self.step(self.rows, max(self.rows, self.total))
+
+
+def score(
+    folder: Path,
+    synthetic: Path,
+    *,
+    text: str | None = None,
+    expect: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Scores every candidate and writes ``scores.json``, which holds one entry for each synthetic file.
+
+    The same file may be scored again until a result is seen. Other files are further audits, and no more of them are
+    read than were planned.
+
+    Args:
+        folder: of the plan.
+        synthetic: a ``.jsonl``, ``.csv`` or ``.parquet`` file.
+        text: its column of the text, for canaries of text; that of the plan if None.
+        expect: the hash of the manifest that was kept outside.
+        progress: where to show progress.
+
+    Returns:
+        The entry of this file.
+
+    Raises:
+        InputError: for files that do not do, a plan whose result was seen, or more files than were planned.
+    """
+    progress = progress or Progress()
+    manifest, digest = read_manifest(folder, expect)
+    if (folder / BOUND).exists():
+        raise InputError(
+            f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
+        )
+    if not synthetic.is_file():
+        raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
+    before = synthetic.stat()
+    with progress.stage("Hashing") as step:
+        found = hashed(synthetic, step)
+    planted = read_json(folder / PLAN).get("canaries", {})
+    if not isinstance(planted, dict):
+        raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
+    if found == planted.get("sha256"):
+        raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
+    scorings = _others(folder, digest, found)
+    if len(scorings) >= manifest.files:
+        raise InputError(
+            f"{synthetic}: would be file {len(scorings) + 1} of {manifest.files} planned; more have to be paid for "
+            "beforehand, so plan a new audit with --scorings and run again"
+        )
+    with input_errors(), progress.stage("Reading") as step:
+        counted = _Counted(step, _lines(synthetic))
+        scores = _scores(manifest, synthetic, text or manifest.text, counted)
+        step(counted.rows, counted.rows)
+    after = synthetic.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise InputError(f"{synthetic}: was changed while it was read; score it again")
+    entry = {
+        "file": synthetic.name,
+        "path": str(synthetic.resolve()),
+        "sha256": found,
+        "bytes": before.st_size,
+        "rows": counted.rows,
+        **{name: values.tolist() for name, values in scores.items()},
+    }
+    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": [*scorings, entry]})
+    write_whole(folder / SCORES, json.dumps(document, allow_nan=False) + "\n")
+    return entry
+
+
+def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
+    """The scorings of other files that there are."""
+    path = folder / SCORES
+    if not path.exists():
+        return []
+    document = read_scores(folder, digest)
+    return [entry for entry in document["scorings"] if entry["sha256"] != found]
+
+
+def _lines(path: Path) -> int:
+    """About how many rows there are, for the bar: lines, or 0 for a file that has none."""
+    if path.suffix.lower() == ".parquet":
+        return 0
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def _scores(manifest: Manifest, path: Path, text: str | None, counted: _Counted) -> dict[str, Floats]:
+    """Scores of candidates, of control candidates, and of candidates had the file held a copy of each planted one."""
+    every = [*manifest.candidates, *manifest.never]
+    references = np.array([canary.reference for canary in every])
+    here = len(manifest.candidates)
+    if manifest.kind == "table":
+        plain, copied = _near(manifest, path, counted)
+        plain, copied = -plain / references, -copied / references
+    else:
+        texts = counted.texts(path, str(text))
+        planted = [canary.text for canary in manifest.planted]
+        if manifest.kind == "key":
+            keys = [canary.end for canary in every]
+            plain = text_canaries.printed_keys(texts, keys).astype(np.float64)
+            copied = np.maximum(plain, text_canaries.printed_keys(planted, keys))
+        else:
+            echoes = [canary.echo for canary in every]
+            plain, copied = text_canaries.echo_log_probabilities(texts, echoes, copied=planted)
+            plain, copied = plain - references, copied - references
+    return {"candidates": plain[:here], "never": plain[here:], "copied": copied[:here]}
+
+
+def _near(manifest: Manifest, path: Path, counted: _Counted) -> tuple[Floats, Floats]:
+    """Distances to the nearest synthetic row, without and with a copy of each planted row."""
+    every = [canary.row or {} for canary in (*manifest.candidates, *manifest.never)]
+    columns = manifest.table
+    names = {column.name for column in compared(columns)}
+    plain, rows = nearest(every, columns, counted.all(path, names))
+    missing = sorted(names - counted.columns)
+    if rows and missing:
+        raise ValueError(f"{path}: there is no column {missing[0]!r}, which the data of the plan have")
+    copied, _ = nearest(every, columns, [canary.row or {} for canary in manifest.planted])
+    return plain, np.minimum(plain, copied)

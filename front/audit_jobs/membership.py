@@ -1,0 +1,349 @@
+"""`cupel audit membership`: scores of candidates by the attacks that were asked for, and what they show."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel import __version__
+from cupel.accounting.adjacency import Unit
+from cupel.audit_jobs.membership_files import Signals, check_apart, read_candidates, read_signals
+from cupel.audits.games.membership import membership_audit
+from cupel.audits.games.membership_design import Design, Scores, Side
+from cupel.errors import InputError, input_errors
+from cupel.progress import Progress
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.models.fine_tuning import Training
+
+Floats = NDArray[np.float64]
+
+NAME = "membership-audit.json"
+PRIVATE = (
+    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
+    "private side: do not release it."
+)
+SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
+MOST_REFERENCES = 10_000
+TEXT_ATTACKS = ("ngram", "neighbourhood")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is fixed before scores are seen.
+
+    Attributes:
+        attacks: names of `SIGNAL_ATTACKS` or `TEXT_ATTACKS`, each paid for; empty for the default.
+        guesses: numbers of guesses, each paid for; empty for the default.
+        side: ``both`` or ``in``.
+        coins: whether each candidate was in by its own fair coin.
+        delta: δ at which ε is bounded.
+        epsilon: ε that is claimed at δ; None for no claim.
+        confidence: of the bound.
+        unit: what a candidate is.
+        gamma, a: of RMIA.
+        order: of n-gram models.
+        neighbours: of the neighbourhood.
+        seed: of ties and of reference models; public.
+        progress: shows the stages.
+    """
+
+    attacks: tuple[str, ...] = ()
+    guesses: tuple[int, ...] = ()
+    side: str = "both"
+    coins: bool = False
+    delta: float = 0.0
+    epsilon: float | None = None
+    confidence: float = 0.95
+    unit: str = "record"
+    gamma: float = 2.0
+    a: float = 1.0
+    order: int = 5
+    neighbours: int = 10
+    seed: int = 0
+    progress: Progress = field(default_factory=Progress)
+
+    def design(self) -> Design:
+        """What the audit needs to know.
+
+        Raises:
+            InputError: for numbers out of range.
+        """
+        side: Side = "in" if self.side == "in" else "both"
+        with input_errors():
+            if self.side not in ("both", "in"):
+                raise ValueError(f"--side must be both or in, not {self.side!r}")
+            return Design(
+                guesses=self.guesses,
+                side=side,
+                fair_coins=self.coins,
+                delta=self.delta,
+                confidence=self.confidence,
+                claimed_epsilon=self.epsilon,
+                unit=Unit.parse(self.unit),
+                seed=self.seed,
+            )
+
+    def chosen(self, allowed: Sequence[str], default: str) -> tuple[str, ...]:
+        """The attacks that are run, each once.
+
+        Raises:
+            InputError: for an attack that does not fit what it is given.
+        """
+        wrong = [name for name in self.attacks if name not in allowed]
+        if wrong:
+            raise InputError(f"--attack must be one of {', '.join(allowed)} for this input, not {wrong[0]!r}")
+        return tuple(dict.fromkeys(self.attacks)) or (default,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceOptions:
+    """How reference models are trained.
+
+    Attributes:
+        base: the public model that the target was made from: ``builtin`` or a folder.
+        models: how many; 0 for none, which leaves the loss.
+        training: how each is fine-tuned: as the target was.
+        device: where models run.
+        workers: processes.
+    """
+
+    base: str
+    models: int
+    training: Training
+    device: str = "cpu"
+    workers: int = 1
+
+
+def audit_signals(path: Path, options: Options) -> dict[str, Any]:
+    """The audit of a file of signals.
+
+    Raises:
+        InputError: one line, for a file or options that do not do.
+    """
+    design = options.design()
+    return _of_signals(read_signals(path, design.unit), options, design, {"scores": str(path)})
+
+
+def audit_model(
+    records: Path,
+    target: str,
+    references: ReferenceOptions,
+    options: Options,
+    *,
+    text: str,
+    population: Path | None,
+    folder: Path,
+) -> dict[str, Any]:
+    """The audit of a model that was fine-tuned on some of the candidates.
+
+    Args:
+        records: candidates and who was in.
+        target: folder of the model.
+        references: reference models.
+        options: the rest.
+        text: column of the text.
+        population: records that no model saw, for RMIA.
+        folder: where what finished reference models say is kept.
+
+    Raises:
+        InputError: as above.
+    """
+    from cupel.attacks.membership.reference_models import reference_signals, signals
+    from cupel.mechanisms.data.records import read_texts
+    from cupel.mechanisms.models.language_model import LanguageModel
+
+    design = options.design()
+    if not 0 <= references.models <= MOST_REFERENCES:
+        raise InputError(f"--references must be from 0 to {MOST_REFERENCES}, not {references.models}")
+    _check_given(options.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
+    candidates, included = read_candidates(records, text, design.unit)
+    if population is not None:
+        check_apart(candidates, population, text)
+    with input_errors():  # before models are trained for hours
+        design.numbers(len(candidates))
+        if references.models:
+            _rehearse(included, references.models, options)
+        others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
+        model = LanguageModel.load(target, references.device, dtype="float32")
+        said = signals(model, [*candidates, *others])
+        trained = None
+        if references.models:
+            with options.progress.stage("Training reference models") as step:
+                trained = reference_signals(
+                    candidates,
+                    others,
+                    models=references.models,
+                    training=references.training,
+                    seed=options.seed,
+                    source=references.base,
+                    device=references.device,
+                    workers=references.workers,
+                    folder=folder,
+                    progress=step,
+                )
+    n, none = len(candidates), np.zeros((0, len(candidates)))
+    found = Signals(
+        target=said[:n],
+        included=included,
+        references=none if trained is None else trained.signals,
+        inclusion=None if trained is None else trained.inclusion,
+        population_target=said[n:],
+        population_references=np.zeros((0, len(others))) if trained is None else trained.population,
+    )
+    return _of_signals(
+        found, options, design, {"records": str(records), "model": target, "population": str(population)}
+    )
+
+
+def audit_texts(
+    records: Path, synthetic: Path, reference: Path | None, options: Options, *, text: str, synthetic_text: str
+) -> dict[str, Any]:
+    """The audit of synthetic text, of which nothing but the text is seen.
+
+    Its positive control is the same attack on text that copies every member word for word.
+
+    Args:
+        records: candidates and who was in.
+        synthetic: the released texts.
+        reference: texts that are not of candidates; None for none.
+        options: the rest.
+        text: column of the text in records and reference.
+        synthetic_text: column of the text in the synthetic file.
+
+    Raises:
+        InputError: as above.
+    """
+    from cupel.attacks.membership.synthetic_text import neighbourhood_scores, ngram_scores
+    from cupel.mechanisms.data.records import read_texts
+
+    design, names = options.design(), options.chosen(TEXT_ATTACKS, "ngram")
+    candidates, included = read_candidates(records, text, design.unit)
+    if reference is not None:
+        check_apart(candidates, reference, text)
+    with input_errors():
+        design.numbers(len(candidates))
+    members = [row for row, inside in zip(candidates, included, strict=True) if inside]
+
+    def scored(name: str, released: Callable[[], Any]) -> Floats:
+        other = None if reference is None else (row for row, _ in read_texts(reference, text=text))
+        if name == "ngram":
+            return ngram_scores(candidates, released(), other, order=options.order)
+        return neighbourhood_scores(candidates, released(), other, neighbours=options.neighbours)
+
+    def file() -> Any:
+        return (row for row, _ in read_texts(synthetic, text=synthetic_text, empty=True))
+
+    by_attack, control = {}, {}
+    with options.progress.stage("Scoring") as step, input_errors():
+        for done, name in enumerate(names):
+            step(done, len(names))
+            by_attack[name] = scored(name, file)
+            control[name] = scored(name, lambda: members)
+        step(len(names), len(names))
+    files = {"records": str(records), "synthetic": str(synthetic), "reference": str(reference) if reference else None}
+    return _result(Scores(by_attack, included), Scores(control, included), options, design, files)
+
+
+def _of_signals(signals: Signals, options: Options, design: Design, files: dict[str, Any]) -> dict[str, Any]:
+    """Its positive control is the same attack on the first reference model, whose members are known."""
+    default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
+    names = options.chosen(SIGNAL_ATTACKS, default)
+    has_population = bool(len(signals.population_target))
+    _check_given(names, bool(len(signals.references)), signals.inclusion is not None, has_population)
+    with input_errors():
+        scores = _scores(names, signals, options)
+    known, control = signals.reference_as_target(), None
+    if known is not None:
+        with contextlib.suppress(ValueError):  # one model less can be too few for an attack, or have seen nobody
+            control = _scores(names, known, options)
+    return _result(scores, control, options, design, files | {"reference_models": len(signals.references)})
+
+
+def _rehearse(included: NDArray[np.bool_], models: int, options: Options) -> None:
+    """Runs the attacks on made-up signals of as many models, to raise what they would raise after the training.
+
+    Raises:
+        ValueError: for too few models.
+    """
+    from cupel.attacks.membership.reference_models import coins
+
+    rng = np.random.default_rng(0)
+    size = len(included)
+    found = Signals(
+        target=rng.normal(size=size),
+        included=included,
+        references=rng.normal(size=(models, size)),
+        inclusion=coins(models, size, options.seed),
+        population_target=rng.normal(size=1),
+        population_references=rng.normal(size=(models, 1)),
+    )
+    _scores(options.chosen(SIGNAL_ATTACKS, "lira-online"), found, options)
+
+
+def _check_given(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
+    """That there is all that the attacks need.
+
+    Raises:
+        InputError: naming the attack and what it misses.
+    """
+    for name in names:
+        if name != "loss" and not references:
+            raise InputError(
+                "LiRA and RMIA need reference models: columns ref_1, ref_2, …, or --references with --model"
+            )
+        if name.endswith("online") and not inclusion:
+            raise InputError(f"{name} needs to know what reference models saw: columns ref_in_1, ref_in_2, …")
+        if name.startswith("rmia") and not population:
+            raise InputError(f"{name} needs population records: rows without `included`, or --reference with --model")
+
+
+def _scores(names: Sequence[str], signals: Signals, options: Options) -> Scores:
+    by_attack = {name: _score(name, signals, options) for name in names}
+    return Scores(by_attack, signals.included, signals.inclusion)
+
+
+def _score(name: str, signals: Signals, options: Options) -> Floats:
+    from cupel.attacks.membership import scores as attack
+
+    target, references, inclusion = signals.target, signals.references, signals.inclusion
+    if name == "loss":
+        return attack.loss_threshold(target)
+    if name == "lira-offline":
+        return attack.lira_offline(target, references, inclusion)
+    if name == "lira-online":
+        assert inclusion is not None
+        return attack.lira_online(target, references, inclusion)
+    others = signals.population_target, signals.population_references
+    if name == "rmia-offline":
+        return attack.rmia_offline(target, references, inclusion, *others, gamma=options.gamma, a=options.a)
+    assert inclusion is not None
+    return attack.rmia_online(target, references, inclusion, *others, gamma=options.gamma)
+
+
+def _result(
+    scores: Scores, control: Scores | None, options: Options, design: Design, files: dict[str, Any]
+) -> dict[str, Any]:
+    with input_errors():
+        audit = membership_audit(scores, design, control=control)
+    bound = audit.bounds[0].value if audit.bounds else None
+    return {
+        "schema": 1,
+        "private": PRIVATE,
+        "version": __version__,
+        "kind": "membership",
+        "files": files,
+        "unit": options.unit,
+        "coins": options.coins,
+        "confidence": options.confidence,
+        "seed": options.seed,
+        "claim": None if options.epsilon is None else {"epsilon": options.epsilon, "delta": options.delta},
+        "refuted": bound is not None and options.epsilon is not None and bound > options.epsilon,
+        "audits": [audit.to_json()],
+    }

@@ -1,0 +1,7 @@
+"""Claims: what is asserted, read from a YAML file or built in Python, and validated before anything else happens."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,293 @@
+"""What all claims have in common, whatever mechanism they are about; `cupel.claims.read` reads them from files."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+
+from cupel.accounting import guarantees
+from cupel.accounting.adjacency import Adjacency
+from cupel.errors import InputError
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+    from cupel.jobs.generate import FinishedRun, Mechanism, Options
+
+
+def no_bool(value: object) -> object:
+    """`value`, unless it is a truth value, which YAML makes of a bare `yes` and Python takes for a number."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not a truth value")
+    return value
+
+
+def _delta(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch(r"n\^-\d+(\.\d+)?", value.strip()):
+        return value.strip()
+    return no_bool(value)
+
+
+def _lengths(value: object) -> object:
+    values = list(value.values()) if isinstance(value, dict) else [value]
+    if value is not None and not all(type(number) is int and number >= 1 for number in values):
+        raise ValueError("must be a whole number of at least 1, or one for each label, such as {note: 64, letter: 200}")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(no_bool)]
+Delta = Annotated[
+    float | Annotated[str, Field(pattern=r"^n\^-\d+(\.\d+)?$")],
+    BeforeValidator(_delta),
+    Field(description="a number in (0, 1), or `n^-1.1` with the public number of records n"),
+]
+
+
+class Strict(BaseModel):
+    """A part of a claim; unknown keys are an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BuiltinData(Strict):
+    """Data that ship with the tool: `keys` (made-up), `notes` (RAND Health Insurance Experiment), notes with keys."""
+
+    source: Literal["builtin"]
+    name: Literal["keys", "notes", "notes-with-secrets"]
+
+
+class FileData(Strict):
+    """A JSON Lines, CSV or Parquet file; the path is relative to the claim file."""
+
+    source: Literal["file"]
+    path: Path
+    text: str = Field("text", description="column that holds the text")
+    label: str | None = Field(None, description="column that holds the label, if labels are used")
+    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
+    user: str | None = Field(None, description="column that names the user, for unit `user`")
+
+
+class DatasetData(Strict):
+    """A data set of the library `datasets`: a hub id or a local folder, which is relative to the claim file."""
+
+    source: Literal["dataset"]
+    name: str = Field(description="a hub id, a folder written by `save_to_disk`, or a folder of data files")
+    split: str = "train"
+    subset: str | None = Field(None, description="the configuration, where there are several")
+    text: str = Field("text", description="column that holds the text")
+    label: str | None = Field(None, description="column that holds the label, if labels are used")
+    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
+    user: str | None = Field(None, description="column that names the user, for unit `user`")
+
+
+class PureDPClaim(Strict):
+    type: Literal["pure_dp"]
+    epsilon: Number
+
+
+class ApproxDPClaim(Strict):
+    type: Literal["approx_dp"]
+    epsilon: Number
+    delta: Delta
+
+
+class ZCDPClaim(Strict):
+    type: Literal["zcdp"]
+    rho: Number
+
+
+class GDPClaim(Strict):
+    type: Literal["gdp"]
+    mu: Number
+
+
+class RDPClaim(Strict):
+    type: Literal["rdp"]
+    alpha: Number
+    epsilon: Number
+
+
+class ExPostClaim(Strict):
+    type: Literal["ex_post"]
+    epsilon: Number
+
+
+class SecretProtectionClaim(Strict):
+    type: Literal["secret_protection"]
+    p: Number
+    r: Number
+
+
+GuaranteeClaim = Annotated[
+    PureDPClaim | ApproxDPClaim | ZCDPClaim | GDPClaim | RDPClaim | ExPostClaim | SecretProtectionClaim,
+    Field(discriminator="type"),
+]
+
+_GUARANTEES: dict[str, type[Any]] = {
+    "pure_dp": guarantees.PureDP,
+    "approx_dp": guarantees.ApproxDP,
+    "zcdp": guarantees.ZCDP,
+    "gdp": guarantees.GDP,
+    "rdp": guarantees.RDP,
+    "ex_post": guarantees.ExPostDP,
+    "secret_protection": guarantees.SecretProtection,
+}
+
+
+class Public(Strict):
+    """What is public by assumption. Everything else that is read off the data is paid for."""
+
+    records: int = Field(ge=1, description="the number n of privacy units that may be known to everyone")
+    labels: list[str] = Field([], description="the set of labels")
+    context_tokens: Annotated[int | dict[str, int] | None, BeforeValidator(_lengths)] = Field(
+        default=None,
+        description="for private_inference: the number of tokens that a context may have, prompt included, for all "
+        "labels or for each; longer records are cut, shorter ones padded",
+    )
+
+
+KEYS = 100_000
+"""How many different 5-digit keys there are."""
+
+
+def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[str], **fields: Any) -> Any:
+    """A claim's `parameters`: one field for each of a mechanism's own, so that the two cannot drift apart.
+
+    Args:
+        name: of the model.
+        mechanism: a dataclass.
+        stated_elsewhere: its fields that a claim states under `public`, or at its top level.
+        fields: what the claim writes in a way of its own, as for `pydantic.create_model`.
+    """
+    hints = typing.get_type_hints(mechanism)
+    made: dict[str, Any] = {}
+    for field in dataclasses.fields(mechanism):
+        if field.name not in stated_elsewhere:
+            kind = hints[field.name]
+            if kind in (int, float, int | None, float | None):
+                kind = Annotated[kind, BeforeValidator(no_bool)]
+            made[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
+    return create_model(name, __base__=Strict, **{**made, **fields})
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a run of a claim would charge.
+
+    Attributes:
+        event: in all.
+        secrets: fingerprint of the places of secrets, where they are what is protected.
+        budgets: of the groups of secrets, in their order.
+    """
+
+    event: DpEvent
+    secrets: str | None = None
+    budgets: tuple[guarantees.SecretProtection, ...] = ()
+
+
+class Claim(Strict):
+    """A privacy claim, or the same file without `guarantee` as the configuration of a run.
+
+    Each mechanism has a claim of its own, which narrows `mechanism`, `parameters` and `audits`.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+    data: Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="source")]
+    unit: str = Field("record", description="record, user, group(k) or secret")
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    mechanism: str
+    variant: Literal["sound", "as_published"] = "sound"
+    parameters: Any
+    model: str = Field("builtin", description="builtin, a local folder, or a hub id")
+    public: Public
+    guarantee: GuaranteeClaim | None = None
+    audits: Sequence[str] = []
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.generator()
+        if self.guarantee is not None:
+            self.claimed()
+        if len(set(self.audits)) != len(self.audits):
+            raise ValueError("audits: each audit is named once")
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """What must hold of this mechanism's claims beyond its parameters.
+
+        Raises:
+            ValueError: one line that begins with the key.
+        """
+
+    def claimed(self) -> guarantees.Guarantee:
+        """The claimed guarantee, with δ worked out from the public number of records."""
+        if self.guarantee is None:
+            raise InputError(f"{self.name}: a claim needs a `guarantee`, for example {{type: pure_dp, epsilon: 1.0}}")
+        values = self.guarantee.model_dump(exclude={"type"})
+        if isinstance(values.get("delta"), str):
+            values["delta"] = float(self.public.records) ** float(values["delta"][2:])
+        guarantee: guarantees.Guarantee = _GUARANTEES[self.guarantee.type](**values)
+        return guarantee
+
+    def generator(self) -> Mechanism:
+        """The mechanism that the claim describes."""
+        raise NotImplementedError
+
+    def plan(self) -> Plan:
+        """What a run would charge in all. It reads the data only where the places of secrets decide it."""
+        raise NotImplementedError
+
+    def generate(self, output: Path, options: Options) -> FinishedRun:
+        """Runs the mechanism into a folder, or goes on with the run that the folder holds; see `cupel.jobs.generate`."""
+        raise NotImplementedError
+
+    def described(self) -> dict[str, Any]:
+        """The claim in JSON types, for a report: files and folders by name only, because a path tells of a machine."""
+        body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        if isinstance(self.data, FileData):
+            body["data"]["path"] = self.data.path.name
+        if isinstance(self.data, DatasetData) and is_local(self.data.name):
+            body["data"]["name"] = Path(self.data.name).resolve().name
+        if is_local(self.model):
+            body["model"] = Path(self.model).resolve().name
+        return body
+
+    def written_by(self, model: str | None) -> Self:
+        """The claim about a run of another model, where one is given in place of the claim's."""
+        return self if model is None else self.model_copy(update={"model": model})
+
+    def reads(self, *others: Path | str | None) -> list[Path | None]:
+        """Files and folders that a run reads, as far as they are named here, and some others."""
+        named: list[Any] = [*others, self.model if is_local(self.model) else None]
+        if isinstance(self.data, FileData):
+            named.append(self.data.path)
+        if isinstance(self.data, DatasetData) and is_local(self.data.name):
+            named.append(self.data.name)
+        return [None if name is None else Path(name) for name in (*named, *self._read_besides())]
+
+    def _read_besides(self) -> list[str]:
+        """Files that the parameters name."""
+        return [str(name) for name in (getattr(self.parameters, "centres", None),) if name]
+
+    def located(self, folder: Path) -> Self:
+        """The claim with relative paths taken from the folder of its file."""
+        changes: dict[str, Any] = {}
+        if isinstance(self.data, FileData):
+            changes["data"] = self.data.model_copy(update={"path": folder / self.data.path})
+        if isinstance(self.data, DatasetData) and (folder / self.data.name).is_dir():
+            changes["data"] = self.data.model_copy(update={"name": str(folder / self.data.name)})
+        if self.model != "builtin" and (folder / self.model).is_dir():
+            changes["model"] = str(folder / self.model)
+        return self.model_copy(update=changes)
+
+
+def is_local(name: str) -> bool:
+    """Whether the name of a model or a data set is a folder of this machine, not a hub id."""
+    return Path(name).is_absolute() or Path(name).is_dir()

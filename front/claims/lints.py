@@ -1,0 +1,99 @@
+"""Warnings about a claim that is well-formed and easily misread: from public facts, and from the data.
+
+The first kind is printed on both pages and by the command. The second depends on the private data, so it stands on the
+private page only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cupel.accounting.guarantees import ApproxDP, ExPostDP, PureDP
+from cupel.accounting.number_format import format_number
+
+if TYPE_CHECKING:
+    from cupel.claims.base import Claim
+    from cupel.mechanisms.data.records import Record
+
+LARGE_EPSILON = 10.0
+LARGE_DELTA = 0.01
+FAR = 0.1
+"""A number of units read is far from the public one if it differs by more than this share, and by 4 square roots."""
+
+
+def public_warnings(claim: Claim) -> list[str]:
+    """What a reader of the claim should know, from the claim alone."""
+    return [*_of_guarantee(claim), *_of_sources(claim)]
+
+
+def _of_guarantee(claim: Claim) -> list[str]:
+    if claim.guarantee is None:
+        return []
+    guarantee, found = claim.claimed(), []
+    if isinstance(guarantee, ApproxDP):
+        delta, units = guarantee.delta, claim.public.records
+        if units is not None and delta >= 1 / units:
+            found.append(
+                f"δ = {format_number(delta)} is at least 1/n = {format_number(1 / units)}: a mechanism that "
+                "publishes one record in full, drawn at random, meets such a δ."
+            )
+        if delta >= LARGE_DELTA:
+            found.append(
+                f"δ = {format_number(delta)} is large: a mechanism that reveals all data with this probability meets "
+                "it."
+            )
+    if isinstance(guarantee, PureDP | ApproxDP | ExPostDP) and guarantee.epsilon > LARGE_EPSILON:
+        found.append(
+            f"ε = {format_number(guarantee.epsilon)} is above {format_number(LARGE_EPSILON)}: the odds of any guess "
+            f"about one {claim.unit} may change by a factor of e^{format_number(guarantee.epsilon)}."
+        )
+    if isinstance(guarantee, ExPostDP):
+        found.append(
+            "An ex-post ε is about one output only. It promises nothing before the run, and nothing about other "
+            "outputs; the a-priori bound does."
+        )
+    return found
+
+
+def _of_sources(claim: Claim) -> list[str]:
+    sources: Sequence[Any] = getattr(claim.parameters, "secrets", ())
+    if not any(getattr(source, "presidio", None) for source in sources):
+        return []
+    return [
+        "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a secret "
+        "might not have been found. That places are public does not cover this."
+    ]
+
+
+def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str]) -> list[str]:
+    """What a reader of the private page should know, from the data and the ledger.
+
+    Args:
+        claim: of the run.
+        records: that were read.
+        runs: names of all runs in the ledger.
+    """
+    found = []
+    users = Counter(record.user for record in records if record.user is not None)
+    read, stated = len(users) if claim.unit == "user" else len(records), claim.public.records
+    if stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
+        found.append(
+            f"The claim states {stated} units as public, and {read} were read. Whatever follows from the public "
+            "number, δ among it, does not fit the data."
+        )
+    if claim.unit == "record" and users and max(users.values()) > 1:
+        several = sum(count > 1 for count in users.values())
+        found.append(
+            f"The unit is a record, and {several} of {len(users)} users have several. Their privacy loss adds up over "
+            "their records; unit user bounds it."
+        )
+    if others := [name for name in runs if name != claim.name]:
+        listed = ", ".join(map(repr, others[:5])) + (" and others" if len(others) > 5 else "")
+        found.append(
+            f"The ledger holds other runs, {listed}, which are not part of this claim. If they read the same data, "
+            "what all cost together is larger: cupel account says how much."
+        )
+    return found

@@ -1,0 +1,184 @@
+"""Claims: what is asserted, read from a YAML file and validated before anything else happens."""
+
+from __future__ import annotations
+
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from cupel.claims.base import Claim
+from cupel.errors import InputError
+from cupel.generators.aug_pe.claim import AugPEClaim
+from cupel.generators.private_inference.claim import PrivateInferenceClaim
+from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
+
+MECHANISMS: dict[str, type[Claim]] = {
+    "private_inference": PrivateInferenceClaim,
+    "secret_evolution": SecretEvolutionClaim,
+    "aug_pe": AugPEClaim,
+}
+"""The claims of each mechanism: the one place where a mechanism is made known to the front door."""
+
+
+LARGEST_FILE = 2**18
+"""Bytes of a claim file; a claim has a few thousand."""
+
+_DEEPEST = 20  # levels of a claim file; a claim has four
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """`yaml.SafeLoader` that refuses a key given twice instead of keeping the last one in silence.
+
+    It refuses aliases, too, of which a few lines can make billions of values, and what is nested too deeply to be one.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """One value with all that is in it."""
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "an alias is not read; write the value out", mark)
+        if self._depth >= _DEEPEST:
+            raise yaml.composer.ComposerError(None, None, f"more than {_DEEPEST} levels; a claim has four", mark)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not a word", key_node.start_mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+        seen.add(key)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep)
+
+
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+
+
+def read_claim(path: Path) -> Claim:
+    """Reads and validates a claim file. Relative paths in it are taken from the file's own folder.
+
+    Raises:
+        InputError: one line that names the file, the key, what was given and what is allowed.
+    """
+    try:
+        data = yaml.load(_text(path), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; a claim is a YAML file") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise InputError(f"{path}: not valid YAML{where}: {getattr(error, 'problem', None) or error}") from None
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
+        raise InputError(
+            f"{path}: holds a value that YAML cannot read, such as a date that is in no calendar or a number of "
+            "thousands of digits; put a text between quotes"
+        ) from None
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
+    if "mechanism" not in data:
+        raise InputError(f"{path}: mechanism: is missing")
+    model = MECHANISMS.get(str(data["mechanism"]))
+    if model is None:
+        given = str(data["mechanism"])[:80]
+        raise InputError(f"{path}: mechanism: must be {_alternatives(MECHANISMS)}, not {given!r}")
+    try:
+        claim = model.model_validate(data)
+    except ValidationError as error:
+        raise InputError(f"{path}: {_one_line(error, model)}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply; a claim has three levels") from None
+    return claim.located(path.parent)
+
+
+def _text(path: Path) -> str:
+    """The content of a claim file.
+
+    Raises:
+        InputError: for a file that is too large to be a claim.
+        OSError, UnicodeDecodeError: where it cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise InputError(f"{path}: is larger than {LARGEST_FILE} bytes, which no claim is; name a claim, a YAML file")
+    return content.decode("utf-8")
+
+
+def _alternatives(names: typing.Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first error of a validation in one line, and how many more there are."""
+    first, *rest = error.errors(include_url=False)
+    keys, known = _place(first["loc"], model)
+    where = ".".join(keys)
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if first["type"] == "extra_forbidden":
+        message = f"unknown key; known are {', '.join(known) or 'none'}"
+    elif first["type"] == "missing":
+        message = "is missing"
+    elif first["type"] not in ("value_error", "own_message"):
+        given = "" if "secrets" in keys else f", not {str(first['input'])[:80]!r}"  # a pattern may spell a secret
+        message = f"{message[0].lower()}{message[1:]}{given}"
+    more = f" (and {len(rest)} more)" if rest else ""
+    return " ".join(f"{where + ': ' if where else ''}{message}{more}".split())
+
+
+def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list[str], list[str]]:
+    """The keys of the file that lead to an error, and those that are known in its last mapping.
+
+    The names of the members of a union are part of a location, too, but not keys of the file.
+    """
+    keys: list[str] = []
+    known: list[str] = []
+    here: list[Any] = [model]
+    for part in location:
+        models = [kind for kind in here if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        known = [name for kind in models for name in kind.model_fields]
+        of_field = [kind.model_fields[str(part)].annotation for kind in models if str(part) in kind.model_fields]
+        tagged = [kind for kind in models if part in (_tag(kind), kind.__name__)]
+        if tagged and len(models) > 1:
+            here = tagged
+            continue
+        if isinstance(part, int) or of_field or part == location[-1]:
+            keys.append(str(part))
+        here = [inner for kind in of_field or here for inner in _inside(kind)]
+    return keys, known
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    """The value that tells a model from the others of its union: that of its first field, where it has only one."""
+    first = next(iter(model.model_fields.values())).annotation
+    values = typing.get_args(first) if typing.get_origin(first) is typing.Literal else ()
+    return str(values[0]) if len(values) == 1 else None
+
+
+def _inside(kind: Any) -> list[Any]:
+    """The types that a value of this type is or holds."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType, Annotated, list, tuple):
+        return [inner for part in typing.get_args(kind) for inner in _inside(part)]
+    return [kind]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a claim file, for editors."""
+    union: Any = typing.Union[tuple(MECHANISMS.values())]  # noqa: UP007 - of as many as there are
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(union).json_schema()}

@@ -1,0 +1,37 @@
+"""`cupel audit`: games against generators, those of other people included. Each subcommand is a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from cupel.cli import audit_canaries as _third_party
+from cupel.cli import audit_membership as _membership
+from cupel.cli import audit_released as _released
+from cupel.cli import audit_secrets as _secrets
+from cupel.cli.exit_codes import IN_HELP
+
+app = typer.Typer(
+    name="audit",
+    no_args_is_help=True,
+    help="Plays privacy games against a generator, also one that is not ours, and says what they show at least.",
+)
+
+
+def _add(name: str, command: Callable[..., None], example: str) -> None:
+    app.command(name, epilog=f"{example}\n\n{IN_HELP}")(command)
+
+
+_add("text", _released.text, _released.TEXT_EXAMPLE)
+_add("table", _released.table, _released.TABLE_EXAMPLE)
+_add(
+    "plan",
+    _third_party.plan,
+    "Example: cupel audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit",
+)
+_add("score", _third_party.score, "Example: cupel audit score audit synthetic.jsonl")
+_add("bound", _third_party.bound, "Example: cupel audit bound audit")
+_add("report", _third_party.report, "Example: cupel audit report audit")
+_add("membership", _membership.membership, _membership.EXAMPLE)
+_add("secrets", _secrets.secrets, _secrets.EXAMPLE)

@@ -1,0 +1,134 @@
+"""The parser of the audits of somebody else's generator: `cupel audit plan`, `score`, `bound` and `report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cupel.cli.exit_codes import of_audit
+from cupel.terminal import say
+
+if TYPE_CHECKING:
+    from cupel.progress import Progress
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `cupel audit plan` made.")]
+Expect = Annotated[
+    str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest, as it was kept outside DIR.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+
+
+def plan(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
+    kind: Annotated[str, typer.Option(help="key, echo (both for texts) or table.")] = "key",
+    canaries: Annotated[int, typer.Option(help="Candidates; about half of them are planted.")] = 1000,
+    like: Annotated[
+        Path | None, typer.Option(help="The data: canaries get their columns. A .jsonl, .csv or .parquet file.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
+    id: Annotated[str | None, typer.Option(help="Column of an id: canaries get new ones.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column that names the user: each canary is a new one.")] = None,
+    unit: Annotated[str, typer.Option(help="What the claim protects: record, user or group(k).")] = "record",
+    copies: Annotated[int | None, typer.Option(help="Records of each canary, at unit user.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The claimed ε of adding or removing a unit.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The claimed δ; pure ε if not given.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the result, in (0, 1).")] = 0.95,
+    guesses: Annotated[int | None, typer.Option(help="How many canaries are guessed to be in; not for keys.")] = None,
+    scorings: Annotated[int, typer.Option(help="Synthetic files that may be scored; each is paid for.")] = 1,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draws canaries to add to data whose generator is to be audited, and registers what will be looked at."""
+    from cupel.audit_jobs.canaries import plan as job
+    from cupel.audit_jobs.canaries.readme import reach
+
+    options = job.Options(
+        kind=kind,  # type: ignore[arg-type]  # checked by the job
+        canaries=canaries,
+        like=like,
+        text=text,
+        id=id,
+        user=user,
+        unit=unit,
+        copies=copies,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        guesses=guesses,
+        files=scorings,
+        progress=_progress(json_, quiet),
+    )
+    about = job.plan(options, output)
+    planted = output / about["canaries"]["file"]
+    if json_:
+        print(json.dumps(about))
+    elif not quiet:
+        say(f"{about['candidates']} canaries of kind {kind}; add the planted ones to the data: {planted}")
+        say(f"SHA-256 of the manifest, to be kept outside {output}: {about['manifest_sha256']}")
+        say("\n".join(reach(about)))
+        say(f"What to do now is in {output / 'README.md'}")
+
+
+def score(
+    folder: Folder,
+    synthetic: Annotated[Path, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")],
+    text: Annotated[str | None, typer.Option(help="Its column of the text; that of the plan if not given.")] = None,
+    expect: Expect = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Scores the canaries of a plan by synthetic data, of which it sees nothing else."""
+    from cupel.audit_jobs.canaries import score as job
+
+    entry = job.score(folder, synthetic, text=text, expect=expect, progress=_progress(json_, quiet))
+    shown = {key: entry[key] for key in ("file", "sha256", "bytes", "rows")}
+    if json_:
+        print(json.dumps(shown))
+    elif not quiet:
+        say(
+            f"Read {entry['rows']} rows ({entry['bytes']} bytes) of {synthetic}; scores are in {folder / 'scores.json'}"
+        )
+
+
+def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
+    """Says what the scores show at least of the generator's ε. Exits 1 if that refutes the planned claim."""
+    from cupel.accounting.number_format import format_ceiling
+    from cupel.audit_jobs.canaries import bound as job
+
+    found = job.bound(folder, expect=expect, progress=_progress(json_, quiet))
+    if json_:
+        print(json.dumps(found))
+    elif not quiet:
+        audit = found["audit"]
+        say(audit["conclusion"])
+        for bound_ in audit["bounds"]:
+            ceiling = format_ceiling(bound_["ceiling"], bound_["value"])
+            say(f"Ceiling of this test, had every guess been right: ε = {ceiling}")
+        for rate in (*audit["rates"], *audit["controls"]):
+            say(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
+        say("Tried: " + "; ".join(audit["multiplicity"]))
+        for file in found["synthetic"]:
+            if not file["checked"]:
+                say(f"{file['file']} is not there any more, so that it could not be checked.")
+    raise typer.Exit(of_audit(found["refuted"]))
+
+
+def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
+    """Writes the result as one page that needs no network, DIR/report.html, and as DIR/report.json."""
+    from cupel.audit_jobs.canaries import report as job
+
+    document = job.report(folder, expect=expect)
+    if json_:
+        print(json.dumps(document))
+    elif not quiet:
+        say(f"Report: {folder / 'report.html'}")
+
+
+def _progress(json_: bool, quiet: bool) -> Progress:
+    from cupel.progress import Progress
+
+    return Progress("quiet" if quiet else "json" if json_ else "bar")

@@ -1,0 +1,58 @@
+"""The parser of `cupel audit secrets`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cupel.cli.exit_codes import of_audit
+from cupel.terminal import say
+
+EXAMPLE = "Example: cupel audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
+
+
+def secrets(
+    p: Annotated[float, typer.Option("--p", help="Claimed: the largest probability of a guess before, in [1e-5, 1).")],
+    r: Annotated[float, typer.Option("--r", help="Claimed: what it becomes at most.")],
+    occurrences: Annotated[int, typer.Option(help="How many records hold the secret.")],
+    sampling_probability: Annotated[float, typer.Option(help="Of each of them in a release, in [0, 1].")],
+    rounds: Annotated[int, typer.Option(help="Releases with fresh noise and fresh draws.")] = 1,
+    sigma: Annotated[
+        float | None, typer.Option(help="σ₁, for occurrences that contribute 1; the least for the claim if not given.")
+    ] = None,
+    variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
+    confidence: Annotated[float, typer.Option(help="Of the result, in (0, 1).")] = 0.95,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the result; resumes there.")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+) -> None:
+    """Guesses a secret in the noisy clusters of secret-protected evolution as well as can be: a lower bound on r."""
+    from cupel.audit_jobs import secrets as job
+    from cupel.io.outputs import check_output_folder
+    from cupel.progress import Progress
+
+    check_output_folder(output, ())
+
+    secret = job.Secret(
+        p=p,
+        r=r,
+        occurrences=occurrences,
+        sampling_probability=sampling_probability,
+        rounds=rounds,
+        sigma=sigma,
+        variant=variant,  # type: ignore[arg-type]  # checked by the job
+        confidence=confidence,
+    )
+    found = job.audit(secret, output, progress=Progress("quiet" if quiet else "json" if json_ else "bar"))
+    if json_:
+        print(json.dumps(found))
+    elif not quiet:
+        say("\n".join(job.in_words(found)))
+    raise typer.Exit(of_audit(found["refuted"]))

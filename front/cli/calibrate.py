@@ -1,0 +1,150 @@
+"""`cupel calibrate`: one subcommand a mechanism; each finds the one parameter that is not given."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cupel.terminal import say
+
+if TYPE_CHECKING:
+    from cupel.accounting.calibration.calibration import Calibration
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Finds the noise, rate, number of steps or clip whose certified bound meets a target.",
+    epilog="Example: cupel calibrate dp-sgd --target-epsilon 1 --delta 1e-5 --sampling-probability .01 --steps 1000",
+)
+
+TargetEpsilon = Annotated[float | None, typer.Option(help="ε of (ε, δ)-DP; with --delta.")]
+TargetMu = Annotated[float | None, typer.Option(help="μ of Gaussian DP, down to the δ of --delta.")]
+TargetBeta = Annotated[float | None, typer.Option(help="Least type II error of a test; with --alpha.")]
+TargetR = Annotated[float | None, typer.Option(help="Largest probability of a guess afterwards; with --p.")]
+Delta = Annotated[float | None, typer.Option(help="δ in (0, 1).")]
+Alpha = Annotated[float | None, typer.Option(help="Type I error, in (0, 1).")]
+P = Annotated[float | None, typer.Option("--p", help="Largest probability of a guess before, in (0, 1).")]
+Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
+Method = Annotated[str | None, typer.Option(help="The accountant that judges; the certified lattice if not given.")]
+Tolerance = Annotated[float, typer.Option(help="How near to the threshold, relative.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout.")]
+
+
+def _show(found: Calibration, find: str, json_: bool) -> None:
+    from cupel.jobs.calibrate import in_words
+
+    if json_:
+        print(json.dumps(found.to_json()))
+    else:
+        say("\n".join(in_words(found, decreasing=find == "noise")))
+
+
+@app.command(
+    "dp-sgd",
+    epilog="Example: cupel calibrate dp-sgd --target-epsilon 1 --delta 1e-5 --sampling-probability .01 --steps 1000",
+)
+def dp_sgd(
+    target_epsilon: TargetEpsilon = None,
+    target_mu: TargetMu = None,
+    target_beta: TargetBeta = None,
+    target_r: TargetR = None,
+    delta: Delta = None,
+    alpha: Alpha = None,
+    p: P = None,
+    find: Annotated[str, typer.Option(help="What to find: noise, rate or steps.")] = "noise",
+    noise_multiplier: Annotated[float | None, typer.Option(help="σ over the clipping norm, above 0.")] = None,
+    sampling_probability: Annotated[float | None, typer.Option(help="Of a record in a batch, in (0, 1].")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps, at least 1.")] = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = None,
+    tolerance: Tolerance = 1e-3,
+    json_: Json = False,
+) -> None:
+    """Finds noise multiplier, sampling probability or number of steps of DP-SGD with Poisson-sampled batches."""
+    from cupel.jobs import calibrate as job
+
+    goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
+    _show(job.dp_sgd(goal, find, noise_multiplier, sampling_probability, steps), find, json_)
+
+
+@app.command(epilog="Example: cupel calibrate gaussian --target-epsilon 1 --delta 1e-5 --count 10")
+def gaussian(
+    target_epsilon: TargetEpsilon = None,
+    target_mu: TargetMu = None,
+    target_beta: TargetBeta = None,
+    target_r: TargetR = None,
+    delta: Delta = None,
+    alpha: Alpha = None,
+    p: P = None,
+    find: Annotated[str, typer.Option(help="What to find: noise or count.")] = "noise",
+    noise_multiplier: Annotated[float | None, typer.Option(help="σ over the sensitivity to one record.")] = None,
+    count: Annotated[int | None, typer.Option(help="Number of releases, at least 1.")] = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = None,
+    tolerance: Tolerance = 1e-3,
+    json_: Json = False,
+) -> None:
+    """Finds the noise multiplier or the number of Gaussian releases of the whole data set."""
+    from cupel.jobs import calibrate as job
+
+    goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
+    _show(job.gaussian(goal, find, noise_multiplier, count), find, json_)
+
+
+@app.command(
+    epilog="Example: cupel calibrate selection --target-epsilon 3 --delta 1e-5 --temperature 1.5 --batch-size 64 "
+    "--count 128"
+)
+def selection(
+    temperature: Annotated[float, typer.Option(help="The temperature of the softmax, above 0.")],
+    batch_size: Annotated[int, typer.Option(help="The public denominator of the mean of logits.")],
+    target_epsilon: TargetEpsilon = None,
+    target_mu: TargetMu = None,
+    target_beta: TargetBeta = None,
+    target_r: TargetR = None,
+    delta: Delta = None,
+    alpha: Alpha = None,
+    p: P = None,
+    find: Annotated[str, typer.Option(help="What to find: clip or steps.")] = "clip",
+    clip: Annotated[float | None, typer.Option(help="Logits are clipped to ± this, above 0.")] = None,
+    count: Annotated[int | None, typer.Option(help="Number of selections, at least 1.")] = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = None,
+    tolerance: Tolerance = 1e-3,
+    json_: Json = False,
+) -> None:
+    """Finds the clip or the number of tokens drawn from a mean of clipped logits."""
+    from cupel.jobs import calibrate as job
+
+    goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
+    _show(job.selection(goal, find, clip, temperature, batch_size, count), find, json_)
+
+
+@app.command(
+    epilog="Example: cupel calibrate secret --target-r 2e-4 --p 1e-4 --occurrences 80 --sampling-probability .01 "
+    "--rounds 1"
+)
+def secret(
+    target_r: Annotated[float, typer.Option(help="Largest probability of a guess afterwards.")],
+    p: Annotated[float, typer.Option("--p", help="Largest probability of a guess before, in (0, 1).")],
+    find: Annotated[str, typer.Option(help="What to find: noise or rounds.")] = "noise",
+    occurrences: Annotated[int | None, typer.Option(help="How many records hold the secret.")] = None,
+    sampling_probability: Annotated[
+        float | None, typer.Option(help="With --occurrences: probability of each of them to be drawn.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="In their place: probabilities that 0, 1, … of them are drawn, with commas.")
+    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise, for occurrences that contribute at most 1.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Releases with fresh noise and fresh draws.")] = None,
+    tolerance: Tolerance = 1e-3,
+    json_: Json = False,
+) -> None:
+    """Finds the noise or the number of rounds that protects a secret: who guessed it with p guesses it with r."""
+    from cupel.jobs import calibrate as job
+    from cupel.jobs.compare import secret_of
+
+    release = secret_of(1.0 if sigma is None else sigma, occurrences, sampling_probability, weights)
+    goal = job.Goal("secret", r=target_r, p=p, tolerance=tolerance)
+    _show(job.secret(goal, find, release, sigma, rounds), find, json_)

@@ -1,0 +1,48 @@
+"""`cupel centres`: public centres of clusters, from public text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cupel.terminal import say
+
+
+def centres(
+    texts: Annotated[Path, typer.Argument(help="PUBLIC text, a .jsonl, .csv or .parquet file; never private text.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, .safetensors.")],
+    count: Annotated[int, typer.Option(help="How many centres.")] = 100,
+    text: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
+    embedder: Annotated[
+        str, typer.Option(help="builtin, or the folder or hub id of a sentence-transformers model.")
+    ] = "builtin",
+    seed: Annotated[int, typer.Option(help="Of the public choices.")] = 0,
+    download: Annotated[bool, typer.Option("--download", help="Fetch a hub id that is not on this machine.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+) -> None:
+    """Finds centres of clusters in public text by k-means, for `parameters: {centres: …}` of a claim."""
+    from cupel.errors import InputError, input_errors
+    from cupel.io.outputs import check_output
+    from cupel.io.run_files import write_atomically
+    from cupel.mechanisms.data.records import read_records
+    from cupel.mechanisms.embedding.centres import BUILTIN, Centres
+    from cupel.mechanisms.embedding.sentence import SentenceEmbedder
+
+    check_output(output, (texts,))
+    if output.is_dir():
+        raise InputError(f"{output}: is a folder; name a file with -o")
+    if not output.parent.is_dir():
+        raise InputError(f"{output}: its folder does not exist; make it first")
+    with input_errors():
+        public = [record.text for record in read_records(texts, text=text)]
+        # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
+        model = (
+            None if embedder == BUILTIN else SentenceEmbedder.load(embedder, texts_at_once=32, allow_network=download)
+        )
+        found = Centres.fit(public, count, embedder=model, seed=seed)
+    with input_errors():
+        write_atomically(output, found.to_bytes(), 0o644)
+    if not quiet:
+        say(f"{found.count} centres of {len(public)} public texts in {output}")

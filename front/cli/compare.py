@@ -1,0 +1,218 @@
+"""`cupel compare`: one subcommand a mechanism; anything else is taken for the path of a ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from cupel.jobs.compare import Compared, Options
+
+
+class _LedgerByDefault(TyperGroup):
+    """A group whose `ledger` command may be left out: `cupel compare PATH` is `cupel compare ledger PATH`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] != "--help":
+            if re.fullmatch(r"[a-z-]+", args[0].lower()) and not args[0].startswith("-") and not Path(args[0]).exists():
+                ctx.fail(f"{args[0]!r} is neither a ledger nor one of {', '.join(self.commands)}.")
+            args = ["ledger", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_LedgerByDefault,
+    no_args_is_help=True,
+    help="Puts every accountant that supports a mechanism into one table and one figure.\n\n"
+    "`cupel compare LEDGER` compares them on what a ledger was charged.",
+    epilog="Example: cupel compare dp-sgd --noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
+)
+
+Delta = Annotated[float, typer.Option(help="The δ at which ε is asked for, in (0, 1).")]
+Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
+Method = Annotated[list[str] | None, typer.Option(help="One accountant; repeat for several. All if not given.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Draw all curves into this .svg file.")]
+Seconds = Annotated[float, typer.Option(help="Time limit of each accountant in each panel of the figure.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
+
+
+def _options(method: list[str] | None, output: Path | None, seconds: float, json_: bool) -> Options:
+    from cupel.jobs.compare import Options
+    from cupel.progress import Progress
+
+    return Options(tuple(method or ()), output, seconds, Progress("json" if json_ else "bar"))
+
+
+def _show(compared: Compared, json_: bool) -> None:
+    from cupel.jobs.compare import print_table
+
+    if json_:
+        print(json.dumps(compared.to_json()))
+    else:
+        print_table(compared)
+
+
+@app.command(
+    "dp-sgd",
+    epilog="Example: cupel compare dp-sgd --noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
+)
+def dp_sgd(
+    noise_multiplier: Annotated[float, typer.Option(help="σ over the clipping norm, above 0.")],
+    sampling_probability: Annotated[float, typer.Option(help="Probability of a record to be in a batch, in (0, 1].")],
+    steps: Annotated[int, typer.Option(help="Number of steps, at least 1.")],
+    delta: Delta,
+    adjacency: Adjacency = "add_remove",
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares the accountants on DP-SGD with Poisson-sampled batches."""
+    from cupel.jobs import compare as job
+
+    options = _options(method, output, seconds, json_)
+    compared = job.dp_sgd(
+        noise_multiplier, sampling_probability, steps, adjacency=adjacency, delta=delta, options=options
+    )
+    _show(compared, json_)
+
+
+@app.command(epilog="Example: cupel compare gaussian --noise-multiplier 5 --count 10 --delta 1e-5 -o figure.svg")
+def gaussian(
+    noise_multiplier: Annotated[float, typer.Option(help="σ over the L2 sensitivity to one record, above 0.")],
+    delta: Delta,
+    count: Annotated[int, typer.Option(help="Number of releases, at least 1.")] = 1,
+    adjacency: Adjacency = "add_remove",
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares the accountants on Gaussian releases of the whole data set."""
+    from cupel.jobs import compare as job
+
+    options = _options(method, output, seconds, json_)
+    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, options=options), json_)
+
+
+@app.command(
+    epilog="Example: cupel compare selection --clip 9 --temperature 1.5 --batch-size 64 --count 367 --delta 1e-5"
+)
+def selection(
+    count: Annotated[int, typer.Option(help="Number of selections, at least 1.")],
+    delta: Delta,
+    eta: Annotated[float | None, typer.Option(help="The bounded range of one selection, above 0.")] = None,
+    clip: Annotated[float | None, typer.Option(help="In place of --eta: logits are clipped to ± this.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="With --clip: the temperature of the softmax.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="With --clip: the public denominator of the mean.")] = None,
+    adjacency: Adjacency = "add_remove",
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares the accountants on bounded-range selections, such as tokens drawn from a mean of clipped logits."""
+    from cupel.errors import InputError, input_errors
+    from cupel.jobs import compare as job
+
+    given = [value is not None for value in (clip, temperature, batch_size)]
+    if (eta is None) != all(given) or (eta is not None and any(given)):
+        raise InputError("give either --eta, or all of --clip, --temperature and --batch-size")
+    if eta is None:
+        assert clip is not None
+        assert temperature is not None
+        assert batch_size is not None
+        with input_errors():
+            eta = job.softmax_range(clip, temperature, batch_size, adjacency)
+    options = _options(method, output, seconds, json_)
+    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, options=options), json_)
+
+
+@app.command(
+    epilog="Example: cupel compare secret --occurrences 80 --sampling-probability .01 --sigma 2 --p 1e-4 --rounds 10"
+)
+def secret(
+    sigma: Annotated[float, typer.Option(help="Noise, for occurrences that contribute at most 1; at least 0.")],
+    p: Annotated[float, typer.Option(help="The largest probability of a guess before the release, in (0, 1).")],
+    occurrences: Annotated[int | None, typer.Option(help="How many records hold the secret.")] = None,
+    sampling_probability: Annotated[
+        float | None, typer.Option(help="With --occurrences: probability of each of them to be drawn.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="In their place: probabilities that 0, 1, … of them are drawn, with commas.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Releases with fresh noise and fresh draws, at least 1.")] = 1,
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares what guessing a secret may become: exactly, by composition of curves, and by a single Gaussian."""
+    from cupel.accounting.number_format import format_number
+    from cupel.jobs import compare as job
+
+    release = job.secret_of(sigma, occurrences, sampling_probability, weights)
+    about = f"a secret in {occurrences} records, each drawn with probability {format_number(sampling_probability)}"
+    about = "a secret with given occurrences" if weights is not None else about
+    about += f", σ = {format_number(sigma)}, {rounds} round{'s' if rounds != 1 else ''}"
+    options = _options(method, output, seconds, json_)
+    _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_)
+
+
+@app.command(
+    epilog="Example: cupel compare vectors --layers 4 --clip 1 --records 1000 --epsilon 5 --delta 1e-5",
+)
+def vectors(
+    layers: Annotated[int, typer.Option(help="Number of layers, at least 1.")],
+    clip: Annotated[float, typer.Option(help="Largest L2 norm of a record's vector in each layer, above 0.")],
+    records: Annotated[int, typer.Option(help="The public divisor of the means, at least 1.")],
+    delta: Delta,
+    epsilon: Annotated[float | None, typer.Option(help="ε of all layers together: asks for the noise.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="In its place: standard deviation of the noise on each coordinate.")
+    ] = None,
+    adjacency: Adjacency = "replace_one",
+    method: Method = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares noise for the mean vectors of several layers: exact jointly, or layer by layer."""
+    from cupel.jobs import compare as job
+
+    compared = job.vectors(
+        layers,
+        clip,
+        records,
+        epsilon=epsilon,
+        sigma=sigma,
+        adjacency=adjacency,
+        delta=delta,
+        options=_options(method, output, seconds, json_),
+    )
+    _show(compared, json_)
+
+
+@app.command(epilog="Example: cupel compare report/private/ledger.sqlite --delta 1e-5")
+def ledger(
+    ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
+    delta: Delta,
+    method: Method = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(help="The file that holds the heads of the ledgers; one in your folder for state if not given."),
+    ] = None,
+    output: Output = None,
+    seconds: Seconds = 8.0,
+    json_: Json = False,
+) -> None:
+    """Compares the accountants on what one or several ledgers were charged; the word `ledger` may be left out."""
+    from cupel.jobs import compare as job
+
+    options = _options(method, output, seconds, json_)
+    _show(job.ledgers(ledgers, delta=delta, options=options, anchor=anchor), json_)

@@ -1,0 +1,1 @@
+"""Aug-PE as a claim and a run."""

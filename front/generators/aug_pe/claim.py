@@ -1,0 +1,51 @@
+"""Claims about Aug-PE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from cupel.accounting.adjacency import Unit
+from cupel.claims.base import Plan, parameters_model
+from cupel.generators.evolution.claim import NOT_OF_THE_MECHANISM, WRITER_FIELDS, EvolutionClaim
+from cupel.mechanisms.aug_pe.generator import AugPE
+
+if TYPE_CHECKING:
+    from cupel.generators.aug_pe.run import AugPERun
+    from cupel.jobs.generate import Options
+
+AugPEParameters: Any = parameters_model(
+    "AugPEParameters", AugPE, {"records", "labels", "adjacency", "unit", "variant"}, **WRITER_FIELDS
+)
+
+
+class AugPEClaim(EvolutionClaim):
+    """A claim about Aug-PE, or the configuration of a run."""
+
+    mechanism: Literal["aug_pe"]
+    parameters: AugPEParameters
+    audits: Sequence[str] = []
+
+    def check(self) -> None:
+        super().check()
+        if self.audits:
+            raise ValueError("audits: there is none of aug_pe yet; leave them out")
+
+    def generator(self) -> AugPE:
+        return AugPE(
+            **self.parameters.model_dump(exclude=NOT_OF_THE_MECHANISM),
+            records=self.public.records,
+            labels=tuple(self.public.labels),
+            adjacency=self.adjacency,
+            unit=Unit.parse(self.unit),
+            variant=self.variant,
+        )
+
+    def plan(self) -> Plan:
+        return Plan(self.generator().plan())
+
+    def generate(self, output: Path, options: Options) -> AugPERun:
+        from cupel.generators.aug_pe import run
+
+        return run.generate(self, output, options)

@@ -1,0 +1,144 @@
+"""Aug-PE through the front door: how a claim about it is run, proven and reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee
+from cupel.accounting.number_format import format_number
+from cupel.accounting.registry import upper_bounds
+from cupel.errors import input_errors
+from cupel.generators.aug_pe.claim import AugPEClaim
+from cupel.generators.evolution.run import (
+    FLOATING_POINT,
+    JOURNAL,
+    TIMING,
+    begun,
+    documents_of,
+    facts,
+    load_writer,
+    sent_to_writer,
+)
+from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
+from cupel.jobs.generate import FinishedRun, Options, Part, load_records
+from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
+from cupel.mechanisms.models.writers import Writer
+
+_CHANGED = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugPERun(FinishedRun):
+    """A finished run of Aug-PE."""
+
+    claim: AugPEClaim
+    mechanism: AugPE
+    writer: Writer
+    result: AugPEResult
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        if self.claim.variant != "as_published":
+            return []
+        event = self.mechanism.published_plan()
+        published = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
+        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=float("inf"))
+        certified = [bound.value for bound in published if bound.rigor.may_support]
+        if not certified:
+            return []
+        why = []
+        if self.adjacency is Adjacency.REPLACE_ONE:
+            why.append(
+                "An exchanged record takes its vote from one candidate and gives it to another: √2 apart, not 1."
+            )
+        if self.mechanism.counts_labels:
+            why.append("How many texts each label gets is read off the private labels without noise.")
+        row = {
+            "statement": f"{_asked(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
+            "published": min(certified),
+            "recomputed": best,
+            "why": " ".join(why) or "Both count the same: one record more or less moves one vote.",
+            "private": False,
+        }
+        return [row]
+
+    def not_protected(self) -> list[str]:
+        return [
+            f"The number of records ({self.claim.public.records}) and the set of labels are public by assumption.",
+            "What many records say together may appear in the output: that is what synthetic data are for.",
+            "One record is protected; what several of them hold in common, such as copies of one record, is protected "
+            "less. A person with several records is not protected as one unit.",
+        ]
+
+    def threat_model(self) -> list[str]:
+        return [
+            "The adversary knows the mechanism, its parameters, the writer, the embedder, and every record but the one "
+            "in question; it sees the noisy votes of all rounds and all candidates.",
+            f"Neighbouring data sets differ in one record, which is {_CHANGED[self.adjacency]}.",
+            "It does not see the private folder, the machine, or how long the run took.",
+        ]
+
+    def side_channels(self) -> list[str]:
+        sent = sent_to_writer(self.claim, releasable=self.mechanism.releasable)
+        return [TIMING, *sent, FLOATING_POINT]
+
+    def implementation(self) -> dict[str, str]:
+        return facts(self.claim, self.options, self.writer)
+
+
+def _asked(guarantee: Guarantee) -> str:
+    """What a claim bounds, and where."""
+    match guarantee:
+        case ApproxDP(delta=delta):
+            return f"ε at δ = {format_number(delta)}"
+        case RDP(alpha=alpha):
+            return f"Rényi ε of order {format_number(alpha)}"
+        case GDP():
+            return "μ of Gaussian differential privacy"
+        case ZCDP():
+            return "ρ of zero-concentrated differential privacy"
+        case _:
+            return "pure ε"
+
+
+def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
+    """Runs Aug-PE as the claim says, or resumes the run that `output` holds.
+
+    Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
+    journal of all candidates is, too.
+
+    Raises:
+        InputError: for bad data, a bad writer, or a folder that holds another run; nothing has been written then. And
+            for an endpoint that fails on the way: the same command resumes the run.
+    """
+    claim.check_allowed(options.allow_endpoint)
+    check_ledger_is_there(output / PRIVATE)
+    mechanism, records = claim.generator(), load_records(claim, options.download)
+    writer = load_writer(claim, options)
+    with input_errors():
+        mechanism.check(records, writer)
+    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
+    with (
+        begun(claim, ledger, mechanism.plan(), options, writer) as run,
+        options.progress.stage("Generating") as step,
+    ):
+        result = mechanism.generate(
+            records, writer, run, journal=ledger.parent / JOURNAL, progress=step, source=options.source
+        )
+        documents = documents_of(result.texts)
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
+    return AugPERun(
+        claim=claim,
+        options=options,
+        plan=mechanism.plan(),
+        documents=documents,
+        ledger_path=ledger,
+        records=records,
+        mechanism=mechanism,
+        writer=writer,
+        result=result,
+    )

@@ -1,0 +1,1 @@
+"""What claims about generators by evolution, and their runs, share."""

@@ -1,0 +1,124 @@
+"""What claims about the evolutions of text share: who writes the candidates, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field
+
+from cupel.claims.base import Claim, Number, Strict, is_local, no_bool
+from cupel.errors import InputError
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.models.endpoint import EndpointWriter
+
+LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
+"""What is sent to them does not leave this machine."""
+
+Count = Annotated[int, BeforeValidator(no_bool)]
+
+
+class Endpoint(Strict):
+    """An OpenAI-compatible endpoint that writes candidates. It is sent prompts, candidates and `examples` only."""
+
+    url: str = Field(description="such as https://api.example.com/v1 or http://127.0.0.1:8000/v1/completions")
+    model: str = Field(description="its name there")
+    api_key_env: str | None = Field(default=None, description="the environment variable that holds the API key")
+    at_once: Count = Field(default=4, description="how many requests are open at a time")
+    timeout: Number = Field(default=60.0, description="seconds that one answer may take")
+    tries: Count = Field(default=6, description="how often a request is sent while it fails in a way that may go away")
+
+
+class Writing(Strict):
+    """How candidates are written; what is left out is the writer's own choice."""
+
+    random_prompt: str | None = Field(default=None, description="of a new text; with {label} and {example}")
+    variation_prompt: str | None = Field(default=None, description="of a variation; with {label} and {text}")
+    temperature: Number | None = None
+    top_p: Number | None = None
+    max_tokens: Count | None = None
+    stop: str | None = Field(default=None, description="a string that ends a text")
+    chat: bool | None = Field(default=None, description="whether prompts are a user's turn; of a local model only")
+    whole: bool | None = Field(default=None, description="whether a text that reached max_tokens is thrown away")
+
+
+WRITER_FIELDS: dict[str, Any] = {
+    "writing": (Writing, Writing()),
+    "endpoint": (Endpoint | None, Field(default=None, description="writes in place of `model`")),
+}
+"""The parameters of a claim that say who writes, for `parameters_model`."""
+
+NOT_OF_THE_MECHANISM = set(WRITER_FIELDS)
+
+
+class EvolutionClaim(Claim):
+    """A claim about an evolution of synthetic text, or the configuration of a run."""
+
+    def check(self) -> None:
+        if self.public.context_tokens is not None:
+            raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")
+        if self.parameters.endpoint is not None:
+            if self.model != "builtin":
+                raise ValueError("parameters.endpoint: writes in place of model; give one of the two")
+            if self.parameters.writing.chat is not None:
+                raise ValueError("parameters.writing.chat: is for local models; an endpoint does not know it")
+            self.writer_of_endpoint({})
+
+    def writer_of_endpoint(self, examples: Mapping[str | None, Sequence[str]]) -> EndpointWriter:
+        """The writer behind the claim's endpoint, which nothing has been sent to yet.
+
+        Raises:
+            ValueError: for a URL that is none, or a prompt that does not render.
+        """
+        from cupel.mechanisms.models.endpoint import EndpointWriter
+
+        return EndpointWriter(
+            **self.parameters.endpoint.model_dump(),
+            **self.parameters.writing.model_dump(exclude_none=True),
+            examples=examples,
+        )
+
+    def check_allowed(self, allowed: str | None) -> None:
+        """That whoever runs the claim, and not only its author, wants something to be sent to the endpoint.
+
+        A claim may come from somebody else, and name any address and any environment variable. An endpoint of this
+        machine that is sent no key needs no consent.
+
+        Args:
+            allowed: the address that the command line allows; None allows none.
+
+        Raises:
+            InputError: for another endpoint than that.
+        """
+        endpoint = self.parameters.endpoint
+        if endpoint is None or (allowed is not None and allowed.rstrip("/") == endpoint.url.rstrip("/")):
+            return
+        if endpoint.api_key_env is None and urlsplit(endpoint.url).hostname in LOCAL_HOSTS:
+            return
+        key = "" if endpoint.api_key_env is None else f" and the environment variable {endpoint.api_key_env}"
+        raise InputError(
+            f"parameters.endpoint: prompts and candidates{key} would be sent to {endpoint.url}; to allow it, give "
+            f"--allow-endpoint {endpoint.url}"
+        )
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        parameters = body["parameters"]
+        if not parameters["writing"]:
+            del parameters["writing"]
+        if self.parameters.endpoint is not None:  # its address may tell of a network
+            parameters["endpoint"] = {"model": self.parameters.endpoint.model}
+            del body["model"]
+        if is_local(self.parameters.embedder):
+            parameters["embedder"] = Path(self.parameters.embedder).resolve().name
+        return body
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        if not (folder / self.parameters.embedder).is_dir():
+            return located
+        embedder = str(folder / self.parameters.embedder)
+        return located.model_copy(update={"parameters": located.parameters.model_copy(update={"embedder": embedder})})

@@ -1,0 +1,145 @@
+"""What runs of the evolutions share: who writes, the ledger, and the files that come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent
+
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.ledger.entries import LedgerError
+from cupel.accounting.ledger.run import Run
+from cupel.claims.base import BuiltinData
+from cupel.errors import InputError, input_errors
+from cupel.generators.evolution.claim import EvolutionClaim
+from cupel.io.documents import Documents
+from cupel.io.run_files import open_ledger
+from cupel.jobs.generate import BUILTIN_SEED, Options
+from cupel.mechanisms.embedding import sentence
+from cupel.mechanisms.embedding.centres import BUILTIN
+from cupel.mechanisms.evolution.journal import JournalError
+from cupel.mechanisms.evolution.loop import SyntheticText
+from cupel.mechanisms.models.writers import Writer, WriterError
+from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY
+
+JOURNAL = "candidates.jsonl"
+"""The file of all candidates, beside the ledger."""
+
+
+def load_writer(
+    claim: EvolutionClaim, options: Options, examples: Mapping[str | None, Sequence[str]] | None = None
+) -> Writer:
+    """Who writes candidates: the endpoint of the claim, or the model that the command line or else the claim names.
+
+    The claim's embedder is fetched, too, where `--download` says so.
+
+    Raises:
+        InputError: when there is no such model on this machine, or a setting does not fit it.
+    """
+    with input_errors():
+        embedder = claim.parameters.embedder
+        if options.download and embedder != BUILTIN:
+            sentence.model_folder(embedder, allow_network=True)
+        if claim.parameters.endpoint is not None:
+            if options.model is not None:
+                raise InputError("--model: the claim names an endpoint, which writes in place of a model; drop one")
+            writer = claim.writer_of_endpoint(examples or {})
+            writer.check()
+            return writer
+        from cupel.mechanisms.models.language_model import LanguageModel
+        from cupel.mechanisms.models.writers import ModelWriter
+
+        model = LanguageModel.load(options.model or claim.model, options.device, allow_network=options.download)
+        given = claim.parameters.writing.model_dump(exclude_none=True)
+        return ModelWriter(model=model, examples=examples or {}, **given)
+
+
+@contextmanager
+def begun(
+    claim: EvolutionClaim, ledger: Path, plan: DpEvent, options: Options, writer: Writer, **about: Any
+) -> Iterator[Run]:
+    """The claim's run in its ledger, begun or resumed, and finished after the block.
+
+    Raises:
+        InputError: when the ledger holds a run of that name with another claim or writer, or is damaged, and for what
+            may stop a run half-way, such as an endpoint or a full disk; the same command resumes it.
+    """
+    described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
+    # Paths tell of a machine, an address of a network; what they hold is in the fingerprints and in the run's digest.
+    hidden = {"embedder", "secrets", "endpoint"}
+    described["parameters"] = claim.parameters.model_dump(mode="json", exclude=hidden)
+    with open_ledger(ledger, options.anchor) as opened:
+        with input_errors():
+            run = opened.begin(
+                claim.name,
+                plan=plan,
+                adjacency=claim.adjacency,
+                unit=Unit.parse(claim.unit),
+                about={"claim": described, "writer": writer.fingerprint, "noise": options.source.name, **about},
+            )
+        try:
+            yield run
+        except OtherRunError as error:
+            raise InputError(f"{ledger}: {error}") from None
+        except (JournalError, WriterError, LedgerError) as error:
+            raise InputError(str(error)) from None
+        except OSError as error:
+            with input_errors():
+                raise error
+        run.finish()
+
+
+def documents_of(texts: Iterable[SyntheticText]) -> Documents:
+    """The last selection, as it is committed and written."""
+    rows = [(text.label, text.rank, text.text) for text in texts]
+    return Documents({"label": "string", "rank": "int64", "text": "string"}, rows)
+
+
+def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, str]:
+    """What a report says of the writer, the noise and the data."""
+    endpoint = claim.parameters.endpoint
+    found = {
+        "language model": writer.name if endpoint is None else endpoint.model,
+        "fingerprint of the writer (SHA-256)": writer.fingerprint,
+        "source of noise": "operating system entropy" if options.source.name == OS_ENTROPY.name else "recorded",
+    }
+    if endpoint is None:
+        found["device"] = f"{writer.model.device} (asked for: {options.device})"  # type: ignore[attr-defined]
+    else:
+        found["endpoint"] = writer.name
+    if isinstance(claim.data, BuiltinData):
+        found["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
+    return found
+
+
+def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool) -> list[str]:
+    """What a report says of what the writer of candidates is sent.
+
+    Args:
+        claim: says whether it is an endpoint.
+        examples: how many public records of each label it is shown.
+        releasable: whether the numbers that choose candidates are protected.
+    """
+    away = claim.parameters.endpoint is not None
+    sent = "Whoever writes candidates is sent prompts and candidates, which released numbers have chosen"
+    lines = [sent + ("." if examples else ", and no record.")]
+    if examples:
+        each = " of each label" if claim.public.labels else ""
+        lines.append(
+            f"It is shown up to {examples} real records{each} in which no secret was found"
+            + (": they leave this machine for the endpoint." if away else "; it runs on this machine.")
+        )
+    if away and not releasable:
+        lines.append("The texts of this run are not protected as claimed, and the endpoint has seen its candidates.")
+    return lines
+
+
+FLOATING_POINT = (
+    "Embeddings are floating-point numbers, each computed from its own text alone. What is added up over records are "
+    "whole numbers or points of a fixed grid, without rounding, before noise is added."
+)
+TIMING = "Timing and memory use of the run depend on the data; do not let an adversary measure them."

@@ -1,0 +1,1 @@
+"""Private inference as a claim, a run, its audits and its words."""

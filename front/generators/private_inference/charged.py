@@ -1,0 +1,74 @@
+"""Private inference under a ledger: for claimed runs, and for those that audits play."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cupel.errors import InputError, input_errors
+from cupel.io.documents import Documents
+from cupel.io.run_files import open_ledger
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.models.prompts import PromptError
+from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from cupel.mechanisms.private_inference.generator import PrivateInference
+from cupel.mechanisms.private_inference.transcripts import Generation, Observer
+from cupel.progress import Progress
+
+
+def charge_and_generate(
+    mechanism: PrivateInference,
+    records: Sequence[Record],
+    model: LanguageModel,
+    ledger: Path,
+    *,
+    name: str,
+    about: Mapping[str, Any],
+    progress: Progress,
+    title: str,
+    observers: Iterable[Observer] = (),
+    source: Source = OS_ENTROPY,
+    documents: Callable[[Generation, bytes], Documents] | None = None,
+    anchor: Path | None = None,
+) -> tuple[Generation, bytes]:
+    """Runs private inference under the run `name` of a ledger file, or resumes that run.
+
+    `documents`, where it is given, makes of what was generated what is committed before the run is finished.
+
+    Returns:
+        What was generated, and the batching key.
+
+    Raises:
+        InputError: when the ledger holds a run of that name with other parameters, another model or other records.
+    """
+    with open_ledger(ledger, anchor) as opened:
+        with input_errors():
+            known = opened.run(name).about if name in opened.runs() else {}
+            key = known.get("key") or secrets.token_hex(32)
+            rows = mechanism.row_plan(model).to_json()
+            described = {**about, "model": model.fingerprint, "rows": rows, "key": key, "noise": source.name}
+            run = opened.begin(
+                name, plan=mechanism.plan(), adjacency=mechanism.adjacency, unit=mechanism.unit, about=described
+            )
+        with progress.stage(title) as step:
+            try:
+                generation = mechanism.generate(
+                    records,
+                    model,
+                    run,
+                    key=bytes.fromhex(key),
+                    observers=tuple(observers),
+                    progress=step,
+                    source=source,
+                )
+            except (OtherRunError, PromptError) as error:
+                raise InputError(f"{ledger}: {error}") from None
+        with input_errors(f"{ledger}: "):
+            if documents is not None:
+                documents(generation, bytes.fromhex(key)).commit(run)
+        run.finish()
+    return generation, bytes.fromhex(key)

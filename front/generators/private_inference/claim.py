@@ -1,0 +1,81 @@
+"""Claims about private inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.claims.base import KEYS, BuiltinData, Claim, Plan, is_local, parameters_model
+from cupel.mechanisms.private_inference.generator import PrivateInference
+
+if TYPE_CHECKING:
+    from cupel.generators.private_inference.run import InferenceRun
+    from cupel.jobs.generate import Options
+
+PrivateInferenceParameters: Any = parameters_model(
+    "PrivateInferenceParameters",
+    PrivateInference,
+    {"records", "labels", "context_tokens", "adjacency", "unit", "variant"},
+)
+
+
+class PrivateInferenceClaim(Claim):
+    """A claim about private inference, or the configuration of a run."""
+
+    mechanism: Literal["private_inference"]
+    parameters: PrivateInferenceParameters
+    audits: Sequence[Literal["leave_one_out", "reconstruction", "record_replay"]] = []
+
+    def check(self) -> None:
+        if self.data == BuiltinData(source="builtin", name="keys"):
+            most = KEYS // 2 if "reconstruction" in self.audits else KEYS
+            if self.public.records > most:
+                raise ValueError(
+                    f"public.records: there are {KEYS} keys of five digits, and reconstruction holds half of them out, "
+                    f"so at most {most}, not {self.public.records}"
+                )
+        adding = [name for name in self.audits if name != "record_replay"]
+        if adding and self.adjacency is not Adjacency.ADD_REMOVE:
+            raise ValueError(
+                f"audits: {' and '.join(adding)} play at adjacency add_remove and say nothing of a claim at "
+                f"{self.adjacency}; leave them out"
+            )
+        if "record_replay" in self.audits and self.parameters.aggregate == "none":
+            raise ValueError("audits: record_replay compares a run with its events, and aggregate none has no event")
+
+    def generator(self) -> PrivateInference:
+        lengths = self.public.context_tokens
+        return PrivateInference(
+            **self.parameters.model_dump(),
+            records=self.public.records,
+            labels=tuple(self.public.labels),
+            adjacency=self.adjacency,
+            unit=Unit.parse(self.unit),
+            variant=self.variant,
+            context_tokens=tuple(sorted(lengths.items())) if isinstance(lengths, dict) else lengths,
+        )
+
+    def plan(self) -> Plan:
+        return Plan(self.generator().plan())
+
+    def generate(self, output: Path, options: Options) -> InferenceRun:
+        from cupel.generators.private_inference import run
+
+        return run.generate(self, output, options)
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        for name in ("centres", "embedder"):
+            value = body["parameters"].get(name)
+            if value and (is_local(value) or Path(value).exists()):
+                body["parameters"][name] = Path(value).resolve().name
+        return body
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        parameters = {"centres": self.parameters.centres and str(folder / self.parameters.centres)}
+        if (folder / self.parameters.embedder).is_dir():
+            parameters["embedder"] = str(folder / self.parameters.embedder)
+        return located.model_copy(update={"parameters": self.parameters.model_copy(update=parameters)})

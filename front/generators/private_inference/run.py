@@ -1,0 +1,268 @@
+"""Private inference through the front door: how a claim about it is run, proven, attacked and reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound, Rigor
+from cupel.accounting.guarantees import ExPostDP, Guarantee, PureDP
+from cupel.accounting.ledger.run import Run
+from cupel.accounting.registry import account, upper_bounds
+from cupel.attacks.canaries.reconstruction import Canaries
+from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
+from cupel.audits.result import AuditResult
+from cupel.audits.statistics.one_outcome import certified_profile
+from cupel.errors import input_errors
+from cupel.generators.private_inference import audits as evidence
+from cupel.generators.private_inference import words as narrative
+from cupel.generators.private_inference.charged import charge_and_generate
+from cupel.generators.private_inference.claim import PrivateInferenceClaim
+from cupel.io.documents import Documents
+from cupel.io.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
+from cupel.jobs.generate import FinishedRun, Options, Part, load_records
+from cupel.mechanisms.embedding import sentence
+from cupel.mechanisms.embedding.centres import BUILTIN
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
+from cupel.mechanisms.private_inference.transcripts import Generation
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceRun(FinishedRun):
+    """A finished run of private inference.
+
+    Attributes:
+        mechanism: what ran.
+        model: that wrote.
+        key: of the batching.
+        generation: everything that came out.
+        canaries: those that the records consist of, if they do.
+        observer: that watched the run for the leave-one-out audit.
+    """
+
+    claim: PrivateInferenceClaim
+    mechanism: PrivateInference
+    model: LanguageModel
+    key: bytes
+    generation: Generation
+    canaries: Canaries | None = None
+    observer: LeaveOneOut | None = None
+
+    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+        bounds = super().bounds(part, charged)
+        if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
+            bounds.append(self._realised(charged))
+        plan = self.generation.row_plan
+        tested = narrative.row_assumption(plan, self.generation.row_difference)
+        return [
+            dataclasses.replace(
+                bound, assumptions=(*bound.assumptions, tested), rigor=bound.rigor if plan.exact else Rigor.ESTIMATE
+            )
+            for bound in bounds
+        ]
+
+    def _realised(self, charged: Run) -> Bound:
+        """The certified ex-post ε of the run."""
+        return account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit)
+
+    def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
+        guarantee, progress, audits = claimed.guarantee, self.options.progress, []
+        if "leave_one_out" in self.claim.audits:
+            pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
+            realised = None
+            if self.mechanism.aggregate == "median":
+                with open_ledger(self.ledger_path, self.options.anchor) as ledger:
+                    realised = self._realised(ledger.run(self.claim.name)).value
+            audits.append(
+                evidence.leave_one_out(
+                    self,
+                    guarantee=guarantee,
+                    costs=self.slot_costs() if self.adjacency is Adjacency.ADD_REMOVE else None,
+                    a_priori=min((bound.value for bound in pure), default=float("inf")),
+                    realised=realised,
+                    profile=certified_profile(claimed.event, adjacency=self.adjacency, unit=self.unit),
+                    progress=progress,
+                )
+            )
+        if "reconstruction" in self.claim.audits:
+            folder = self.ledger_path.parent / "audits"
+            audits.append(
+                evidence.reconstruction(self, folder, guarantee=guarantee, confidence=confidence, progress=progress)
+            )
+        if "record_replay" in self.claim.audits:
+            audits.append(evidence.record_replay(self, progress))
+        return audits
+
+    def slot_costs(self) -> dict[int, tuple[float, float]] | None:
+        """Slot → (ε*, Σ γ) of the slots that ran; None where tokens have no ex-post cost."""
+        spent = self.generation.spent
+        if spent is None:
+            return None
+        running = self.generation.transcript.running
+        return {slot: (float(max(row[0], row[1])), float(row[2])) for slot, row in enumerate(spent) if running[slot]}
+
+    def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
+        return {
+            "batches": self._batch_rows(audits),
+            "tokens": self._token_rows(),
+            "spent": self._spending(parts[0].guarantee),
+        }
+
+    def _batch_rows(self, audits: Sequence[AuditResult]) -> list[dict[str, Any]]:
+        """A row for each slot that ran, with what it cost and what it was shown to leak; for medians only."""
+        costs = self.slot_costs()
+        if costs is None:
+            return []
+        losses: dict[int, float] = {}
+        for audit in audits:
+            if audit.name == "leave_one_out":
+                losses = {row["slot"]: row["loss"] for row in audit.details["batches"]}
+        documents = np.bincount([document.slot for document in self.generation.documents], minlength=len(costs))
+        return [
+            {
+                "slot": slot,
+                "label": self.mechanism.label_of(slot),
+                "size": int(self.generation.slot_sizes[slot]),
+                "documents": int(documents[slot]),
+                "tokens": len(self.generation.transcript.tokens[slot]),
+                "epsilon": exact,
+                "epsilon_published": published,
+                "leave_one_out": losses.get(slot, 0.0),
+            }
+            for slot, (exact, published) in costs.items()
+        ]
+
+    def _token_rows(self) -> list[dict[str, Any]]:
+        """Mean and largest ex-post cost by position in the document; for medians only."""
+        costs, positions = self.generation.token_costs, self.generation.positions
+        if costs is None:
+            return []
+        exact = costs[..., :2].max(axis=-1)
+        rows = []
+        for position in range(int(positions.max(initial=-1)) + 1):
+            at = positions == position
+            rows.append(
+                {
+                    "position": position,
+                    "count": int(at.sum()),
+                    "mean": float(exact[at].mean()),
+                    "largest": float(exact[at].max()),
+                    "mean_published": float(costs[..., 2][at].mean()),
+                }
+            )
+        return rows
+
+    def _spending(self, guarantee: Guarantee) -> dict[str, float]:
+        """Where the budget went: stage → ε, in the currency of the claim."""
+        stages: dict[str, float] = {}
+        if self.mechanism.centres is not None:
+            stages["noisy counts of clusters"] = self.mechanism.cluster_count_epsilon
+        if self.mechanism.slot_threshold is not None:
+            stages["noisy slot counts"] = self.mechanism.slot_count_epsilon
+        costs = self.slot_costs()
+        if isinstance(guarantee, ExPostDP) and costs:
+            stages["tokens of the costliest batch"] = max(exact for exact, _ in costs.values())
+        return stages
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        return narrative.differences(self, claimed.guarantee, claimed.bounds)
+
+    def not_protected(self) -> list[str]:
+        return narrative.not_protected(self.claim)
+
+    def threat_model(self) -> list[str]:
+        return narrative.threat_model(self.claim)
+
+    def side_channels(self) -> list[str]:
+        return narrative.side_channels(self.generation)
+
+    def implementation(self) -> dict[str, str]:
+        return narrative.implementation(self)
+
+
+def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, download: bool) -> LanguageModel:
+    """The language model that the command line or else the claim names; the claim's embedder is fetched, too.
+
+    Raises:
+        InputError: when it is no model, or not on this machine.
+    """
+    embedder = claim.parameters.embedder
+    with input_errors():
+        if download and embedder != BUILTIN:
+            sentence.model_folder(embedder, allow_network=True)
+        return LanguageModel.load(model or claim.model, device, allow_network=download)
+
+
+def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> InferenceRun:
+    """Runs private inference as the claim says, or resumes the run that `output` holds.
+
+    The ledger is ``private/ledger.sqlite``. Documents, batching key and the counts that were paid for are committed to
+    it before the run is finished, and written beside it. The batching key is drawn once.
+
+    Raises:
+        InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
+    """
+    check_ledger_is_there(output / PRIVATE)
+    mechanism, on_canaries = claim.generator(), options.audited and evidence.plays_on_canaries(claim)
+    given = () if on_canaries else load_records(claim, options.download)
+    model = load_model(claim, options.model, options.device, options.download)
+    with input_errors():
+        mechanism.check(given, model)
+    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
+    kept = ledger.parent / "canaries.json"
+    canaries = evidence.kept_canaries(kept, 2 * claim.public.records) if on_canaries else None
+    records = given if canaries is None else evidence.canary_records(canaries, claim.public.labels, claim.unit)
+    watched = options.audited and "leave_one_out" in claim.audits
+    observer = evidence.loss_observer(mechanism, len(records)) if watched else None
+    # Paths tell of a machine; what the files hold is in the digest that the run begins with.
+    about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
+    about["claim"]["parameters"] = claim.parameters.model_dump(mode="json", exclude={"centres", "embedder"})
+    generation, key = charge_and_generate(
+        mechanism,
+        records,
+        model,
+        ledger,
+        name=claim.name,
+        about=about,
+        observers=[observer] if observer else [],
+        source=options.source,
+        progress=options.progress,
+        title="Generating",
+        documents=documents_of,
+        anchor=options.anchor,
+    )
+    documents = documents_of(generation, key)
+    with input_errors():
+        documents.write(ledger.parent)
+    return InferenceRun(
+        claim=claim,
+        options=options,
+        plan=mechanism.plan(),
+        documents=documents,
+        ledger_path=ledger,
+        mechanism=mechanism,
+        model=model,
+        records=records,
+        key=key,
+        generation=generation,
+        canaries=canaries,
+        observer=observer,
+    )
+
+
+def documents_of(generation: Generation, key: bytes) -> Documents:
+    """The complete documents, with the batching key and the counts of clusters, as they are committed and written."""
+    complete = [document for document in generation.documents if document.complete]
+    files = {"batching-key.txt": key.hex() + "\n"}
+    if (counts := generation.transcript.cluster_counts) is not None:
+        files["cluster-counts.json"] = json.dumps(counts) + "\n"
+    columns = {"slot": "int64", "label": "string", "text": "string"}
+    return Documents(columns, [(one.slot, one.label, one.text) for one in complete], files)

@@ -1,0 +1,1 @@
+"""Secret-protected evolution as a claim, a run and its audits."""

@@ -1,0 +1,208 @@
+"""Plays the game of a claim of secret protection: one of its secrets takes values by chance, and is guessed."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting.guarantees import SecretProtection
+from cupel.accounting.number_format import format_number
+from cupel.accounting.secret_protection.noise import lower_of_rounds
+from cupel.accounting.secret_protection.poisson_binomial_laws import occurrences
+from cupel.attacks.secrets.games import Noise, SecretGame, Variant
+from cupel.attacks.secrets.reconstruction import SecretGuesses
+from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
+from cupel.audits.result import AuditResult
+from cupel.io.run_files import create_once
+from cupel.progress import Progress
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.secret_evolution.incidence import Incidence
+    from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
+
+MOST_VALUES = 100_000
+"""The most values that a secret takes in a game."""
+
+_RANKED = 1000  # secrets whose r is compared to choose the one to attack
+_MOST_GAMES, _FEWEST_GAMES, _RECORDED_WORK = 5000, 50, 15.0  # seconds on one slow core, about
+_MOST_ENTROPY_GAMES, _ENTROPY_WORK = 500, 10.0
+_CONTROL_GAMES = 100
+
+Floats = NDArray[np.float64]
+
+
+class Releasing(Protocol):
+    """What is asked of a mechanism: which release it makes."""
+
+    @property
+    def variant(self) -> str:
+        """``sound`` or ``as_published``."""
+
+
+def secret_reconstruction(
+    mechanism: Releasing,
+    incidence: Incidence,
+    noise: SecretNoise,
+    guarantee: SecretProtection,
+    folder: Path,
+    confidence: float,
+    progress: Progress,
+    labels: NDArray[np.int64] | None = None,
+) -> AuditResult:
+    """The secret reconstruction audit of a claim, on the secret whose r is largest for its places.
+
+    Args:
+        mechanism: says which release it makes.
+        incidence: where secrets occur.
+        noise: of the claimed run, with the inclusion probabilities.
+        guarantee: what is claimed, for every secret.
+        folder: private; games that were played are kept there.
+        confidence: of the audit.
+        progress: shows the games.
+        labels: shape (n,), the label of each record where labels have clusters of their own. Then the records of one
+            label are attacked: clusters add up no others.
+
+    Returns:
+        The audit; without a bound, and saying why, where no game can be played.
+    """
+    drawn = weakest_secret(incidence, noise, guarantee.p, labels)
+    if drawn is None:
+        return _not_played("no secret of the claim occurs in a record that may be drawn")
+    if 1 / guarantee.p > MOST_VALUES:
+        return _not_played(
+            f"a secret would take 1/p = {format_number(1 / guarantee.p)} values, and at most {MOST_VALUES} are"
+        )
+    variant: Variant = "as_published" if mechanism.variant == "as_published" else "sound"
+    return audit_secret(
+        drawn,
+        noise.sigma,
+        rounds=noise.rounds,
+        variant=variant,
+        guarantee=guarantee,
+        folder=folder,
+        confidence=confidence,
+        progress=progress,
+    )
+
+
+def weakest_secret(
+    incidence: Incidence, noise: SecretNoise, p: float, labels: NDArray[np.int64] | None = None
+) -> Floats | None:
+    """The inclusion probabilities of the records of the secret that is protected least at p, shape (m,).
+
+    With `labels`, of its records of one label.
+
+    None where no secret occurs in a record that may be drawn.
+
+    Secrets are ranked by a lower bound on r, which follows from places and inclusion probabilities, both public. Which
+    one is attacked decides how much can be found, and not whether a bound holds.
+    """
+    matrix, chances = incidence.matrix, np.asarray(noise.probabilities, dtype=np.float64)
+    by_law: dict[bytes, Floats] = {}
+    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        where = matrix.indices[start:stop]
+        of = np.zeros_like(where) if labels is None else labels[where]
+        for label in np.unique(of):
+            drawn = np.sort(chances[where[of == label]])
+            drawn = drawn[drawn > 0]
+            if drawn.size:
+                by_law.setdefault(drawn.tobytes(), drawn)
+    if not by_law:
+        return None
+    ranked = sorted(by_law.values(), key=lambda drawn: -float(drawn.sum()))[:_RANKED]
+    return max(ranked, key=lambda drawn: _least_r(drawn, noise.sigma, p, noise.rounds))
+
+
+def _least_r(drawn: Floats, sigma: float, p: float, rounds: int) -> float:
+    return lower_of_rounds(occurrences(drawn, 1e-12 * p), sigma, p, rounds)
+
+
+def _not_played(why: str) -> AuditResult:
+    return AuditResult(
+        name="secret_reconstruction",
+        game="one of 1/p values is put into noisy releases; guess which",
+        attack="none",
+        statistics=(),
+        conclusion=f"No game was played: {why}.",
+        trials=0,
+    )
+
+
+def audit_secret(
+    drawn: Floats,
+    sigma: float,
+    *,
+    rounds: int,
+    variant: Variant,
+    guarantee: SecretProtection,
+    folder: Path | None = None,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Guesses one secret in the release's own code, with its records where the guarantee has its worst case.
+
+    How many games there are follows from the numbers here alone, so that it is fixed before the first is played.
+
+    Args:
+        drawn: the probability that each record with the secret takes part, shape (m,).
+        sigma: σ₁ of the release.
+        rounds: releases.
+        variant: ``sound`` or ``as_published``.
+        guarantee: what is claimed; the secret has ⌈1/p⌉ values.
+        folder: private; games that were played are kept there. None keeps none.
+        confidence: of the audit.
+        progress: shows the games.
+    """
+    show = progress or Progress()
+    game = SecretGame.worst_case(values_of(guarantee.p), drawn, sigma, rounds=rounds, variant=variant)
+    seed = _kept_seed(folder)
+
+    def play(of: SecretGame, noise: Noise, games: int, name: str, title: str) -> SecretGuesses:
+        with show.stage(title) as step:
+            return of.play(noise, games, seed=seed, folder=folder and folder / name, progress=step)
+
+    control = play(game.without_noise(), "recorded", _CONTROL_GAMES, "control", "Guessing a secret: control")
+    fast, slow = games_of(game)
+    played = [play(game, "recorded", fast, "recorded", "Guessing a secret")]
+    if slow:
+        played.append(play(game, "os", slow, "entropy", "Guessing a secret: entropy of the system"))
+    return secret_reconstruction_audit(*played, guarantee=guarantee, confidence=confidence, control=control)
+
+
+def values_of(p: float) -> int:
+    """⌈1/p⌉, so that each of equally likely values is guessed with probability at most p.
+
+    Raises:
+        ValueError: for a p below 1e-5: so many clusters cannot be released again and again.
+    """
+    if p * MOST_VALUES < 1:
+        raise ValueError(f"secret_reconstruction plays with 1/p values, at most {MOST_VALUES}; p = {p:g} is too small")
+    values = round(1 / p)
+    return values if values * p >= 1 - 1e-12 else values + 1
+
+
+def games_of(game: SecretGame) -> tuple[int, int]:
+    """How many games with recorded noise, and how many with the operating system's entropy; 0 where they are too slow.
+
+    A release takes about a millisecond, and its V(d + 1) numbers, guess included, some 150 ns each with recorded noise
+    and 60 µs with entropy.
+    """
+    numbers = len(game.vectors) * (game.vectors.shape[1] + 1)
+    fast = _RECORDED_WORK / (game.rounds * (1e-3 + 1.5e-7 * numbers))
+    slow = _ENTROPY_WORK / (game.rounds * (1e-3 + 6e-5 * numbers))
+    few = 20
+    return min(_MOST_GAMES, max(_FEWEST_GAMES, int(fast))), (0 if slow < few else min(_MOST_ENTROPY_GAMES, int(slow)))
+
+
+def _kept_seed(folder: Path | None) -> int:
+    if folder is None:
+        return secrets.randbits(62)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "seed.txt"
+    if not path.exists():
+        create_once(path, f"{secrets.randbits(62)}\n")
+    return int(path.read_text())

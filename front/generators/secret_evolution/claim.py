@@ -1,0 +1,180 @@
+"""Claims about secret-protected evolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.claims.base import BuiltinData, Number, Plan, Public, SecretProtectionClaim, Strict, parameters_model
+from cupel.errors import InputError, input_errors
+from cupel.generators.evolution.claim import NOT_OF_THE_MECHANISM, WRITER_FIELDS, Count, EvolutionClaim
+from cupel.mechanisms.secret_evolution.detection import secret_source
+from cupel.mechanisms.secret_evolution.generator import SecretEvolution
+
+if TYPE_CHECKING:
+    from cupel.generators.secret_evolution.run import SecretEvolutionRun
+    from cupel.jobs.generate import Options
+
+
+class _Source(Strict):
+    p: Number | None = Field(default=None, description="of these secrets; that of the parameters if not given")
+    r: Number | None = Field(default=None, description="of these secrets; that of the parameters if not given")
+
+
+class ListedSource(_Source):
+    """Secrets in a file, one a line, or as CSV or JSON Lines with columns `secret` and perhaps `p` and `r`."""
+
+    list: str = Field(description="the path, relative to the claim file")
+
+
+class PatternSource(_Source):
+    """What a regular expression of Python's `re` matches."""
+
+    pattern: str
+    each: Literal["match", "pattern"] | None = Field(
+        default=None, description="whether each match is a secret, or all are one"
+    )
+
+
+class QuantileSource(_Source):
+    """Words of some frequency, for experiments."""
+
+    quantile: Number
+    count: Count
+
+
+class PresidioSource(_Source):
+    """What Presidio recognises in English text."""
+
+    presidio: Sequence[str] = Field(description="names of its entities, such as EMAIL_ADDRESS")
+    each: Literal["match", "entity"] | None = Field(
+        default=None, description="whether each match is a secret, or all are one"
+    )
+    model: str | None = Field(default=None, description="an installed model of spaCy")
+
+
+_KINDS: dict[str, type[_Source]] = {
+    "list": ListedSource,
+    "pattern": PatternSource,
+    "quantile": QuantileSource,
+    "presidio": PresidioSource,
+}
+
+
+def _kind(value: object) -> str | None:
+    """The name of the model of a source; None unless it has exactly one of the keys that tell them apart."""
+    if isinstance(value, _Source):
+        return type(value).__name__
+    found = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
+    return _KINDS[found[0]].__name__ if len(found) == 1 else None
+
+
+SecretSource = Annotated[
+    Annotated[ListedSource, Tag("ListedSource")]
+    | Annotated[PatternSource, Tag("PatternSource")]
+    | Annotated[QuantileSource, Tag("QuantileSource")]
+    | Annotated[PresidioSource, Tag("PresidioSource")],
+    Discriminator(
+        _kind,
+        custom_error_type="own_message",
+        custom_error_message="a source of secrets is a mapping with exactly one of the keys list, pattern, quantile "
+        "and presidio, such as {list: secrets.txt}",
+    ),
+]
+
+SecretEvolutionParameters: Any = parameters_model(
+    "SecretEvolutionParameters",
+    SecretEvolution,
+    {"labels", "variant"},
+    secrets=(list[SecretSource], Field(min_length=1)),
+    examples=(
+        Count,
+        Field(0, ge=0, description="public records of each label that the writer, an endpoint too, is shown"),
+    ),
+    **WRITER_FIELDS,
+)
+
+
+class SecretPublic(Public):
+    """What is public by assumption, besides the places of secrets and the records without any."""
+
+    records: int | None = Field(default=None, ge=1, description="the number of records; needed for builtin data")  # type: ignore[assignment]
+
+
+class SecretEvolutionClaim(EvolutionClaim):
+    """A claim about secret-protected evolution, or the configuration of a run."""
+
+    unit: Literal["secret"] = "secret"
+    adjacency: Adjacency = Adjacency.SECRET
+    mechanism: Literal["secret_evolution"]
+    parameters: SecretEvolutionParameters
+    public: SecretPublic = SecretPublic(labels=[])
+    guarantee: SecretProtectionClaim | None = None
+    audits: Sequence[Literal["secret_reconstruction"]] = []
+
+    def check(self) -> None:
+        super().check()
+        if self.adjacency is not Adjacency.SECRET:
+            raise ValueError(f"adjacency: must be secret for secret_evolution, not {self.adjacency}")
+        if isinstance(self.data, BuiltinData) and self.public.records is None:
+            raise ValueError("public.records: is missing; it says how many builtin records are drawn")
+        if self.guarantee is not None and self.guarantee.r <= self.guarantee.p:
+            raise ValueError(
+                f"guarantee: r must be above p, since p is reached without any release; not p={self.guarantee.p!r} and "
+                f"r={self.guarantee.r!r}"
+            )
+
+    def generator(self) -> SecretEvolution:
+        given = self.parameters.model_dump(exclude={*NOT_OF_THE_MECHANISM, "examples", "secrets"})
+        sources = [secret_source(source.model_dump(exclude_none=True)) for source in self.parameters.secrets]
+        return SecretEvolution(**given, secrets=tuple(sources), labels=tuple(self.public.labels), variant=self.variant)
+
+    def plan(self) -> Plan:
+        from cupel.jobs.generate import load_records
+
+        mechanism, records = self.generator(), load_records(self)
+        self.check_records(len(records))
+        with input_errors():
+            places = mechanism.incidence(records)
+            return Plan(mechanism.plan(places), places.fingerprint, places.budgets)
+
+    def check_records(self, found: int) -> None:
+        """That the data hold as many records as the claim says, if it does; reports print the number.
+
+        Raises:
+            InputError: where they do not. The number is public.
+        """
+        if self.public.records not in (None, found):
+            raise InputError(
+                f"public.records: is {self.public.records}, and the data hold {found} records; correct it or leave it "
+                "out"
+            )
+
+    def generate(self, output: Path, options: Options) -> SecretEvolutionRun:
+        from cupel.generators.secret_evolution import run
+
+        return run.generate(self, output, options)
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        for source in body["parameters"]["secrets"]:
+            if "list" in source:
+                source["list"] = Path(source["list"]).name
+        return body
+
+    def _read_besides(self) -> list[str]:
+        return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        sources = [
+            source.model_copy(update={"list": str(folder / source.list)})
+            if isinstance(source, ListedSource)
+            else source
+            for source in self.parameters.secrets
+        ]
+        return located.model_copy(update={"parameters": located.parameters.model_copy(update={"secrets": sources})})

@@ -1,0 +1,263 @@
+"""The job: a claim goes in; bounds, audits, a verdict and the report come out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import dp_event
+
+from cupel.accounting.bounds import Bound
+from cupel.accounting.events import to_json
+from cupel.accounting.guarantees import Guarantee
+from cupel.audits.implications import describe
+from cupel.audits.result import AuditResult
+from cupel.audits.verdict import Verdict, decide
+from cupel.claims.base import Claim
+from cupel.claims.lints import private_warnings, public_warnings
+from cupel.errors import InputError, input_errors
+from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomically
+from cupel.jobs import narrative
+from cupel.jobs.generate import FinishedRun, Options, Part
+from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
+from cupel.progress import Progress
+from cupel.reports.assay import Assay, PastVerdict
+from cupel.reports.html import render
+from cupel.reports.release import claim_digest, releasable
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What the ledger of the claimed run proves, part by part, the claimed guarantee itself first.
+
+    `warnings` are those of `lints.private_warnings`.
+    """
+
+    parts: list[Part]
+    ledger: dict[str, Any]
+    warnings: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What audits found, in this assay and for earlier verdicts on the same run. All of it counts.
+
+    Attributes:
+        audits: of this assay.
+        confidence: of their finite-sample bounds.
+        earlier: verdicts.
+    """
+
+    audits: list[AuditResult]
+    confidence: float
+    earlier: list[PastVerdict]
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """The bounds of all audits, earlier ones last, each once."""
+        return distinct([*(bound for audit in self.audits for bound in audit.bounds), *bounds_of(self.earlier)])
+
+    @property
+    def contradictions(self) -> list[str]:
+        """What contradicts the run's own events, each sentence once."""
+        now = [sentence for audit in self.audits for sentence in audit.contradictions]
+        before = [sentence for past in self.earlier for sentence in past.contradictions]
+        return list(dict.fromkeys([*now, *before]))
+
+
+def run(
+    claim: Claim,
+    output: Path,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    download: bool = False,
+    progress: Progress | None = None,
+    anchor: Path | None = None,
+    allow_endpoint: str | None = None,
+) -> Assay:
+    """Runs the claimed mechanism, accounts for it, attacks it, records the verdict, and writes the private report.
+
+    Args:
+        claim: with a guarantee.
+        output: folder for ``private/``. A run that was interrupted there is resumed.
+        model: a local folder or a hub id in place of the claim's.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        download: whether a hub id may be fetched.
+        progress: where to show progress.
+        anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
+        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; see `generation.Options`.
+
+    Returns:
+        The finished assay, as ``private/assay.json`` holds it.
+
+    Raises:
+        InputError: for bad data, a bad model, or a folder that holds another run or in which another process works.
+    """
+    claim = claim.written_by(model)
+    guarantee = claim.claimed()
+    shown = progress or Progress()
+    options = Options(
+        model=model,
+        device=device,
+        download=download,
+        progress=shown,
+        audited=True,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+    )
+    with one_process(output / PRIVATE):
+        done = claim.generate(output, options)
+        with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
+            earlier = [one.past for one in recorded(ledger.run(claim.name))]
+            confidence = confidence_of_next(earlier, bool(claim.audits))
+        proof = prove(done, guarantee)
+        evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier)
+        verdict = least_favourable(done, proof.parts, evidence)
+        assay = settle(done, document(done, proof, evidence, verdict))
+        write(assay, done.ledger_path.parent)
+    for warning in assay.warnings:  # at the end, because a refusal is one line
+        shown.note(f"Warning: {warning}")
+    return assay
+
+
+def least_favourable(done: FinishedRun, parts: list[Part], evidence: Evidence) -> Verdict:
+    """The verdict on the part of the claim that fares worst, with the bounds on the claimed guarantee itself.
+
+    What an audit saw against the run's events counts against the proof of every part. The document keeps the upper
+    bounds as they are: the releasable page says what is proven of the mechanism as described, and must not depend on
+    what was found on private data.
+    """
+    contradictions = evidence.contradictions
+    verdicts = []
+    for place, part in enumerate(parts):
+        found = [] if place else evidence.bounds
+        verdicts.append(
+            decide(
+                part.guarantee,
+                adjacency=done.adjacency,
+                unit=done.unit,
+                bounds=[*part.bounds, *found],
+                contradictions=contradictions,
+            )
+        )
+    worst = min(verdicts, key=lambda verdict: ("REFUTED", "UNPROVEN", "SUPPORTED").index(verdict.name))
+    seen = dict.fromkeys(sentence for verdict in verdicts for sentence in verdict.contradictions)
+    first = verdicts[0]
+    return dataclasses.replace(
+        worst,
+        best_upper=first.best_upper,
+        best_lower=first.best_lower,
+        reasons=tuple(dict.fromkeys(worst.reasons)),
+        contradictions=tuple(seen),
+    )
+
+
+def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
+    """Upper bounds from the ledger: what was charged, whatever was planned.
+
+    Raises:
+        LedgerError: when the ledger's chain is broken.
+    """
+    name = done.claim.name
+    with open_ledger(done.ledger_path, done.options.anchor) as ledger:
+        event, charged = ledger.event(name), ledger.run(name)
+        parts = [dataclasses.replace(part, bounds=done.bounds(part, charged)) for part in done.parts(guarantee, event)]
+        summary = {
+            "head": ledger.head,
+            "events": sum(
+                row.count
+                for row in ledger.events()
+                if row.run == name and not isinstance(row.event, dp_event.NoOpDpEvent)
+            ),
+            "entries": ledger.entries,
+            "composition": to_json(event),
+            "planned": event == done.plan,
+        }
+        runs = ledger.runs()
+    return Proof(parts, summary, private_warnings(done.claim, done.records, runs))
+
+
+def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdict) -> Assay:
+    """Everything that was found, as the one document that reports draw."""
+    claimed, audits = proof.parts[0], evidence.audits
+    body: dict[str, Any] = {
+        "schema": 1,
+        "name": done.claim.name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "claim": done.claim.described(),
+        "guarantee": describe(claimed.guarantee),
+        "verdict": verdict.name,
+        "verdict_is_private": verdict.is_private,
+        "sentence": verdict.sentence,
+        "reasons": list(verdict.reasons),
+        "contradictions": list(verdict.contradictions),
+        "missing": verdict.missing.to_json() if verdict.missing else None,
+        "bounds": [bound.to_json() for bound in [*claimed.bounds, *evidence.bounds]],
+        "best_upper": verdict.best_upper.to_json() if verdict.best_upper else None,
+        "best_lower": verdict.best_lower.to_json() if verdict.best_lower else None,
+        "audits": [audit.to_json() for audit in audits],
+        **done.tables(proof.parts, audits),
+        "differences": done.differences(claimed),
+        "ledger": proof.ledger,
+        "warnings": public_warnings(done.claim),
+        "private_warnings": proof.warnings,
+        "protected": done.claim.generator().releasable,
+        "not_protected": done.not_protected(),
+        "limitations": narrative.limitations(done.claim),
+        "threat_model": done.threat_model(),
+        "side_channels": done.side_channels(),
+        "implementation": done.implementation(),
+        "versions": narrative.versions(),
+    }
+    body["digests"] = {"documents": done.documents.sha256, "claim": claim_digest(body["claim"])}
+    body["history"] = [past.model_dump(mode="json") for past in evidence.earlier]
+    body["history"].append(present(body, evidence))
+    return Assay.model_validate(body)
+
+
+def present(body: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
+    """The verdict of an assay as it is recorded; see `cupel.reports.assay.PastVerdict`."""
+    asked = body["claim"].get("audits", [])
+    return {
+        "created": body["created"],
+        "claim": body["digests"]["claim"],
+        "guarantee": body["claim"]["guarantee"],
+        "claimed": body["guarantee"],
+        "verdict": body["verdict"],
+        "asked": asked,
+        "confidence": evidence.confidence if asked else None,
+        "audits": [
+            {key: audit[key] for key in ("name", "game", "attack", "statistics", "bounds")} for audit in body["audits"]
+        ],
+        "contradictions": body["contradictions"],
+        "documents": body["digests"]["documents"],
+        "versions": body["versions"],
+    }
+
+
+def settle(done: FinishedRun, assay: Assay) -> Assay:
+    """Records the verdict of an assay in the ledger; the assay with the ledger as it is then.
+
+    Only after that is anything of it shown: a verdict that nobody has seen may be forgotten, no other.
+
+    Raises:
+        InputError: where another assay of the run recorded a verdict meanwhile.
+    """
+    with open_ledger(done.ledger_path, done.options.anchor) as ledger, input_errors():
+        run = ledger.run(done.claim.name)
+        if len(recorded(run)) != len(assay.history) - 1:
+            raise InputError(f"{ledger.path}: another assay of this run ended meanwhile; give the same command again")
+        record(run, assay.history[-1], releasable(assay))
+        ends = {"head": ledger.head, "entries": ledger.entries, "anchored": ledger.anchored}
+    return assay.model_copy(update={"ledger": assay.ledger.model_copy(update=ends)})
+
+
+def write(assay: Assay, private: Path) -> None:
+    """Writes ``assay.json`` and ``report.html`` into the private folder, each whole or not at all."""
+    with input_errors():
+        write_atomically(private / "report.html", render(assay, side="private"))
+        write_atomically(private / "assay.json", assay.model_dump_json(by_alias=True, indent=2) + "\n")

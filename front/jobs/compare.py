@@ -1,0 +1,427 @@
+"""Every accountant on one mechanism, side by side: a table for people, JSON for programs, a figure with all curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Rigor
+from cupel.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
+from cupel.accounting.comparison.curves import Other, Panel, panels
+from cupel.accounting.comparison.releases import (
+    LAYER_METHODS,
+    SECRET_METHODS,
+    Layers,
+    compare_layers,
+    compare_secret,
+    layer_panels,
+    of_selections,
+    secret_panels,
+)
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
+from cupel.accounting.gaussian import mean_sensitivity
+from cupel.accounting.ledger.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
+from cupel.accounting.number_format import format_interval, format_number, format_upper
+from cupel.accounting.registry import ACCOUNTANTS
+from cupel.accounting.secret_protection.accountant import secret_release
+from cupel.errors import InputError, input_errors
+from cupel.io.outputs import check_output
+from cupel.io.run_files import write_atomically
+from cupel.progress import Progress
+from cupel.reports.text import SYMBOLS
+
+MOST_RELEASES = 10**9
+"""Steps, releases, selections or rounds that are compared; more are no mechanism that runs."""
+MOST_OCCURRENCES = 10**6
+
+_RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
+_POISSON = (
+    "Each batch is a Poisson sample: every record is in it with the sampling probability, independently. Shuffled "
+    "batches and batches of a fixed size are other mechanisms, and none of these bounds holds for them."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compare, whatever is compared.
+
+    Attributes:
+        methods: names of accountants; empty for all.
+        output: where the figure goes, a path that ends in .svg; None for no figure and no curves.
+        seconds: time limit of each accountant in each panel of the figure.
+        progress: where work shows itself.
+    """
+
+    methods: Sequence[str] = ()
+    output: Path | None = None
+    seconds: float = 8.0
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:
+        """Raises `ValueError` for what cannot be, before any work is done; `methods` are those that may be asked."""
+        for method in self.methods:
+            validate.one_of(methods, method=method)
+        validate.positive(seconds=self.seconds)
+        if self.output is not None and self.output.suffix.lower() != ".svg":
+            raise ValueError(f"the figure is written as SVG, so --output must end in .svg, not {self.output.name!r}")
+        if self.output is not None and not self.output.parent.is_dir():
+            raise ValueError(f"{self.output.parent}: there is no such folder to write the figure to")
+        if self.output is not None and self.output.is_dir():
+            raise ValueError(f"{self.output}: is a directory; name a file for the figure")
+        check_output(self.output, ())
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison, the curves behind it, and where they were drawn."""
+
+    about: str
+    comparison: Comparison
+    panels: tuple[Panel, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    figure: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain JSON types; curves only where a figure was asked for."""
+        out = {"mechanism": self.about, **self.comparison.to_json(), "assumptions": list(self.assumptions)}
+        if self.figure is not None:
+            out |= {"panels": [panel.to_json() for panel in self.panels], "figure": str(self.figure)}
+        return out
+
+
+def dp_sgd(
+    noise_multiplier: float, sampling_probability: float, steps: int, *, adjacency: str, delta: float, options: Options
+) -> Compared:
+    """DP-SGD with Poisson-sampled batches.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        event = dp_sgd_event(noise_multiplier, sampling_probability, steps)
+        relation = _relation(adjacency, delta, options)
+    about = (
+        f"DP-SGD, noise multiplier {format_number(noise_multiplier)}, sampling probability "
+        f"{format_number(sampling_probability)}, {steps} steps"
+    )
+    return _of_event(event, about, relation, Unit(), delta, options, (_POISSON,))
+
+
+def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: int) -> DpEvent:
+    """`steps` Gaussian sums over Poisson samples.
+
+    Raises:
+        ValueError: for parameters out of range.
+    """
+    validate.positive(noise_multiplier=noise_multiplier)
+    validate.positive(sampling_probability=validate.probability(sampling_probability=sampling_probability))
+    validate.integer(minimum=1, maximum=MOST_RELEASES, steps=steps)
+    step = dp_event.PoissonSampledDpEvent(sampling_probability, dp_event.GaussianDpEvent(noise_multiplier))
+    return dp_event.SelfComposedDpEvent(step, steps)
+
+
+def gaussian(noise_multiplier: float, count: int, *, adjacency: str, delta: float, options: Options) -> Compared:
+    """Gaussian releases of the whole data set.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        event = gaussian_event(noise_multiplier, count)
+        relation = _relation(adjacency, delta, options)
+    about = f"Gaussian noise, multiplier {format_number(noise_multiplier)}, {count} releases"
+    return _of_event(event, about, relation, Unit(), delta, options)
+
+
+def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
+    """`count` Gaussian releases.
+
+    Raises:
+        ValueError: for parameters out of range.
+    """
+    validate.positive(noise_multiplier=noise_multiplier)
+    validate.integer(minimum=1, maximum=MOST_RELEASES, count=count)
+    return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(noise_multiplier), count)
+
+
+def selection(eta: float, count: int, *, adjacency: str, delta: float, options: Options) -> Compared:
+    """Bounded-range selections, such as tokens drawn by softmax.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        event = selection_event(eta, count)
+        relation = _relation(adjacency, delta, options, "adaptive")
+    about = f"selection of bounded range η = {format_number(eta)}, {count} times"
+    answers, curves = of_selections(eta, count, delta, relation)
+    wanted = not options.methods or "adaptive" in options.methods
+    return _of_event(event, about, relation, Unit(), delta, options, others=(answers, curves) if wanted else ({}, {}))
+
+
+def selection_event(eta: float, count: int) -> DpEvent:
+    """`count` selections of bounded range `eta`.
+
+    Raises:
+        ValueError: for parameters out of range.
+    """
+    validate.integer(minimum=1, maximum=MOST_RELEASES, count=count)
+    return dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), count)
+
+
+def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
+    """η of softmax at `temperature` over the sum of logits clipped to [−clip, clip], divided by a public `batch_size`.
+
+    A record added or removed moves a score by at most clip/s either way, so η = 2c/(sτ); a record exchanged, by at most
+    twice that, so η = 4c/(sτ).
+
+    Raises:
+        ValueError: for parameters out of range, and under zero_out, where the null record's logits must be known.
+    """
+    validate.positive(clip=clip)
+    validate.positive(temperature=temperature)
+    validate.integer(minimum=1, batch_size=batch_size)
+    if adjacency == Adjacency.ZERO_OUT:
+        raise ValueError("under zero_out η depends on the logits of the null record: give --eta in place of --clip")
+    factor = 4 if adjacency == Adjacency.REPLACE_ONE else 2
+    return factor * clip / (batch_size * temperature)
+
+
+def secret(release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, options: Options) -> Compared:
+    """Noisy releases in which a secret may occur: what the probability of guessing it may become.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        options.check(SECRET_METHODS)
+        validate.open_probability(p=p)
+        validate.integer(minimum=1, maximum=MOST_RELEASES, rounds=rounds)
+    with options.progress.stage("accountants") as step:
+        found = compare_secret(release, p, rounds, methods=options.methods or SECRET_METHODS, progress=step)
+    curves: tuple[Panel, ...] = ()
+    if options.output is not None:
+        curves = secret_panels(release, rounds, found, seconds=options.seconds)
+    return finish(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), options)
+
+
+def vectors(
+    layers: int,
+    clip: float,
+    records: int,
+    *,
+    epsilon: float | None,
+    sigma: float | None,
+    adjacency: str,
+    delta: float,
+    options: Options,
+) -> Compared:
+    """Means of several layers' vectors with Gaussian noise: the noise that an ε needs, or the ε of a noise.
+
+    Raises:
+        InputError: for parameters out of range.
+    """
+    with input_errors():
+        options.check(LAYER_METHODS)
+        relation = _relation(adjacency, delta, replace(options, methods=()))
+        released = Layers(layers, clip, records, relation)
+        if (epsilon is None) == (sigma is None):
+            raise ValueError("give either --epsilon, to ask for the noise, or --sigma, to ask for the ε")
+        validate.positive(**({"sigma": sigma} if sigma is not None else {"epsilon": epsilon}))
+    asked = {"epsilon": epsilon, "sigma": sigma}
+    with options.progress.stage("accountants") as step:
+        methods = options.methods or LAYER_METHODS
+        found = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
+    curves: tuple[Panel, ...] = ()
+    if options.output is not None:
+        curves = layer_panels(released, found, seconds=options.seconds, **asked)
+    given = f"σ = {format_number(sigma)} on each coordinate"
+    if epsilon is not None:
+        given = f"ε = {format_number(epsilon)} in all"
+    about = f"means of {layers} layers over {records} records, clip {format_number(clip)}, {given}"
+    sensitivity = float(mean_sensitivity(clip, records, relation))
+    units = f"The standard deviation of the noise is the noise multiplier times {format_upper(sensitivity)}, the "
+    notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
+    return finish(Compared(about, found, curves, notes), options)
+
+
+def secret_of(
+    sigma: float, occurrences: int | None, sampling_probability: float | None, weights: str | None
+) -> SecretReleaseDpEvent:
+    """A release in which the secret occurs at random: its records are drawn alike, or the law of the count is given.
+
+    Args:
+        sigma: noise, for occurrences that contribute at most 1.
+        occurrences: how many records hold the secret.
+        sampling_probability: of each of them.
+        weights: in their place, probabilities of 0, 1, … occurrences with commas between them.
+
+    Raises:
+        InputError: for parameters out of range, one too many or too few.
+    """
+    with input_errors():
+        validate.non_negative(sigma=sigma)
+        if weights is not None and occurrences is None and sampling_probability is None:
+            try:
+                numbers = tuple(float(weight) for weight in weights.split(","))
+            except ValueError:
+                raise ValueError(f"weights must be probabilities with commas between them, not {weights!r}") from None
+            return SecretReleaseDpEvent(sigma, numbers)
+        if weights is not None or occurrences is None or sampling_probability is None:
+            raise ValueError("give either --weights, or both of --occurrences and --sampling-probability")
+        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=occurrences)
+        validate.probability(sampling_probability=sampling_probability)
+        return secret_release(sigma, [sampling_probability] * occurrences)
+
+
+def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Path | None = None) -> Compared:
+    """What one or several ledgers were charged.
+
+    Args:
+        paths: of the ledgers, over one data set.
+        delta: δ in (0, 1).
+        options: how to compare.
+        anchor: the file that holds the heads of the ledgers; None is one in the user's folder for state.
+
+    Raises:
+        InputError: for a file that is no ledger, a ledger that does not verify, ledgers at different adjacencies or of
+            secrets, or parameters out of range.
+    """
+    with input_errors():
+        options.check()
+        check_output(options.output, (*paths, anchor))
+        validate.open_probability(delta=delta)
+        with open_ledgers(paths, anchor=anchor) as opened:
+            relation, unit = relation_of(opened)
+            if unit.kind == "secret":
+                raise InputError(
+                    "these ledgers are of secrets, of which one accountant has a bound, and that on r: "
+                    "ask cupel account"
+                )
+            event = compose_ledgers(opened)
+            assumptions = tuple(note for ledger in opened for note in _assumed_of(ledger))
+    about = f"{', '.join(path.name for path in paths)}: what was charged"
+    return _of_event(event, about, relation, unit, delta, options, assumptions)
+
+
+def _assumed_of(ledger: Ledger) -> list[str]:
+    """What the comparison assumes of a ledger."""
+    name = ledger.path.name
+    notes = [
+        f"{name}: run {run!r} is unfinished; what it charged so far is compared, not its whole plan."
+        for run in ledger.runs()
+        if not ledger.run(run).finished
+    ]
+    if not ledger.anchored:
+        notes.append(f"{name}: no anchor of this ledger was found, so a restored or rewritten file would not show.")
+    return notes
+
+
+def _relation(adjacency: str, delta: float, options: Options, *besides: str) -> Adjacency:
+    options.check((*ACCOUNTANTS, *besides))
+    validate.open_probability(delta=delta)
+    return Adjacency(validate.one_of(tuple(str(relation) for relation in _RECORD), adjacency=adjacency))
+
+
+def _of_event(
+    event: DpEvent,
+    about: str,
+    adjacency: Adjacency,
+    unit: Unit,
+    delta: float,
+    options: Options,
+    assumptions: tuple[str, ...] = (),
+    others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
+) -> Compared:
+    asked = [name for name in options.methods or ACCOUNTANTS if name in ACCOUNTANTS]
+
+    def shown(rows: Sequence[Row]) -> None:
+        for row in rows:
+            said = format_upper(row.bound.value)
+            sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
+            options.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {_time(row.seconds)})")
+
+    with options.progress.stage("accountants") as step:
+        found = compare(
+            event,
+            adjacency=adjacency,
+            delta=delta,
+            unit=unit,
+            methods=asked,
+            others=others[0],
+            progress=step,
+            shown=shown,
+        )
+    curves: tuple[Panel, ...] = ()
+    if options.output is not None:
+        with options.progress.stage("curves") as step:
+            curves = panels(event, found, seconds=options.seconds, others=others[1], progress=step)
+    return finish(Compared(about, found, curves, assumptions), options)
+
+
+def finish(compared: Compared, options: Options) -> Compared:
+    """`compared` with its figure drawn, if one was asked for.
+
+    Raises:
+        InputError: where no accountant that was asked has a bound, or the figure cannot be written.
+    """
+    found = compared.comparison
+    if not found.rows:
+        reasons = "; ".join(found.unsupported.values())
+        raise InputError(f"no accountant that was asked has a bound here: {reasons}")
+    if options.output is None:
+        return compared
+    from cupel.reports.comparison import figure, standalone
+
+    drawing = standalone(figure(found, compared.panels, f"{compared.about}; {_where(found)}"))
+    with input_errors():
+        write_atomically(options.output, drawing, 0o644)
+    return Compared(compared.about, found, compared.panels, compared.assumptions, options.output)
+
+
+def _where(found: Comparison) -> str:
+    at = "p" if found.quantity == "r" else "δ"
+    unit = "" if found.unit == unit_of(found.adjacency) else f", unit {found.unit}"
+    return f"{found.adjacency}{unit}, {at} = {format_number(found.at)}"
+
+
+def print_table(compared: Compared) -> None:
+    """The comparison as a table for people, and below it who has no bound and why."""
+    from rich.table import Table
+
+    from cupel.cli.table_console import TableConsole
+
+    found = compared.comparison
+    sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
+    table = Table(title=f"{compared.about}\n{_where(found)}")
+    least = sign if found.quantity == "noise_multiplier" else f"{sign} at most"
+    for column in ("accountant", least, "certified interval", "rigor", "time"):
+        table.add_column(column)
+    for row in found.rows:
+        bound = row.bound
+        interval = format_interval(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
+        table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, _time(row.seconds))
+    console = TableConsole()
+    console.print(table)
+    for name, reason in found.unsupported.items():
+        if name not in found.inapplicable:
+            console.print(f"{name}: {reason}", markup=False, highlight=False)
+    if found.inapplicable:
+        names = ", ".join(found.inapplicable)
+        console.print(f"No bound for mechanisms of this kind: {names} (`cupel accountants` says why).", highlight=False)
+    told = [f"{row.bound.method}: {note}" for row in found.rows for note in row.notes]
+    told += [note for panel in compared.panels for note in panel.notes]
+    for note in dict.fromkeys((*told, *compared.assumptions)):
+        console.print(f"Note: {note}", markup=False, highlight=False)
+    if compared.figure is not None:
+        console.print(f"Figure: {compared.figure}", markup=False, highlight=False)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{max(seconds * 1000, 0.1):.3g} ms"

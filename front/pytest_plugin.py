@@ -1,0 +1,90 @@
+"""The pytest fixture `privacy_audit`: `cupel.testing.assert_never_exceeds` with what a test-suite wants around it.
+
+pytest loads this file wherever cupel is installed, and nothing else of cupel until the fixture is used. ``-p no:cupel``
+turns it off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from cupel.accounting.bounds import Bound
+    from cupel.accounting.guarantees import Guarantee
+
+_PROPERTY = "privacy audit"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the plugin."""
+    group = parser.getgroup("cupel", "privacy audits")
+    group.addoption(
+        "--cupel-workers", type=int, default=1, metavar="N", help="processes that run the mechanism of an audit (1)"
+    )
+    group.addoption(
+        "--cupel-resume",
+        action="store_true",
+        help="keep outputs in pytest's cache until an audit is done, so that an interrupted one goes on",
+    )
+
+
+@pytest.fixture
+def privacy_audit(request: pytest.FixtureRequest) -> Callable[..., tuple[Bound, ...]]:
+    """`cupel.testing.assert_never_exceeds`, with ``--cupel-workers``, ``--cupel-resume`` and a line in the summary."""
+    from cupel.testing.assertions import assert_never_exceeds, describe_bound
+
+    folders = _folders(request)
+
+    def audit(mechanism: Callable[..., Any], claim: Guarantee, **options: Any) -> tuple[Bound, ...]:
+        __tracebackhide__ = True
+        folder = next(folders)
+        options = {"workers": request.config.getoption("--cupel-workers"), "folder": folder, **options}
+        try:
+            bounds = assert_never_exceeds(mechanism, claim, **options)
+        except AssertionError:
+            _discard(folder)
+            raise
+        _discard(folder)
+        request.node.user_properties.extend((_PROPERTY, describe_bound(mechanism, claim, bound)) for bound in bounds)
+        return bounds
+
+    return audit
+
+
+def _folders(request: pytest.FixtureRequest) -> Iterator[Path | None]:
+    """Where each audit of a test keeps its outputs; None if nothing is to be kept."""
+    if not request.config.getoption("--cupel-resume"):
+        while True:
+            yield None
+    if request.config.cache is None:
+        raise pytest.UsageError("--cupel-resume keeps outputs in pytest's cache, which is turned off")
+    name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    count = 0
+    while True:
+        yield request.config.cache.mkdir("cupel") / f"{name}-{count}"
+        count += 1
+
+
+def _discard(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What audits that passed have shown, and could have."""
+    lines = [
+        f"{report.nodeid}: {value}"
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in getattr(report, "user_properties", [])
+        if name == _PROPERTY and report.when == "call"
+    ]
+    if lines:
+        terminalreporter.section("privacy audits")
+        for line in lines:
+            terminalreporter.line(line)

@@ -1,0 +1,2 @@
+from .measures import Options as Options
+from .measures import measure as measure

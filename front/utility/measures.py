@@ -1,0 +1,257 @@
+"""Utility of synthetic text: reads both sides, computes every metric, and keeps the numbers on the private side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cupel import __version__
+from cupel.accounting import validate
+from cupel.errors import InputError, input_errors
+from cupel.io.outputs import check_output, real_path
+from cupel.io.run_files import write_atomically
+from cupel.progress import Progress
+from cupel.utility.text_sample import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from cupel.mechanisms.embedding.embedder import Embedder
+
+PRIVATE = (
+    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
+    "private side: do not release it, and do not choose parameters of a claimed run by it."
+)
+SYNTHETIC_NAME = "synthetic.jsonl"
+RELEASED_CLAIM = "claim.json"
+"""By this file a folder is known as one that `cupel release` made."""
+LIMIT = 100_000
+EMBEDDED = 20_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is compared, and how.
+
+    Attributes:
+        real: file of the private texts that the generator saw.
+        held_out: file of real texts that it did not see, or None.
+        text, label: columns of the real files; without a label no classifier is trained.
+        synthetic_text, synthetic_label: columns of the synthetic file.
+        embedder: ``builtin``, a local folder or a hub id of a `sentence-transformers` model.
+        device: where such a model runs.
+        download: whether a hub id may be fetched.
+        mauve: whether MAUVE is computed, by a package of its own.
+        mauve_buckets: its public number of clusters.
+        limit: at most so many texts of each file are used, drawn evenly; overlap looks at all real ones.
+        embedded: of these, at most so many of each file are embedded.
+        seed: of all draws; they are public choices.
+        confidence: of all intervals.
+        progress: shows the stages.
+    """
+
+    real: Path
+    held_out: Path | None = None
+    text: str = "text"
+    label: str | None = None
+    synthetic_text: str = "text"
+    synthetic_label: str = "label"
+    embedder: str = "builtin"
+    device: str = "auto"
+    download: bool = False
+    mauve: bool = False
+    mauve_buckets: int = 50
+    limit: int = LIMIT
+    embedded: int = EMBEDDED
+    seed: int = 0
+    confidence: float = 0.95
+    progress: Progress = field(default_factory=Progress)
+
+    def check(self) -> None:
+        """Raises `ValueError` for numbers out of range."""
+        validate.integer(minimum=2, limit=self.limit)
+        validate.integer(minimum=2, embedded=self.embedded)
+        validate.integer(seed=self.seed)
+        validate.open_probability(confidence=self.confidence)
+        validate.integer(minimum=2, mauve_buckets=self.mauve_buckets)
+
+
+def synthetic_file(given: Path) -> Path:
+    """The synthetic texts in the folder of a run or of a release, or the file itself.
+
+    Raises:
+        InputError: for a folder without them, or nothing.
+    """
+    if not given.is_dir():
+        return given
+    for path in (given / "private" / SYNTHETIC_NAME, given / SYNTHETIC_NAME):
+        if path.is_file():
+            return path
+    raise InputError(
+        f"{given}: holds neither private/{SYNTHETIC_NAME} nor {SYNTHETIC_NAME}; name the folder of a run or a release"
+    )
+
+
+def output_file(
+    given: Path, asked: Path | None, name: str = "utility.json", inputs: Iterable[Path | None] = ()
+) -> Path:
+    """Where the numbers go: into ``private/`` of the run folder or beside the file, unless asked otherwise.
+
+    Args:
+        given: the run folder or the file.
+        asked: by the command line.
+        name: of the file, where none is asked for.
+        inputs: what else the command reads.
+
+    Raises:
+        InputError: for a place inside a folder that `cupel release` made, one that cannot be written, or an input.
+    """
+    if asked is None:
+        folder = given if given.is_dir() else real_path(given).parent
+        folder = folder.parent if folder.name == "private" else folder
+        asked = folder / "private" / name
+    elif asked.is_dir() or not asked.parent.is_dir():
+        raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
+    if any((folder / RELEASED_CLAIM).is_file() for folder in real_path(asked).parents):
+        raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
+    check_output(asked, (given, *inputs))
+    return asked
+
+
+def measure(synthetic: Path, options: Options) -> dict[str, Any]:
+    """All metrics of a synthetic file or run folder, in JSON types.
+
+    Raises:
+        InputError: one line, for files, columns or parameters that do not do.
+    """
+    with input_errors():
+        options.check()
+        embedder = _embedder(options)
+        if options.mauve:
+            from cupel.utility.mauve import compute_mauve
+
+            compute_mauve()  # says now that it is missing
+    path = synthetic_file(synthetic)
+    with options.progress.stage("Reading") as step:
+        label = options.synthetic_label if options.label is not None else None
+        limit, seed = options.limit, options.seed
+        written = Sample.read(path, options.synthetic_text, label, limit=limit, seed=seed, empty=True)
+        real = Sample.read(options.real, options.text, options.label, limit=limit, seed=seed)
+        held_out = None
+        if options.held_out is not None:
+            held_out = Sample.read(options.held_out, options.text, options.label, limit=limit, seed=seed)
+        step(1, 1)
+    found: dict[str, Any] = {"schema": 1, "private": PRIVATE, "version": __version__}
+    found["synthetic"], found["real"] = written.about(), real.about()
+    found["held_out"] = held_out.about() if held_out else None
+    found["embedder"] = {"name": embedder.name, "fingerprint": embedder.fingerprint}
+    found["seed"] = options.seed
+    with input_errors():
+        found |= _classified(written, real, held_out, options)
+        found |= _embedded(written, real, embedder, options)
+        found |= _worded(written, real, held_out, options)
+    return found
+
+
+def _embedder(options: Options) -> Embedder:
+    from cupel.mechanisms.embedding.embedder import HashedNgrams
+    from cupel.mechanisms.embedding.sentence import SentenceEmbedder
+
+    if options.embedder == "builtin":
+        return HashedNgrams()
+    # Nothing is released, so texts may share a forward, which moves the last bits of their vectors.
+    return SentenceEmbedder.load(options.embedder, options.device, texts_at_once=32, allow_network=options.download)
+
+
+def _classified(written: Sample, real: Sample, held_out: Sample | None, options: Options) -> dict[str, Any]:
+    if options.label is None:
+        return {"classifier": None}
+    from cupel.utility.downstream import downstream
+    from cupel.utility.downstream import held_out as set_apart
+
+    with options.progress.stage("Classifying") as step:
+        if held_out is not None:
+            training, test = real.part(), held_out.part()
+        else:
+            apart = set_apart(real.texts, seed=options.seed)
+            training, test = real.part((~apart).tolist()), real.part(apart.tolist())
+        found = downstream(written.part(), training, test, confidence=options.confidence, seed=options.seed)
+        step(1, 1)
+    return {"classifier": {**found, "tested_on": "held_out" if held_out else "real"}}
+
+
+def _embedded(written: Sample, real: Sample, embedder: Embedder, options: Options) -> dict[str, Any]:
+    from cupel.utility.frechet import compare_embeddings, embedded_moments
+
+    kept: dict[str, list[NDArray[np.float32]]] = {"synthetic": [], "real": []}
+    moments = {}
+    for number, (side, sample) in enumerate((("synthetic", written), ("real", real))):
+
+        def embed(texts: Sequence[str], side: str = side) -> NDArray[np.float32]:
+            vectors = embedder.embed(texts)
+            if options.mauve:
+                kept[side].append(vectors)
+            return vectors
+
+        with options.progress.stage(f"Embedding {side}") as step:
+            texts = sample.draw(min(options.embedded, len(sample.texts)), options.seed)
+            moments[side] = embedded_moments(texts, embed, options.seed + number, step)
+    with options.progress.stage("Resampling") as step:
+        compared = compare_embeddings(
+            moments["synthetic"], moments["real"], confidence=options.confidence, seed=options.seed
+        )
+        step(1, 1)
+    compared["texts"] = {side: of.count for side, of in moments.items()}
+    found: dict[str, Any] = {"frechet": compared, "mauve": None}
+    if options.mauve:
+        import numpy as np
+
+        from cupel.utility.mauve import mauve_score
+
+        with options.progress.stage("MAUVE") as step:
+            sides = (np.concatenate(kept[side]) for side in ("synthetic", "real"))
+            found["mauve"] = mauve_score(*sides, buckets=options.mauve_buckets, seed=options.seed)
+            step(1, 1)
+    return found
+
+
+def _worded(written: Sample, real: Sample, held_out: Sample | None, options: Options) -> dict[str, Any]:
+    from cupel.mechanisms.data.text_overlap import overlap
+    from cupel.mechanisms.data.word_runs import Words
+    from cupel.utility.text_metrics import compare_lengths, diversity
+
+    with options.progress.stage("Comparing words") as step:
+        words, real_words = Words.of(written.texts), Words.of(real.texts)
+        step(1, 4)
+        lengths = {
+            "words": compare_lengths(words.lengths.tolist(), real_words.lengths.tolist()),
+            "characters": compare_lengths([len(text) for text in written.texts], [len(text) for text in real.texts]),
+        }
+        distinct = diversity(words, real_words)
+        step(2, 4)
+        memorisation: dict[str, Any] = {"real": overlap(words, real.all_words(real_words)).summary(), "same_size": None}
+        step(3, 4)
+        if held_out is not None:  # more texts hold more runs, so only as many seen and unseen ones compare
+            same = {"real": real, "held_out": held_out}
+            texts = min(len(sample.texts) for sample in same.values())
+            pieces = {side: Words.of(sample.draw(texts, options.seed)).pieces() for side, sample in same.items()}
+            found = {side: overlap(words, of).summary() for side, of in pieces.items()}
+            memorisation["same_size"] = {"texts": texts, **found}
+        step(4, 4)
+    return {"diversity": distinct, "lengths": lengths, "memorisation": memorisation}
+
+
+def write(found: dict[str, Any], path: Path) -> None:
+    """Writes the numbers whole or not at all, for the owner's eyes only.
+
+    Raises:
+        InputError: where the file cannot be written.
+    """
+    with input_errors():
+        if path.parent.name == "private":
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,105 @@
+"""The numbers of `cupel utility` as tables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cupel.accounting.number_format import format_confidence, format_interval, format_number
+
+
+def print_tables(found: dict[str, Any]) -> None:
+    """Every metric, and before them all that they are private."""
+    from cupel.cli.table_console import TableConsole
+
+    console = TableConsole()
+    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    for rows in (_embedding_rows(found), _side_rows(found), _overlap_rows(found), _classifier_rows(found)):
+        if rows:
+            console.print(_table(*rows))
+
+
+def _table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _interval(ends: list[float] | None) -> str:
+    return "–" if ends is None else format_interval(*ends)
+
+
+Rows = tuple[str, list[str], list[list[str]]]
+
+
+def _embedding_rows(found: dict[str, Any]) -> Rows:
+    frechet, mauve = found["frechet"], found["mauve"]
+    confidence = f"interval, confidence {format_confidence(frechet['confidence'])}"
+    rows = [
+        ["Fréchet distance", format_number(frechet["value"]), "", "0"],
+        ["… of equal distributions", format_number(frechet["sampling_alone"]), "", ""],
+        ["… bias taken off", format_number(frechet["corrected"]), _interval(frechet["interval"]), "0"],
+    ]
+    if mauve:
+        rows.append([f"MAUVE, {mauve['buckets']} buckets", format_number(mauve["value"]), "", "1"])
+        rows.append(["MAUVE*, smoothed", format_number(mauve["smoothed"]), "", "1"])
+    texts = f"{frechet['texts']['synthetic']} and {frechet['texts']['real']} texts"
+    title = f"Embeddings of {texts} ({found['embedder']['name']}, {frechet['dimensions']} dimensions)"
+    return title, ["", "value", confidence, "alike"], rows
+
+
+def _side_rows(found: dict[str, Any]) -> Rows:
+    rows = [["texts", str(found["synthetic"]["used"]), str(found["real"]["used"]), ""]]
+    for row in found["diversity"]:
+        distinct = row["distinct_at_same_size"]
+        rows.append([f"distinct-{row['n']}", format_number(distinct["synthetic"]), format_number(distinct["real"]), ""])
+    for unit, lengths in found["lengths"].items():
+        for quantile, name in (("0.05", "5 %"), ("0.5", "median"), ("0.95", "95 %")):
+            sides = [format_number(lengths[side]["quantiles"][quantile]) for side in ("synthetic", "real")]
+            rows.append([f"{unit}, {name}", *sides, ""])
+        apart = f"W₁ {format_number(lengths['wasserstein_1'])}, KS {format_number(lengths['kolmogorov_smirnov'])}"
+        rows.append([f"{unit}, distance", "", "", apart])
+    return "Diversity at the same number of words, and lengths", ["", "synthetic", "real", "distance"], rows
+
+
+def _overlap_rows(found: dict[str, Any]) -> Rows:
+    memorisation = found["memorisation"]
+    same = memorisation["same_size"]
+    sides = {f"{found['real']['texts']} seen": memorisation["real"]}
+    if same:
+        sides |= {f"{same['texts']} seen": same["real"], f"{same['texts']} not seen": same["held_out"]}
+    named = [
+        ("same as a real text", "exact_share"),
+        ("at least half of the runs in real texts", "near_share"),
+        ("runs in real texts, mean share", "mean_overlap"),
+    ]
+    rows = [[title, *(format_number(of[key]) for of in sides.values())] for title, key in named]
+    for quantile, name in (("0.5", "median"), ("0.95", "95 %"), ("1", "largest")):
+        longest = [format_number(of["longest_stretch_words"][quantile]) for of in sides.values()]
+        rows.append([f"longest stretch in words, {name}", *longest])
+    run_words = memorisation["real"]["run_words"]
+    return f"Synthetic texts among real ones, by runs of {run_words} words", ["", *sides], rows
+
+
+def _classifier_rows(found: dict[str, Any]) -> Rows | None:
+    classifier = found["classifier"]
+    if classifier is None:
+        return None
+    rows = []
+    for key, name in (
+        ("train_on_synthetic", "trained on synthetic"),
+        ("train_on_real", "trained on real (ceiling)"),
+        ("majority_class", "largest class (floor)"),
+    ):
+        of = classifier[key]
+        scores = (of[score] for score in ("accuracy", "macro_f1"))
+        values = [f"{format_number(score['value'])} in {_interval(score['interval'])}" for score in scores]
+        rows.append([name, *values])
+    texts = classifier["texts"]
+    seen = "held-out texts" if classifier["tested_on"] == "held_out" else "texts set apart of the real file"
+    title = f"Classifier of {classifier['labels']} labels, tested on {texts['real_test']} {seen}"
+    return title, ["", "accuracy", "macro F1"], rows

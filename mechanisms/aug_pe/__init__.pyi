@@ -1,0 +1,2 @@
+from .generator import AugPE as AugPE
+from .generator import AugPEResult as AugPEResult

@@ -1,0 +1,114 @@
+"""What synthetic texts have word for word in common with real ones: a plain number on memorisation, and private.
+
+It proves nothing by itself. Overlap may be a common wording: the same number against real texts that the generator
+never saw is what overlap comes to without memorisation. And a text can give a record away without a run in common.
+
+Source: runs of words as in Lee et al., "Deduplicating Training Data Makes Language Models Better" (2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.mechanisms.data.word_runs import HashSet, Words
+
+RUN_WORDS = 8
+NEAR = 0.5
+"""A text is a near duplicate where at least this share of its runs occurs in real texts."""
+
+QUANTILES = (0.5, 0.95, 1.0)
+_WHOLE = 0  # in place of a number of words: texts as a whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overlap:
+    """What of each synthetic text occurs in real texts.
+
+    Attributes:
+        run_words: n, the words in a run. A text of fewer words is a single run.
+        exact: shape (N,), whether a real text has the same words and punctuation, whatever its case and spacing.
+        share: shape (N,), the share of the text's runs that occur in some real text; 0 for a text without a word.
+        longest: shape (N,), words in the longest stretch of which every run occurs in some real text, 0 if no run does.
+            No stretch in common with a real text is longer, unless it is shorter than a run.
+    """
+
+    run_words: int
+    exact: NDArray[np.bool_]
+    share: NDArray[np.float64]
+    longest: NDArray[np.int64]
+
+    def summary(self) -> dict[str, Any]:
+        """Shares of texts and quantiles, in JSON types."""
+        return {
+            "run_words": self.run_words,
+            "exact_share": float(self.exact.mean()),
+            "near_share": float((self.share >= NEAR).mean()),
+            "near_from": NEAR,
+            "mean_overlap": float(self.share.mean()),
+            "longest_stretch_words": {f"{q:g}": float(np.quantile(self.longest, q)) for q in QUANTILES},
+        }
+
+
+def overlap(synthetic: Words, real: Iterable[Words], run_words: int = RUN_WORDS) -> Overlap:
+    """Looks for the words of synthetic texts among real ones.
+
+    Args:
+        synthetic: at least one text.
+        real: piece by piece; one piece is held at a time.
+        run_words: n, at least 1.
+
+    Raises:
+        ValueError: where there is no synthetic text.
+    """
+    validate.integer(minimum=1, run_words=run_words)
+    if not len(synthetic):
+        raise ValueError("overlap is that of at least one synthetic text; there is none")
+    whole, lengths = synthetic.whole(), synthetic.lengths
+    wanted = {_WHOLE: HashSet(whole.copy()), run_words: HashSet(synthetic.runs(run_words))}
+    for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
+        wanted[n] = HashSet(whole[lengths == n])
+    found = {n: np.zeros(len(hashes), dtype=np.bool_) for n, hashes in wanted.items()}
+    for piece in real:
+        for n, hashes in wanted.items():
+            found[n][hashes.places(piece.whole() if n == _WHOLE else piece.runs(n))] = True
+    occur = {n: HashSet(wanted.pop(n).hashes[found.pop(n)]) for n in list(wanted)}
+    exact = occur[_WHOLE].contains(whole) & (lengths > 0)
+    parts = [_of_piece(piece, occur, run_words) for piece in synthetic.pieces()]
+    share, longest = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return Overlap(run_words, exact, share, longest.astype(np.int64))
+
+
+def _of_piece(
+    words: Words, occur: dict[int, HashSet], run_words: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Share and longest stretch of each text."""
+    lengths = words.lengths
+    share, longest = np.zeros(len(words)), np.zeros(len(words))
+    whole = words.whole()
+    for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
+        texts = lengths == n
+        share[texts] = occur[n].contains(whole[texts])
+        longest[texts] = n * share[texts]
+    texts = lengths >= run_words
+    if texts.any():
+        found = occur[run_words].contains(words.runs(run_words))
+        runs = lengths[texts] - run_words + 1
+        begins = np.cumsum(runs) - runs
+        share[texts] = np.add.reduceat(found.astype(np.float64), begins) / runs
+        stretch = np.maximum.reduceat(_streaks(found, begins), begins)
+        longest[texts] = np.where(stretch > 0, stretch + run_words - 1, 0)
+    return share, longest
+
+
+def _streaks(found: NDArray[np.bool_], begins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many in a row are found up to each place, counted anew at each of `begins`."""
+    places = np.arange(len(found))
+    last = np.where(found, -1, places)  # the place of the last one that was not found, or the end of the text before
+    last[begins] = np.maximum(last[begins], begins - 1)
+    return places - np.maximum.accumulate(last)

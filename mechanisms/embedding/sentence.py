@@ -1,0 +1,148 @@
+"""Sentence embeddings by any `sentence-transformers` model (``pip install 'cupel[embed]'``)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupel.accounting import validate
+from cupel.mechanisms.embedding.embedder import Vectors, unit_rows
+from cupel.mechanisms.models.model_folder import check_embedder
+from cupel.mechanisms.models.quiet_loading import quiet_loading
+
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceEmbedder:
+    """A model of `sentence-transformers`; safetensors only, and never code that comes with it.
+
+    Attributes:
+        name: the hub id or the folder's name.
+        fingerprint: SHA-256 over the names and contents of its files.
+        dimension: d.
+        texts_at_once: how many texts one forward takes. 1, the default, makes each vector a function of its own text
+            alone; with more, padding and the shapes of matrix products let other texts move its last bits. More is for
+            public text.
+        network: the model.
+    """
+
+    name: str
+    fingerprint: str
+    dimension: int
+    texts_at_once: int
+    network: Any = field(repr=False)
+
+    @classmethod
+    def load(
+        cls, source: str | Path, device: str = "auto", *, texts_at_once: int = 1, allow_network: bool = False
+    ) -> SentenceEmbedder:
+        """Loads a model from a local folder or a hub id.
+
+        Args:
+            source: a folder or, for example, ``sentence-transformers/all-MiniLM-L6-v2``.
+            device: ``auto``, ``cpu`` or ``cuda``.
+            texts_at_once: see above.
+            allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
+
+        Raises:
+            ValueError: one line, where the package is missing or there is no such model.
+        """
+        validate.one_of(("auto", "cpu", "cuda"), device=device)
+        validate.integer(minimum=1, texts_at_once=texts_at_once)
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError:
+            raise ValueError(
+                "sentence-transformers is not installed; an embedding model needs pip install 'cupel[embed]'"
+            ) from None
+        folder = model_folder(str(source), allow_network)
+        try:
+            with quiet_loading():
+                network = SentenceTransformer(
+                    str(folder),
+                    device=None if device == "auto" else device,
+                    trust_remote_code=False,
+                    local_files_only=True,
+                    model_kwargs={"use_safetensors": True},
+                ).eval()
+            dimension = int(network.get_embedding_dimension() or 0)
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+            first = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+            raise ValueError(f"embedder {str(source)!r} cannot be loaded: {first}") from None
+        if _remembers(network):
+            raise ValueError(
+                f"embedder {str(source)!r} has rope type 'dynamic', whose frequencies depend on the texts that were "
+                "embedded before; use another model"
+            )
+        name = folder.resolve().name if Path(source).is_dir() else str(source)
+        return cls(name, _files_digest(folder), dimension, texts_at_once, network)
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Text that is longer than the model's length is cut, each by itself."""
+        if not len(texts):
+            return np.empty((0, self.dimension), dtype=np.float32)
+        clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        vectors = self.network.encode(
+            clean, batch_size=self.texts_at_once, show_progress_bar=False, convert_to_numpy=True
+        )
+        return unit_rows(vectors)
+
+
+def _remembers(network: Any) -> bool:
+    """Whether a text may change how later texts are embedded: frequencies of positions that grow with the longest."""
+    from cupel.mechanisms.models import row_modules
+
+    return any("dynamic" in rope for module in network.modules() for _, rope in row_modules.rope_types(module))
+
+
+def model_folder(source: str, allow_network: bool) -> Path:
+    """The local folder of a sentence-transformers model, downloaded where that is allowed.
+
+    Raises:
+        ValueError: one line, where there is no such model, or one with pickled weights.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        if folder.exists() or not _HUB_ID.fullmatch(source) or source.startswith((".", "/")):
+            raise ValueError(
+                f"embedder {source!r} is neither builtin, nor a folder, nor a hub id such as "
+                "sentence-transformers/all-MiniLM-L6-v2"
+            )
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+        patterns = [*_FILES, *(f"*/{pattern}" for pattern in _FILES)]
+        try:
+            folder = Path(snapshot_download(source, allow_patterns=patterns, local_files_only=not allow_network))
+        except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError):
+            hint = "could not be downloaded" if allow_network else "is not in the local cache, and no network is used"
+            raise ValueError(f"embedder {source!r} is no local folder, and as a hub id it {hint}") from None
+    if not (folder / "modules.json").is_file():
+        raise ValueError(f"embedder {source!r} is no sentence-transformers model: it has no modules.json")
+    try:
+        check_embedder(folder)
+    except ValueError as error:
+        raise ValueError(f"embedder {source!r} cannot be loaded: {error}") from None
+    for file in sorted(folder.rglob("*")):
+        if file.suffix in _PICKLES and not list(file.parent.glob("*.safetensors")):
+            raise ValueError(f"embedder {source!r} has pickled weights ({file.name}); only safetensors are loaded")
+    return folder
+
+
+def _files_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    files = {file for pattern in _FILES for file in folder.rglob(pattern) if file.is_file()}
+    for file in sorted(files, key=lambda file: file.relative_to(folder).as_posix()):
+        with file.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()

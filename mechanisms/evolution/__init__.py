@@ -1,0 +1,1 @@
+"""What generators by evolution share: the loop, its journal, and votes."""

@@ -1,0 +1,102 @@
+"""Votes for candidates: of records, each for its nearest candidate, or of noisy clusters with their sizes.
+
+A record casts one vote, which is a function of its own vector and of the candidates (`nearest` is exact), so one record
+more or less moves one number by 1. The votes of noisy clusters are a function of what was released.
+
+Sources: Xie et al., "Differentially Private Synthetic Data via Foundation Model APIs 2: Text" (2024), Algorithm 1, for
+votes of records; "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithm 3, for
+those of clusters.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupel.accounting import validate
+from cupel.mechanisms.primitives.nearest import nearest
+from cupel.mechanisms.secret_evolution.clustering import NoisyClusters
+
+
+def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:
+    """How many vectors are nearest to each candidate; shape (M,), private. Each vector has exactly one vote.
+
+    Args:
+        vectors: shape (n, d), of private records, of length at most 1; may be an array in a file.
+        candidates: shape (M, d).
+    """
+    return np.bincount(_nearest(vectors, candidates), minlength=len(candidates)).astype(np.int64)
+
+
+def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The sizes of the clusters whose noisy centres are nearest to each candidate; shape (M,). A negative size is 0.
+
+    Args:
+        noisy: released clusters.
+        candidates: shape (M, d).
+    """
+    found = _nearest(noisy.centres, candidates)
+    weights = np.maximum(noisy.sizes, 0.0)
+    return np.bincount(found, weights, minlength=len(candidates)).astype(np.float64)
+
+
+def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> NDArray[np.int64]:
+    """The candidates that released clusters keep, best first.
+
+    First those that hold votes, the most votes first, as in Algorithm 3. There are at most as many as clusters, and the
+    paper leaves open what fills up. Here every centre keeps more of the candidates near to it, the nearest first, so
+    that centres keep candidates in proportion to their sizes (Webster's method: the next one is kept for the centre
+    with the largest ñ_k/(2m + 1), m being how many it has). The least distant candidates of all would come from the
+    densest clusters only.
+
+    Args:
+        noisy: released clusters; negative sizes count as 0.
+        candidates: shape (M, d).
+        count: how many are kept.
+
+    Returns:
+        Shape (count,), different indices.
+
+    Raises:
+        ValueError: for more than there are.
+    """
+    if validate.integer(minimum=1, count=count) > len(candidates):
+        raise ValueError(f"count must be at most the number of candidates, {len(candidates)}, not {count}")
+    votes = centre_votes(noisy, candidates)
+    order = np.argsort(-votes, kind="stable")
+    kept: list[int] = order[: min(count, int((votes > 0).sum()))].tolist()
+    if len(kept) < count:
+        kept += _filled(noisy, np.asarray(candidates, dtype=np.float64), kept, count - len(kept))
+    return np.array(kept, dtype=np.int64)
+
+
+def _filled(noisy: NoisyClusters, candidates: NDArray[np.float64], kept: list[int], count: int) -> list[int]:
+    """More candidates for the centres, one at a time; each centre has one already."""
+    taken = np.zeros(len(candidates), dtype=np.bool_)
+    filled: list[int] = []
+    taken[kept] = True
+    squares = np.square(candidates).sum(axis=1)
+    near: dict[int, Iterator[int]] = {}
+    sizes = np.maximum(noisy.sizes, 0.0).tolist() if (noisy.sizes > 0).any() else [1.0] * len(noisy.sizes)
+    queue = [(-size / 3, centre, 1) for centre, size in enumerate(sizes)]
+    heapq.heapify(queue)
+    while len(filled) < count:
+        _, centre, has = heapq.heappop(queue)
+        if centre not in near:
+            near[centre] = iter(np.argsort(squares - 2 * (candidates @ noisy.centres[centre]), kind="stable").tolist())
+        found = next(index for index in near[centre] if not taken[index])
+        taken[found] = True
+        filled.append(found)
+        heapq.heappush(queue, (-sizes[centre] / (2 * has + 3), centre, has + 1))
+    return filled
+
+
+def _nearest(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:
+    if vectors.ndim != 2 or candidates.ndim != 2 or vectors.shape[1] != candidates.shape[1]:
+        raise ValueError("vectors and candidates must be two tables of equally many columns")
+    if not len(candidates):
+        raise ValueError("there is no candidate to vote for")
+    return nearest(vectors, candidates)

@@ -1,0 +1,55 @@
+"""A tokenizer's own chat template: how an instruction-tuned model is asked, and the token that ends its answer.
+
+A chat template is a Jinja text from the model's folder. It is rendered only where a claim asks for it, in a process
+with limits (`template_rendering`), and reaches nothing but the messages. Templates may print today's date, which would
+make an interrupted run resume with other prompts; they are given a fixed one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cupel.mechanisms.models.template_rendering import RenderingError, rendered
+
+_FIXED_DATE = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
+_MARK = "an answer"
+
+
+def chat(tokenizer: Any, text: str) -> str:
+    """A user's turn with this text and the beginning of the model's turn, special tokens written out.
+
+    Raises:
+        ValueError: for a tokenizer without a chat template, or with one that cannot be rendered; never with the text.
+    """
+    return _render(tokenizer, [{"role": "user", "content": text}], add_generation_prompt=True)
+
+
+def end_of_turn_ids(tokenizer: Any) -> list[int]:
+    """The special token that follows an answer in the chat template; empty where there is none."""
+    turns = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MARK}]
+    try:
+        rest = _render(tokenizer, turns, add_generation_prompt=False).rpartition(_MARK)[2]
+    except ValueError:
+        return []
+    ids = tokenizer.encode(rest.lstrip(), add_special_tokens=False)[:1]
+    return [i for i in ids if i in tokenizer.added_tokens_decoder and tokenizer.added_tokens_decoder[i].special]
+
+
+def _render(tokenizer: Any, turns: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+    if not tokenizer.chat_template:
+        raise ValueError(
+            "template instruction needs a tokenizer with a chat template, and this model's has none; take an "
+            "instruction-tuned model or template pretrained"
+        )
+    special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    values = {
+        **special,
+        "messages": turns,
+        "add_generation_prompt": add_generation_prompt,
+        "enable_thinking": False,  # where a template knows it, the answer is the document and nothing else
+    }
+    try:
+        return rendered("chat", _FIXED_DATE + tokenizer.get_chat_template(), values)
+    except (RenderingError, ValueError) as error:
+        kind = error if isinstance(error, RenderingError) else type(error).__name__
+        raise ValueError(f"the tokenizer's chat template cannot be rendered for a user's turn ({kind})") from None

@@ -1,0 +1,7 @@
+"""What generators are built from: randomness, noisy counts, the token sampler, nearest vectors, charged steps."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

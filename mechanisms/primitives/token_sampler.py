@@ -1,0 +1,146 @@
+"""Draws one token from softmax(scores/τ), exactly, with integer weights and the operating system's entropy.
+
+The law of the exact softmax is approached by whole numbers w_y = max(1, ⌊2⁶²·p_y/p_max⌋), and the draw from the w is
+exact: one uniform integer below Σ w, found among their exact partial sums. `selection_rounding` bounds
+|log p̃(y)/p(y)| for every token y; it is part of every event that is charged.
+
+Scores more than 2c below the largest are raised to that: M the largest, y ↦ max(y, M − 2c). For scores in [−c, c]
+(a median, a mean over at least as many vectors as the denominator says) this changes nothing. For a mean whose batch
+is larger than its public denominator it keeps every weight at least 2⁶²·e^{−2c/τ}. It costs nothing: if every score
+moves by an amount in [l, h] between neighbours, so does M, and so does the maximum of the two, and the selection stays
+(h − l)/τ-bounded-range.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cupel.accounting import validate
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+
+BITS = 62
+"""The largest weight is 2^BITS."""
+
+_DENSE = 4  # where more than one token in so many is above the least likely ones, each gets a weight of its own
+_LARGEST_RANGE = 40.0  # 2c/τ: the smallest weight is then 2^62·e^−40 = 19.6
+_ROUNDING = 1 + 2.0**-50  # of 2c/τ where both are multiplied by one number first: four operations, 2^−53 each
+
+
+def check_range(clip: float, temperature: float) -> float:
+    """2·clip/temperature, the largest distance of two exponents.
+
+    Raises:
+        ValueError: above 40 by more than rounding, where the smallest probability would fall below what 62-bit weights
+            can hold.
+    """
+    spread = 2 * validate.positive(clip=clip) / validate.positive(temperature=temperature)
+    if spread > _LARGEST_RANGE * _ROUNDING:
+        raise ValueError(
+            f"2·clip/temperature must be at most {_LARGEST_RANGE:g}, not {spread:g}: smaller probabilities cannot be "
+            "sampled exactly; lower clip or raise temperature"
+        )
+    return spread
+
+
+def selection_rounding(clip: float, temperature: float) -> float:
+    """An upper bound on |log p̃(y)/p(y)|, p̃ the law that `draw` samples and p the exact softmax of its scores.
+
+    With r = 2c/τ, u = 2⁻⁵³ and e_y the exact weight relative to the largest: the exponent (s_y − M)/τ has two
+    roundings, an absolute error of at most 2.01·r·u; `numpy.exp` is taken to be accurate to 4 units in the last place,
+    a relative error of at most 8.01·u; so the float weight f_y is within a factor e^κ of e_y, κ = (2.01·r + 8.01)·u.
+    The scaling by 2⁶² is exact. x = 2⁶²·f_y ≥ X = 2⁶²·e^{−r−κ} > 19, so the maximum with 1 is never needed and
+    ⌊x⌋/x is in (1 − 1/X, 1]. Numerator and normaliser move by at most κ − log(1 − 1/X) together in one direction or κ
+    in the other: |log p̃/p| ≤ 2κ − log(1 − 1/X) ≤ 2κ + 2·log1p(1/X), the last step for X ≥ 1.62.
+    """
+    spread = check_range(clip, temperature)
+    kappa = (2.01 * spread + 8.01) * 2.0**-53
+    bound = 2 * math.log1p(2.0**-BITS * math.exp(spread + kappa)) + 2 * kappa
+    return bound * (1 + 1e-12)  # covers the rounding of this expression itself
+
+
+def floored(scores: ArrayLike, clip: float) -> NDArray[np.float64]:
+    """Scores raised to at least 2·clip below the largest of their row, shape (…, V)."""
+    values = np.asarray(scores, dtype=np.float64)
+    return np.asarray(np.maximum(values, values.max(axis=-1, keepdims=True) - 2 * clip))
+
+
+def weights(scores: ArrayLike, *, clip: float, temperature: float) -> NDArray[np.uint64]:
+    """The integer weights max(1, ⌊2⁶²·p_y/p_max⌋), shape (…, V), each between 1 and 2⁶²."""
+    check_range(clip, temperature)
+    values = floored(scores, clip)
+    exponents = values - values.max(axis=-1, keepdims=True)
+    exponents /= temperature
+    # A float64 of at most 2^62 has an integer part that uint64 holds exactly; the cast drops the fraction.
+    return np.asarray(np.maximum((np.exp(exponents) * 2.0**BITS).astype(np.uint64), np.uint64(1)), dtype=np.uint64)
+
+
+def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source = OS_ENTROPY) -> int:
+    """One token from softmax(scores/τ) with the integer weights above.
+
+    Args:
+        scores: shape (V,), finite.
+        clip: c; 2c is the distance below the largest score at which the others are cut off.
+        temperature: τ > 0, with 2c/τ at most 40.
+        source: of the uniform integer.
+
+    Raises:
+        ValueError: for impossible parameters.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    lowest = max(values.min(), values.max() - 2 * clip)  # of `floored` scores
+    above = np.flatnonzero(values > lowest)
+    if len(above) * _DENSE > len(values):
+        return draw_weighted(weights(values, clip=clip, temperature=temperature), source)
+    integers = weights(np.append(values[above], lowest), clip=clip, temperature=temperature)
+    return _draw_above(above, integers[:-1], int(integers[-1]), len(values), source)
+
+
+def draw_weighted(integers: NDArray[np.uint64], source: Source = OS_ENTROPY) -> int:
+    """An index with probability proportional to its weight, exactly.
+
+    Args:
+        integers: shape (V,), V at most 2³¹, weights below 2⁶³.
+        source: of the uniform integer.
+    """
+    return _draw_above(np.arange(len(integers)), integers, 0, len(integers), source)
+
+
+def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: int, count: int, source: Source) -> int:
+    """An index below `count`: those of `above` weigh `integers`, and all others the same, `rest`.
+
+    Partial sums exceed 64 bits, so they are kept as two halves of 32 bits, each exact.
+    """
+    mask = np.uint64(0xFFFFFFFF)
+    high = np.cumsum(integers >> np.uint64(32), dtype=np.uint64)
+    low = np.cumsum(integers & mask, dtype=np.uint64)
+    if rest:
+        others = (above - np.arange(len(above))).astype(np.uint64)  # before each of them
+        high += others * np.uint64(rest >> 32)
+        low += others * (np.uint64(rest) & mask)
+    high += low >> np.uint64(32)
+    low &= mask
+
+    def partial_sum(place: int) -> int:
+        return (int(high[place]) << 32) + int(low[place]) if place >= 0 else 0
+
+    last = int(above[-1]) if len(above) else -1
+    point = source.below(partial_sum(len(above) - 1) + (count - 1 - last) * rest)
+    point_high, point_low = np.uint64(point >> 32), np.uint64(point & 0xFFFFFFFF)
+    # The first of `above` whose partial sum exceeds `point`: by high half, then by low half among equals.
+    first, end = (int(np.searchsorted(high, point_high, side=side)) for side in ("left", "right"))
+    place = first + int(np.searchsorted(low[first:end], point_low, side="right"))
+    # The point is at this one, or at one of the others between it and the one before.
+    start = int(above[place - 1]) + 1 if place else 0
+    stop = int(above[place]) if place < len(above) else count
+    between = (point - partial_sum(place - 1)) // rest if stop > start else 0
+    return min(start + between, stop)
+
+
+def log_probability(scores: ArrayLike, token: int, *, clip: float, temperature: float) -> float:
+    """log softmax(scores/τ) of `token`, of the exact law that `draw` approaches."""
+    values = floored(scores, clip)
+    exponents = (values - values.max()) / temperature
+    return float(exponents[token] - math.log(float(np.exp(exponents).sum())))

@@ -1,0 +1,148 @@
+"""Several next-token predictions become one: medians or means of clipped logits, ready to be sampled and accounted.
+
+Clipped logits are whole multiples of 2⁻²⁴ (`ex_post.GRID`), so that medians and sums do not depend on the order of the
+records, and a record that is absent leaves no rounding behind. What reads all rows runs where the logits are: in numpy
+on the CPU, in torch on a GPU, with the same result to the bit. The law and its costs are numpy on the CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, whole_clip
+from cupel.accounting.ex_post.medians import Cost, Medians
+from cupel.mechanisms.primitives import token_sampler
+from cupel.mechanisms.primitives.randomness import Source
+from cupel.mechanisms.private_inference.device_rows import DeviceRows
+
+Floats = NDArray[np.float64]
+Logits = NDArray[np.floating] | torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One slot's law of the next token: softmax(scores/temperature), floored at 2·clip below its largest score.
+
+    Attributes:
+        scores: shape (V,). For a mean they are sums, and clip and temperature carry the denominator, so that no
+            division rounds.
+        clip: c, times the denominator of a mean.
+        temperature: τ, likewise.
+        batch: shape (B, V), what was aggregated: clipped logits, on the device of the model, or raw logits without a
+            protection.
+        medians: what the costs of a median are computed from.
+    """
+
+    scores: Floats
+    clip: float
+    temperature: float
+    batch: LogitRows | DeviceRows | Logits
+    medians: Medians | None = None
+
+    @property
+    def clipped(self) -> Floats:
+        """Shape (B, V), what was aggregated: clipped logits, or raw ones without a protection. A GPU sends them now."""
+        if isinstance(self.batch, LogitRows | DeviceRows):
+            return np.asarray(self.batch.steps() * GRID, dtype=np.float64)
+        return np.asarray(_on_cpu(self.batch), dtype=np.float64)
+
+    def draw(self, source: Source) -> int:
+        """A token of this law."""
+        return token_sampler.draw(self.scores, clip=self.clip, temperature=self.temperature, source=source)
+
+    def log_probability(self, token: int) -> float:
+        """log p(token)."""
+        return token_sampler.log_probability(self.scores, token, clip=self.clip, temperature=self.temperature)
+
+
+def clipped_rows(logits: Logits, clip: float) -> LogitRows | DeviceRows:
+    """Rows of raw logits, shape (B, V), where they are: in numpy on the CPU, in torch on a GPU."""
+    if isinstance(logits, torch.Tensor) and logits.device.type != "cpu":
+        return DeviceRows(logits, clip)
+    return LogitRows(_on_cpu(logits), clip)
+
+
+def _on_cpu(logits: Logits) -> NDArray[np.floating]:
+    return logits.cpu().numpy() if isinstance(logits, torch.Tensor) else logits
+
+
+def median(
+    logits: Logits,
+    fallback: Logits | None,
+    *,
+    clip: float,
+    temperature: float,
+    adjacency: Adjacency,
+) -> Aggregate:
+    """The coordinate-wise median of a slot's clipped logits.
+
+    Args:
+        logits: shape (B, V), raw, B ≥ 0.
+        fallback: shape (V,), raw public logits that an empty slot releases; needed for B ≤ 1.
+        clip: c.
+        temperature: τ.
+        adjacency: of the costs.
+    """
+    rows = clipped_rows(logits, clip)
+    public = None if fallback is None else clip_logits(_on_cpu(fallback), clip)
+    medians = Medians.of_rows(rows, clip=clip, adjacency=adjacency, fallback=public)
+    return Aggregate(medians.median, clip, temperature, rows, medians)
+
+
+def median_cost(aggregate: Aggregate, token: int, *, replaced: bool, rounding: float) -> Cost:
+    """What a sampled token cost: the exact cost at the medians' adjacency, the rounding of the sampler included.
+
+    Args:
+        aggregate: of `median`.
+        token: that was sampled.
+        replaced: a removal may also *replace* a row (contexts of several records, pieces of a fixed size): the costs
+            are then the larger of add_remove and replace_one.
+        rounding: `selection.selection_rounding`.
+    """
+    assert aggregate.medians is not None
+    if not replaced:
+        return aggregate.medians.costs(token, aggregate.temperature, rounding=rounding)
+    relations = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
+    both = [aggregate.medians.costs(token, aggregate.temperature, kind, rounding=rounding) for kind in relations]
+    return Cost(max(c.u_minus for c in both), max(c.u_plus for c in both), both[0].gamma)
+
+
+def mean(
+    logits: Logits,
+    anchor: Logits | None,
+    *,
+    clip: float,
+    temperature: float,
+    denominator: int,
+) -> Aggregate:
+    """The sum of a slot's clipped logits over a fixed public denominator; zero, the uniform law, for an empty slot.
+
+    Args:
+        logits: shape (B, V), raw, B ≥ 0.
+        anchor: shape (V,), raw public logits that are always added, or None.
+        clip: c.
+        temperature: τ.
+        denominator: s, public.
+    """
+    rows = clipped_rows(logits, clip)
+    scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
+    if anchor is not None:
+        scores += clip_logits(_on_cpu(anchor), clip)
+    whole = whole_clip(clip) * GRID  # so that the floor of `selection` is on the grid too, and is not rounded
+    return Aggregate(scores, whole * denominator, temperature * denominator, rows)
+
+
+def single(logits: Logits, row: Logits, *, temperature: float) -> Aggregate:
+    """One record's own softmax, without clip and without protection.
+
+    Args:
+        logits: shape (B, V), raw, of all records of the slot.
+        row: shape (V,), the logits that are sampled from; probabilities below e⁻⁴⁰ of the largest are raised to that.
+        temperature: τ.
+    """
+    return Aggregate(np.asarray(_on_cpu(row), dtype=np.float64), 20 * temperature, temperature, logits)

@@ -1,0 +1,139 @@
+"""A batch of logits on a GPU: clipped, counted, sorted and summed there, so that only a few numbers a token leave it.
+
+Everything is bit for bit what `cupel.accounting.ex_post.clipped_rows` computes, in the same float64 arithmetic. Where most
+tokens are at the bottom of the clip, the logits are read three times: for the largest entry of each row, to compare
+with the bottom, and to gather the few that are above it. The rest grows with those few. Work is done in pieces, so that
+what it takes beside the logits is bounded.
+
+The middle of B rows is found by `torch.kthvalue`, three or four times, along contiguous columns. On a GPU it gives each
+column a block of threads, one a row up to 1024 rows, and reads the column at most sixteen times, two bits each, from
+the cache. `torch.sort` pads 129 to 1024 rows to 1024, and carries a 64-bit place with every number; `torch.topk`
+selects half of the rows as `kthvalue` does and then sorts them. (Read off the sources of torch, not measured.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from cupel.accounting.ex_post.clipped_rows import (
+    GRID,
+    MANY_COLUMNS,
+    MANY_ENTRIES,
+    NOT_NUMBERS,
+    Indices,
+    Steps,
+    fill_outside,
+    whole_clip,
+)
+
+_ENTRIES = 2**24  # clipped at a time, 128 MiB of float64
+
+
+class DeviceRows:
+    """A batch of raw logits on any device of torch, clipped where it is needed; like `LogitRows`.
+
+    Args:
+        logits: shape (B, V), float32 or float64. It must not change while this is in use.
+        clip: c.
+
+    Raises:
+        ValueError: as `clip_steps`.
+    """
+
+    def __init__(self, logits: torch.Tensor, clip: float) -> None:
+        self._limit = whole_clip(clip)
+        if logits.ndim != 2 or logits.shape[1] == 0:
+            raise ValueError(f"a batch needs shape (records, vocabulary), not {tuple(logits.shape)}")
+        self._raw = logits if logits.dtype == torch.float64 else logits.float()
+        self.shape: tuple[int, int] = (logits.shape[0], logits.shape[1])
+        self._tops = self._raw.amax(dim=1).double()
+        if not bool(torch.isfinite(self._tops).all()):
+            raise ValueError(NOT_NUMBERS)
+        least = (self._tops - 2 * self._limit * GRID).to(self._raw.dtype)
+        self._least = torch.nextafter(least, torch.full_like(least, -torch.inf))  # see `LogitRows`
+        self._live: torch.Tensor | None = None  # columns; None is all of them
+
+    def steps(self) -> Steps:
+        """All of it on the CPU, shape (B, V)."""
+        whole = np.empty(self.shape, dtype=np.int32)
+        for part in self._parts(self.shape[1]):
+            whole[:, part] = self._clipped(self._raw[:, part]).cpu().numpy()
+        return whole
+
+    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+        """The live columns and the batch sorted there; see `Rows`."""
+        size, vocabulary = self.shape
+        self._live = self._columns(ranks[-1])
+        live = np.arange(vocabulary) if self._live is None else self._live.cpu().numpy()
+        found = np.empty((len(ranks), len(live)), dtype=np.int32)
+        inside = [rank for rank in ranks if 0 <= rank < size]
+        if inside and len(live):
+            places = slice(inside[0] - ranks[0], inside[-1] - ranks[0] + 1)
+            values = [self._ranked(self._clipped(self._gathered(part)), inside) for part in self._parts(len(live))]
+            found[places] = torch.cat(values, dim=1).cpu().numpy()
+        fill_outside(found, ranks, size, self._limit)
+        return live, found
+
+    def live_steps(self, part: slice) -> Steps:
+        """Shape (B, columns), on the CPU; see `Rows`."""
+        steps: Steps = self._clipped(self._gathered(part)).cpu().numpy()
+        return steps
+
+    def sums(self) -> Indices:
+        """The sum over the rows, shape (V,), in grid steps.
+
+        Clipped logits are added to −c·B as whole numbers in float64, exact in any order up to 2²² rows.
+        """
+        size, vocabulary = self.shape
+        total = torch.zeros(vocabulary, dtype=torch.float64, device=self._raw.device)
+        height = max(1, _ENTRIES // vocabulary)
+        for start in range(0, size, height):
+            rows = slice(start, start + height)
+            block = self._raw[rows]
+            row, column = torch.nonzero(block >= self._least[rows, None], as_tuple=True)
+            if len(row) > MANY_ENTRIES * block.numel():
+                total += self._above(block, self._tops[rows, None]).sum(dim=0)
+            else:
+                total.index_add_(0, column, self._above(block[row, column], self._tops[rows][row]))
+        sums: Indices = total.cpu().numpy().astype(np.int64) - size * self._limit
+        return sums
+
+    def _columns(self, last: int) -> torch.Tensor | None:
+        """Columns that may have an entry above the bottom at rank `last`; None is all, also where there are many."""
+        size, vocabulary = self.shape
+        if last >= size:
+            return None
+        counts = torch.zeros(vocabulary, dtype=torch.int32, device=self._raw.device)
+        height = max(1, 4 * _ENTRIES // vocabulary)
+        for start in range(0, size, height):
+            rows = slice(start, start + height)
+            counts += (self._raw[rows] >= self._least[rows, None]).sum(dim=0, dtype=torch.int32)
+        live = torch.nonzero(counts >= size - last)[:, 0]
+        return live if len(live) <= MANY_COLUMNS * vocabulary else None
+
+    def _gathered(self, part: slice) -> torch.Tensor:
+        """The logits of some of the live columns, shape (B, columns)."""
+        if self._live is None:
+            return self._raw[:, part]
+        return self._raw.index_select(1, self._live[part])
+
+    def _ranked(self, steps: torch.Tensor, ranks: list[int]) -> torch.Tensor:
+        """Rows of the sorted batch, shape (len(ranks), columns)."""
+        columns = steps.T.contiguous()
+        return torch.stack([torch.kthvalue(columns, rank + 1, dim=1).values for rank in ranks])
+
+    def _clipped(self, raw: torch.Tensor) -> torch.Tensor:
+        """Shape (B, columns), int32: max(−c, z − top + c) in grid steps."""
+        return self._above(raw, self._tops[:, None]).sub_(self._limit).to(torch.int32)
+
+    def _above(self, raw: torch.Tensor, tops: torch.Tensor) -> torch.Tensor:
+        """How far clipped logits are above −c, in grid steps, float64: the rounding of `clip_steps`, 2c added."""
+        steps = raw.to(torch.float64, copy=True).sub_(tops).mul_(1 / GRID).round_()
+        return steps.add_(2 * self._limit).clamp_min_(0.0)
+
+    def _parts(self, columns: int) -> Iterator[slice]:
+        width = max(1, _ENTRIES // max(1, self.shape[0]))
+        return (slice(start, min(start + width, columns)) for start in range(0, columns, width))

@@ -1,0 +1,481 @@
+"""Private inference: synthetic text written by a language model that sees many private records at once.
+
+Records are hashed into slots. For every slot, the model predicts the next token from each record by itself; the
+predictions are clipped and aggregated, one token is drawn from the softmax of the aggregate and appended everywhere.
+Each slot spends exactly its token budget, document after document. What a token costs is decided by the aggregate:
+
+- ``mean``: the sum over a fixed public denominator s moves by at most c/s a coordinate, so each token is a
+  bounded-range selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, contexts of several records);
+  8c/(sτ) for both.
+- ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and kept in the ledger.
+- ``none``: the unprotected control. Each document is written from one record.
+
+With public centres, a record's slot is one of its cluster's: noisy counts of clusters are released first, and given
+them a record's cluster is a function of its own text (`clusters`).
+
+Slots are disjoint, and hashing a record's own id keeps its slot whatever the others are: they compose in parallel. The
+published variant cuts shuffled records into pieces instead, and one record moves all pieces behind it: they compose.
+
+Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generation" (2024), for the mean;
+"Clustering and Median Aggregation Improve Differentially Private Inference", Algorithm 1, for the median.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import events, validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.ex_post.clipped_rows import check_clip
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.models.prompts import FENCE, INSTRUCTION, PRETRAINED, Prompt, check_template
+from cupel.mechanisms.primitives import counts, token_sampler
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from cupel.mechanisms.private_inference.transcripts import EndRule, Generation, Observer, Transcript
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from cupel.accounting.ledger.run import Run
+    from cupel.mechanisms.data.batching import Batches
+    from cupel.mechanisms.models.language_model import LanguageModel
+    from cupel.mechanisms.models.row_shapes import RowPlan
+    from cupel.mechanisms.private_inference.clusters import Clusters
+
+RECORD_TOKENS = 64
+"""How many tokens of each record a context has room for, where the claim states no length."""
+MOST_SLOTS = 100_000
+"""Slots of all labels: each is a part of the plan, and has documents of its own."""
+MOST_TOKENS = 10**9
+"""Tokens of all slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateInference:
+    """The public description of a run: parameters only, nothing that was read off the data.
+
+    Attributes:
+        aggregate: ``median``, ``mean``, or ``none`` for the unprotected control.
+        clip: c: logits are shifted to a largest value of c and clipped at −c.
+        temperature: τ of the softmax that tokens are drawn from; 2c/τ is at most 40.
+        batch_size: the mean number of contexts in a slot (as published: exactly).
+        tokens: how many tokens each slot samples, end of text included.
+        records: the public number n of privacy units.
+        labels: the public set of labels, each with slots of its own; empty puts all records together.
+        records_per_context: k, the (mean) number of records that a context shows.
+        denominator: s of the mean; batch_size by default.
+        anchor: whether a mean always adds the clipped logits of the prompt without an example (s then counts it).
+        prefix: a public text that every document begins with; never sampled, never charged.
+        template: of the prompt: ``pretrained`` or ``instruction`` (`prompts`), or a text in Jinja or `str.format` with
+            ``examples`` and ``label``; None is the embedded model's own form for that model, ``pretrained`` for others.
+        stop: a string that ends a document besides end-of-text; by default the fence of ``pretrained``.
+        variant: ``sound``, or ``as_published`` with pieces of a fixed size.
+        adjacency: add_remove or replace_one.
+        unit: record or user.
+        slot_count_epsilon: ε of the noisy slot counts, used where slot_threshold is set.
+        slot_threshold: slots whose noisy count of units is at least this run; None runs all and releases no counts.
+        centres: a file of public centres (`clustering.Centres`) that records are clustered by; None does not cluster.
+        kept_centres: k′, how many of the centres each label keeps, by noisy counts; at most `slots`.
+        cluster_count_epsilon: ε of the noisy counts of clusters.
+        embedder: that the centres were made with: ``builtin`` for the one in their file, else the folder or the hub id
+            of a `sentence-transformers` model that is on this machine.
+        rows: ``fixed`` computes every row in forward passes of one public shape, at which rows are verified not to
+            depend on each other; ``packed`` lets shapes follow the data, which is faster and proves nothing.
+        context_tokens: the public number of tokens that contexts are padded to, for all labels or as pairs of a label
+            and its number; None is the prompt without records and 64 for each record. Longer records are cut.
+        document_tokens: the public largest number of tokens of a document; None is half of the model's positions.
+    """
+
+    aggregate: Literal["median", "mean", "none"]
+    clip: float
+    temperature: float
+    batch_size: int
+    tokens: int
+    records: int
+    labels: tuple[str, ...] = ()
+    records_per_context: int = 1
+    denominator: int | None = None
+    anchor: bool = False
+    prefix: str = ""
+    template: str | None = None
+    stop: str | None = None
+    variant: Literal["sound", "as_published"] = "sound"
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    unit: Unit = field(default_factory=Unit)
+    slot_count_epsilon: float = 0.1
+    slot_threshold: float | None = None
+    centres: Path | str | None = field(default=None, repr=False)  # runs are told apart by its content, not its place
+    kept_centres: int | None = None
+    cluster_count_epsilon: float = 0.1
+    embedder: str = field(default="builtin", repr=False)
+    rows: Literal["fixed", "packed"] = "fixed"
+    context_tokens: int | tuple[tuple[str, int], ...] | None = None
+    document_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        validate.one_of(("median", "mean", "none"), aggregate=self.aggregate)
+        validate.one_of(("sound", "as_published"), variant=self.variant)
+        validate.one_of(("fixed", "packed"), rows=self.rows)
+        check_clip(self.clip)
+        validate.positive(temperature=self.temperature)
+        if self.aggregate != "none":
+            token_sampler.check_range(self.clip, self.temperature)
+        for name in ("batch_size", "tokens", "records", "records_per_context"):
+            validate.integer(minimum=1, **{name: getattr(self, name)})
+        if self.denominator is not None:
+            validate.integer(minimum=1, denominator=self.denominator)
+            if self.aggregate != "mean":
+                raise ValueError(f"denominator belongs to aggregate mean, not {self.aggregate}; leave it out")
+        if self.anchor and self.aggregate != "mean":
+            raise ValueError(f"anchor belongs to aggregate mean, not {self.aggregate}; leave it out")
+        self._check_public()
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Refuses numbers that cannot be meant before anything of their size is made."""
+        if self.total_slots > MOST_SLOTS:
+            raise ValueError(
+                f"records {self.records} and batch_size {self.batch_size} make {self.total_slots} slots, and at most "
+                f"{MOST_SLOTS} are run; raise batch_size"
+            )
+        if self.tokens * self.total_slots > MOST_TOKENS:
+            raise ValueError(
+                f"tokens {self.tokens} in each of {self.total_slots} slots are more than the {MOST_TOKENS} that may be "
+                "sampled; lower tokens or raise batch_size"
+            )
+
+    def _check_public(self) -> None:
+        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        several = self.records_per_context > 1 and self.variant == "sound"
+        if self.aggregate == "median" and several and self.adjacency is Adjacency.REPLACE_ONE:
+            raise ValueError(
+                "a median under replace_one needs records_per_context 1: an exchanged record would change two contexts "
+                "of a slot, and the realised cost is that of one; use add_remove or aggregate mean"
+            )
+        if self.unit.kind not in ("record", "user"):
+            raise ValueError(f"unit must be record or user for private inference, not {str(self.unit)!r}")
+        labels: object = self.labels  # as given: YAML and callers do not always keep to the type
+        if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
+            raise ValueError("labels must be a tuple of texts that are not empty")
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("labels must name each label once")
+        if self.template is not None:
+            check_template(self.template)
+        if self.stop is not None and not self.stop:
+            raise ValueError("stop must not be empty; leave it out to stop at end-of-text only")
+        validate.positive(slot_count_epsilon=self.slot_count_epsilon)
+        if self.slot_threshold is not None:
+            validate.finite(slot_threshold=self.slot_threshold)
+            if self.aggregate == "none":
+                raise ValueError("slot_threshold has no use without protection; leave it out")
+        self._check_lengths()
+        self._check_clusters()
+
+    def _check_lengths(self) -> None:
+        if self.document_tokens is not None:
+            validate.integer(minimum=1, document_tokens=self.document_tokens)
+        given = self.context_tokens
+        if isinstance(given, tuple):
+            for label, tokens in given:
+                if label not in self.labels:
+                    raise ValueError(f"context_tokens names the label {label!r}, which is not among the labels")
+                validate.integer(minimum=1, context_tokens=tokens)
+            missing = [label for label in self.labels if label not in dict(given)]
+            if missing or not given:
+                raise ValueError(f"context_tokens must name every label, and {', '.join(missing) or 'there is none'}")
+        elif given is not None:
+            validate.integer(minimum=1, context_tokens=given)
+
+    def _check_clusters(self) -> None:
+        validate.positive(cluster_count_epsilon=self.cluster_count_epsilon)
+        if self.centres is None:
+            if self.kept_centres is not None or self.embedder != "builtin":
+                raise ValueError(
+                    "kept_centres and embedder belong to centres; give a file of centres or leave them out"
+                )
+            return
+        if self.kept_centres is None:
+            raise ValueError("centres need kept_centres, the number of centres that each label keeps")
+        if validate.integer(minimum=1, kept_centres=self.kept_centres) > self.slots:
+            raise ValueError(
+                f"kept_centres must be at most {self.slots}, the number of slots of each label, not "
+                f"{self.kept_centres}; lower it or batch_size"
+            )
+
+    @property
+    def slots(self) -> int:
+        """The public number of slots of each label."""
+        width = self.batch_size * self.records_per_context * max(1, len(self.labels))
+        return max(1, round(self.records / width))
+
+    @property
+    def total_slots(self) -> int:
+        """The number of slots of all labels."""
+        return self.slots * max(1, len(self.labels))
+
+    @property
+    def contexts_per_slot(self) -> int:
+        """The public number of contexts that the records of a slot are hashed into, for k ≥ 2."""
+        width = self.slots * max(1, len(self.labels)) * self.records_per_context
+        return max(1, -(-self.records // width))
+
+    @property
+    def releasable(self) -> bool:
+        """Whether what a run writes is protected at all, and accounted for as it is."""
+        return self.variant == "sound" and self.aggregate != "none"
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether one unit more or less may *replace* a row of a slot instead of adding or removing one."""
+        several = self.records_per_context > 1 or self.variant == "as_published"
+        return several or self.adjacency is Adjacency.REPLACE_ONE
+
+    @property
+    def rounding(self) -> float:
+        """The bound on |log p̃/p| of the integer sampler, part of every selection's event."""
+        return token_sampler.selection_rounding(self.clip, self.temperature)
+
+    def label_of(self, slot: int) -> str | None:
+        """The public label of a slot."""
+        return self.labels[slot // self.slots] if self.labels else None
+
+    @property
+    def shifts_rows(self) -> bool:
+        """Whether one unit more or less may change every row of a slot: pieces cut into contexts of several records."""
+        return self.variant == "as_published" and self.records_per_context > 1
+
+    @property
+    def charges_jointly(self) -> bool:
+        """Whether one token of *all* slots is one event: a mean under replace_one, sound.
+
+        A unit that moves from one slot to another changes both. Given the past, slots are independent, so their tokens
+        together are one selection whose range is the sum of both ranges: η = 4c/(sτ), the same as for a row that is
+        exchanged within a slot.
+        """
+        return self.aggregate == "mean" and self.variant == "sound" and self.adjacency is Adjacency.REPLACE_ONE
+
+    def token_event(self) -> DpEvent:
+        """What one token of one slot (of all slots, if `charges_jointly`) costs before the run."""
+        if self.aggregate == "none":
+            return dp_event.NonPrivateDpEvent()
+        if self.aggregate == "median":
+            return ExPostSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
+        if self.shifts_rows:
+            return BoundedRangeSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
+        unit = self.clip / ((self.denominator or self.batch_size) * self.temperature)
+        if self.charges_jointly:
+            reach = 4 if self.records_per_context == 1 else 8
+            return BoundedRangeSelectionDpEvent(reach * unit, 2 * self.rounding)
+        return BoundedRangeSelectionDpEvent((4 if self.replaces_rows else 2) * unit, self.rounding)
+
+    def plan(self) -> DpEvent:
+        """The event that a run charges in all, in the ledger's canonical form; known before any data is read."""
+        event, labels = self.token_event(), max(1, len(self.labels))
+        if self.charges_jointly:
+            generated = events.compose([(event, self.tokens)])
+        elif self.variant == "sound":
+            generated = ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots)
+        else:
+            generated = ParallelDpEvent([events.compose([(event, self.tokens * self.slots)])] * labels)
+        return events.compose([*self._counted(), (generated, 1)])
+
+    def _counted(self) -> list[tuple[DpEvent, int]]:
+        """The events of the noisy counts: of clusters, then, given those, of slots."""
+        wanted = [(self.centres, self.cluster_count_epsilon), (self.slot_threshold, self.slot_count_epsilon)]
+        return [(counts.count_event(epsilon, self.adjacency), 1) for use, epsilon in wanted if use is not None]
+
+    def published_plan(self) -> DpEvent:
+        """The event as the papers account it: slots in parallel, and one row added or removed (η = 2c/(sτ))."""
+        event = self.token_event()
+        if self.aggregate == "mean":
+            eta = 2 * self.clip / ((self.denominator or self.batch_size) * self.temperature)
+            event = BoundedRangeSelectionDpEvent(eta)
+        elif self.aggregate == "median":
+            event = ExPostSelectionDpEvent(4 * self.clip / self.temperature)
+        return events.compose([(ParallelDpEvent([events.compose([(event, self.tokens)])] * self.total_slots), 1)])
+
+    def clusters(self) -> Clusters:
+        """The public centres and their embedder, read from their files."""
+        from cupel.mechanisms.private_inference.clusters import Clusters
+
+        assert self.centres is not None
+        return Clusters.load(self.centres, self.embedder)
+
+    def cluster_units(self, records: Sequence[Record], key: bytes) -> NDArray[np.int64]:
+        """How many units of each label are nearest to each centre, shape (labels, K); private."""
+        return self.clusters().units(records, self.labels, key, per_user=self.unit.kind == "user")
+
+    def batches(
+        self, records: Sequence[Record], key: bytes, cluster_counts: Sequence[Sequence[int]] | None = None
+    ) -> Batches:
+        """The records in slots and contexts; private.
+
+        Args:
+            records: private.
+            key: of the batching.
+            cluster_counts: shape (labels, K), released; needed with centres (`Transcript.cluster_counts`).
+        """
+        from cupel.mechanisms.data.batching import cut_slots, hashed_slots, label_cells
+
+        per_user = self.unit.kind == "user"
+        if self.kept_centres is None:
+            cells = label_cells(records, self.labels, self.slots)
+        else:
+            cells = self.clusters().cells(
+                records, self.labels, cluster_counts, kept=self.kept_centres, slots=self.slots
+            )
+        if self.variant == "sound":
+            return hashed_slots(
+                records,
+                cells,
+                key=key,
+                contexts=self.contexts_per_slot,
+                records_per_context=self.records_per_context,
+                per_user=per_user,
+            )
+        return cut_slots(
+            records,
+            cells,
+            key=key,
+            batch_size=self.batch_size,
+            records_per_context=self.records_per_context,
+            per_user=per_user,
+        )
+
+    def prompt(self, model: LanguageModel, label: str | None) -> Prompt:
+        """The prompt of the slots of a label, with the public number of tokens that contexts are padded to.
+
+        Raises:
+            ValueError: where the model has too few positions.
+        """
+        room = model.context_length - self._longest_document(model)
+        given = self.context_tokens
+        if isinstance(given, tuple):
+            given = dict(given)[label or ""]
+        if room < 1 or (given or 0) > room:
+            raise ValueError(
+                f"the model has {model.context_length} positions, which leaves {max(0, room)} for a context beside a "
+                f"document of {self._longest_document(model)}; lower context_tokens or document_tokens"
+            )
+        prompt = Prompt(model, self._template(model), label, self.prefix, self.records_per_context, room)
+        if given is None:  # one shape for all labels
+            overhead = max(replace(prompt, label=other).overhead for other in self.labels or (None,))
+            given = min(room, overhead + RECORD_TOKENS * self.records_per_context)
+        return replace(prompt, longest_context=given)
+
+    def _template(self, model: LanguageModel) -> str | None:
+        return self.template or (None if model.is_builtin else PRETRAINED)
+
+    def _longest_document(self, model: LanguageModel) -> int:
+        return self.document_tokens or model.context_length - model.context_length // 2
+
+    def end_rule(self, model: LanguageModel) -> EndRule:
+        """When a document ends: at the latest after the public largest number of tokens."""
+        stop = FENCE if self.stop is None and self._template(model) == PRETRAINED else self.stop
+        return EndRule(model, stop, self._longest_document(model), chat=self._template(model) == INSTRUCTION)
+
+    def row_plan(self, model: LanguageModel) -> RowPlan:
+        """The public shapes of the forward passes, and whether rows are verified to be exact at them.
+
+        Verifying takes about ten forward passes of contexts for each shape, once for each model object.
+
+        Raises:
+            ValueError: for a model with modules that may compute rows together.
+        """
+        from cupel.mechanisms.models import row_shapes
+
+        model.check_modules()
+        if self.rows == "packed":
+            return row_shapes.PACKED
+        document = min(self._longest_document(model), self.tokens)
+        contexts = {label: self.prompt(model, label).longest_context for label in self.labels or (None,)}
+        pinned = max(contexts.values()) + document
+        rows = -(-self.records // self.records_per_context) + self.total_slots
+        found = {
+            label: model.row_shape(row_shapes.preferred(rows, context, context + document, pinned))
+            for label, context in contexts.items()
+        }
+        shapes = {label: shape for label, (shape, _) in found.items()}
+        return row_shapes.RowPlan(shapes, all(exact for _, exact in found.values()))
+
+    def check(self, records: Sequence[Record], model: LanguageModel) -> None:
+        """That these records and this model can be run, before anything is charged or written.
+
+        Raises:
+            ValueError: one line that tells nothing of any record.
+        """
+        self.batches(records, bytes(32), None if self.centres is None else self.clusters().no_counts(self.labels))
+        for label in self.labels or (None,):
+            _ = self.prompt(model, label).record_tokens
+        self.row_plan(model)
+
+    def generate(
+        self,
+        records: Sequence[Record],
+        model: LanguageModel,
+        run: Run,
+        *,
+        key: bytes,
+        observers: Sequence[Observer] = (),
+        progress: Callable[[int, int], None] | None = None,
+        source: Source = OS_ENTROPY,
+        rows_at_once: int | None = None,
+    ) -> Generation:
+        """Writes the synthetic documents, or goes on where an earlier call was interrupted.
+
+        Args:
+            records: private.
+            model: that writes.
+            run: of a ledger, begun with `plan()`. Every step is charged there before it is sampled, and only what is
+                committed there is used; the caller finishes it.
+            key: of the batching, 16 to 64 bytes, drawn independently of the data; it may be published.
+            observers: see every token, those of an interrupted call too.
+            progress: called with the steps done and the steps in all.
+            source: of the noise; a run with a recorded one must say so: ``run.about["noise"] == "recorded"``.
+            rows_at_once: how many contexts are held in memory at once; by default as many as fit into 4 GiB.
+
+        Raises:
+            ValueError: for records, a model or a key that do not fit the parameters or the interrupted run.
+        """
+        from cupel.mechanisms.private_inference.loop import Loop
+        from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+
+        if rows_at_once is not None:
+            validate.integer(minimum=1, rows_at_once=rows_at_once)
+        return Loop(SlotInputs(self, records, model, key), run, source, observers).generate(rows_at_once, progress)
+
+    def score(
+        self,
+        records: Sequence[Record],
+        model: LanguageModel,
+        transcript: Transcript,
+        *,
+        key: bytes,
+        slots: Sequence[int] | None = None,
+    ) -> NDArray[np.float64]:
+        """How likely other records would have made a transcript: the log-probability of each slot's tokens.
+
+        Args:
+            records: private; for example those of the run without one of them.
+            model: that wrote the transcript.
+            transcript: of a run with the same parameters and key.
+            key: of the batching.
+            slots: which slots; None is all. A slot that did not run scores 0.
+
+        Returns:
+            Shape (len(slots),): Σ log p(token) over a slot's tokens, before integer rounding.
+        """
+        from cupel.mechanisms.private_inference import score as inference_score
+        from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
+
+        chosen = list(range(self.total_slots)) if slots is None else list(slots)
+        inputs = SlotInputs(self, records, model, key, transcript.cluster_counts)
+        return inference_score.score([(inputs, slot) for slot in chosen], transcript)

@@ -1,0 +1,376 @@
+"""The decode loop of private inference: slots side by side, one ledger transaction a token.
+
+Slots are decoded in groups that fit into memory. One step gives every slot of a group its next token: it is charged for
+all of them, sampled, and committed together with the charge of the next step. A step that an interrupted call committed
+is replayed: the model is fed the committed tokens and nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from dp_accounting import dp_event
+from numpy.typing import NDArray
+
+from cupel.accounting.ex_post.medians import Cost
+from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
+from cupel.accounting.ledger.run import Run
+from cupel.mechanisms.primitives import charged
+from cupel.mechanisms.primitives import counts as noise
+from cupel.mechanisms.primitives.charged import OtherRunError as OtherRunError
+from cupel.mechanisms.primitives.randomness import Source
+from cupel.mechanisms.private_inference import aggregation
+from cupel.mechanisms.private_inference.aggregation import Aggregate
+from cupel.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs, SlotRows
+from cupel.mechanisms.private_inference.transcripts import Document, EndRule, Generation, Observer, Transcript
+
+INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
+"""Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""
+
+
+_Map = Callable[[Callable[..., Any], Any, Any, Any], Iterator[Any]]
+
+
+@dataclass(slots=True)
+class _Writer:
+    """One slot while it is written."""
+
+    item: SlotInput
+    tokens: list[int] = field(default_factory=list)
+    current: list[int] = field(default_factory=list)
+    document: int = 0
+    source: int | None = None
+    sources: list[int | None] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+
+    def append(self, token: int, rule: EndRule) -> bool:
+        """Takes the next token; whether its document ended."""
+        self.positions.append(len(self.current))
+        self.tokens.append(token)
+        self.current.append(token)
+        if not rule.ended(self.current):
+            return False
+        self.document += 1
+        self.current = []
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A slot's token, the law that it came from, and what it cost."""
+
+    token: int
+    law: Aggregate
+    cost: Cost | None
+
+
+class Loop:
+    """One call of `PrivateInference.generate`."""
+
+    def __init__(self, inputs: SlotInputs, run: Run, source: Source, observers: Sequence[Observer]) -> None:
+        self.inputs = inputs
+        self.mechanism = inputs.mechanism
+        self.run = run
+        self.source = source
+        self.observers = observers
+        self.rule = self.mechanism.end_rule(inputs.model)
+        self.event = self.mechanism.token_event()
+        shape = (self.mechanism.total_slots, self.mechanism.tokens, 3)
+        self.costs = np.full(shape, np.nan) if self.mechanism.aggregate == "median" else None
+
+    def generate(self, rows_at_once: int | None, progress: Callable[[int, int], None] | None) -> Generation:
+        """Writes all slots, or what an interrupted call left of them."""
+        mechanism, total = self.mechanism, self.mechanism.total_slots
+        charged.check_run(self.run, mechanism.plan(), self.source)
+        limit = self._same_inputs(rows_at_once)
+        clusters = self._released_cluster_counts()
+        counts = self._released_counts()
+        running = np.ones(total, dtype=bool) if counts is None else counts >= (mechanism.slot_threshold or 0)
+        self._charge_idle([slot for slot in range(total) if not running[slot]])
+        groups = self.inputs.groups([slot for slot in range(total) if running[slot]], limit)
+        writers: dict[int, _Writer] = {}
+        with _mapper(self.source) as spread:
+            for number, group in enumerate(groups):
+                done = _Progress(progress, number * mechanism.tokens, len(groups) * mechanism.tokens)
+                items = [self.inputs.slot(slot) for slot in group]
+                writers |= {w.item.slot: w for w in self._write(number, items, spread, done)}
+        return self._generation(writers, running, counts, clusters)
+
+    def _same_inputs(self, rows_at_once: int | None) -> int | None:
+        """Notes what the run reads, so that an interrupted run goes on with the same; the rows held at once."""
+        rows = self.inputs.row_plan.to_json()
+        value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
+        known = charged.noted(self.run, INPUTS, value)
+        if known["digest"] != value["digest"]:
+            raise OtherRunError(
+                "the interrupted run had other records, another model, key or parameters; a run goes on with the same "
+                "ones only: start a new one in a new folder"
+            )
+        at_once: int | None = known["rows_at_once"]
+        return at_once
+
+    def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
+        """The noisy number of units of each label and centre, which decides what slots the records go to."""
+        mechanism = self.mechanism
+        if mechanism.centres is None:
+            return None
+        counts = self._noisy(CLUSTERS, mechanism.cluster_count_epsilon, self.inputs.cluster_units)
+        released = tuple(map(tuple, counts.reshape(max(1, len(mechanism.labels)), -1).tolist()))
+        self.inputs.arrange(released)
+        self._same_assignment()
+        return released
+
+    def _same_assignment(self) -> None:
+        """Notes what slots the records went to: distances to centres are computed anew when a run goes on.
+
+        Another build of the libraries below can round a vector differently, and the record next to a border moves.
+        """
+        value = self.inputs.assignment_digest()
+        if charged.noted(self.run, ASSIGNMENT, value) != value:
+            raise OtherRunError(
+                "records fall into other clusters than in the interrupted run, although they are the same: this "
+                "machine or its libraries compute other vectors; go on where the run began, or start a new one in a "
+                "new folder"
+            )
+
+    def _released_counts(self) -> NDArray[np.int64] | None:
+        """The noisy number of records (or users) of each slot."""
+        mechanism = self.mechanism
+        if mechanism.slot_threshold is None:
+            return None
+        return self._noisy(COUNTS, mechanism.slot_count_epsilon, lambda: self.inputs.batches.units)
+
+    def _noisy(self, key: str, epsilon: float, units: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Counts of disjoint cells with noise, one after the other, charged and committed before they are used."""
+        adjacency = self.mechanism.adjacency
+
+        def draw() -> list[int]:
+            exact = units().ravel()
+            counts: list[int] = noise.noisy_counts(
+                exact, epsilon=epsilon, adjacency=adjacency, source=self.source
+            ).tolist()
+            return counts
+
+        charge = Charge(key=key, stage=key, event=noise.count_event(epsilon, adjacency))
+        return np.array(charged.released(self.run, charge, draw), dtype=np.int64)
+
+    def _charge_idle(self, slots: list[int]) -> None:
+        """Charges slots that do not run as if they did, so that what is charged does not depend on the counts."""
+        if slots and self.run.outcome(IDLE) is None:
+            paid = len(slots) < self.mechanism.total_slots
+            charged.commit(self.run, self._charge(IDLE, IDLE, slots, self.mechanism.tokens, paid=paid), None)
+
+    def _charge(self, key: str, stage: str, slots: Sequence[int], times: int = 1, *, paid: bool = False) -> Charge:
+        """The charge of `times` tokens in each of some slots.
+
+        Where one token of all slots is one event, the first group of slots pays it; for the others (`paid`) the step
+        is noted with an event that costs nothing.
+        """
+        if self.mechanism.charges_jointly:
+            event = dp_event.NoOpDpEvent() if paid else self.event
+            return Charge(key=key, stage=stage, event=event, counts=(times,) if times > 1 else None)
+        parts: dict[str, int] = {}
+        for slot in slots:
+            parts[self._part(slot)] = parts.get(self._part(slot), 0) + times
+        return Charge(
+            key=key,
+            stage=stage,
+            event=self.event,
+            partition="slots" if self.mechanism.variant == "sound" else "labels",
+            parts=tuple(parts),
+            counts=None if set(parts.values()) == {1} else tuple(parts.values()),
+        )
+
+    def _part(self, slot: int) -> str:
+        """The part of the data that a slot's tokens are charged to: as published, all slots of its label."""
+        return f"slot-{slot}" if self.mechanism.variant == "sound" else f"label-{slot // self.mechanism.slots}"
+
+    def _write(self, number: int, group: list[SlotInput], spread: _Map, progress: _Progress) -> list[_Writer]:
+        """All tokens of a group of slots."""
+        tokens = self.mechanism.tokens
+        writers = [_Writer(item) for item in group]
+        keys = [f"{TOKENS}/{number * tokens + step}" for step in range(tokens)]
+        slots = [item.slot for item in group]
+        # Groups that an earlier call finished are not computed again, unless somebody looks on.
+        needed = bool(self.observers) or self.run.outcome(keys[-1]) is None
+        rows = SlotRows(self.inputs, group) if needed else None
+        for step, key in enumerate(keys):
+            outcome = self.run.outcome(key)
+            if outcome is None:
+                if not self.run.charged(key):
+                    self.run.step(charge=self._charge(key, TOKENS, slots, paid=number > 0))
+                self._begin_documents(writers)
+            else:
+                self._replay_sources(writers, outcome)
+            laws = None if rows is None else self._laws(writers, rows, outcome, spread)
+            if outcome is None:
+                assert rows is not None
+                assert laws is not None
+                following = None
+                if step + 1 < tokens:
+                    following = self._charge(keys[step + 1], TOKENS, slots, paid=number > 0)
+                outcome, first = self._commit_step(key, writers, laws, following)
+                if not first:  # the run's tokens, and without protection its sources, are the other process's
+                    self._replay_sources(writers, outcome)
+                    laws = self._laws(writers, rows, outcome, spread)
+            self._finish_step(step, writers, outcome, laws, rows)
+            laws = None  # they hold the logits, which the next step need not find in memory
+            progress.step(step + 1)
+        for writer in writers:  # what the slots were shown is not kept beyond their group
+            writer.item = SlotInput(writer.item.slot, (), (), None)
+        return writers
+
+    def _begin_documents(self, writers: list[_Writer]) -> None:
+        """Without protection, each new document gets the record that it is written from."""
+        if self.mechanism.aggregate != "none":
+            return
+        for writer in writers:
+            if not writer.current:
+                size = len(writer.item.contexts)
+                writer.source = self.source.below(size) if size else None
+
+    def _replay_sources(self, writers: list[_Writer], outcome: Outcome) -> None:
+        if self.mechanism.aggregate == "none":
+            for writer, source in zip(writers, outcome.value["sources"], strict=True):
+                writer.source = source
+
+    def _laws(self, writers: list[_Writer], rows: SlotRows, outcome: Outcome | None, spread: _Map) -> list[_Drawn]:
+        """Every slot's law and token: the committed one, or one drawn now."""
+        tokens = [None] * len(writers) if outcome is None else outcome.value["tokens"]
+        return list(spread(self._draw, writers, rows.logits(), tokens))
+
+    def _draw(self, writer: _Writer, logits: torch.Tensor, committed: int | None) -> _Drawn:
+        law = self.inputs.aggregate(writer.item, logits, writer.source)
+        token = law.draw(self.source) if committed is None else committed
+        if self.costs is None or committed is not None:
+            return _Drawn(token, law, None)
+        replaced, rounding = self.mechanism.replaces_rows, self.mechanism.rounding
+        cost = aggregation.median_cost(law, token, replaced=replaced, rounding=rounding)
+        if self.mechanism.shifts_rows:  # no realised cost covers a batch that changes in every row
+            cost = Cost(self.event.range, self.event.range, cost.gamma)
+        return _Drawn(token, law, cost)
+
+    def _commit_step(
+        self, key: str, writers: list[_Writer], drawn: list[_Drawn], following: Charge | None
+    ) -> tuple[Outcome, bool]:
+        """Commits the tokens of all slots with their realised cost, and charges the next step.
+
+        Returns:
+            What is committed, and whether it is ours: another process may have been first.
+        """
+        value: dict[str, Any] = {"tokens": [item.token for item in drawn]}
+        realised: dict[str, list[float]] | None = None
+        if self.mechanism.aggregate == "none":
+            value["sources"] = [writer.source for writer in writers]
+        if self.costs is not None:
+            value["costs"] = [list(item.cost) for item in drawn if item.cost is not None]
+            realised = {}
+            for writer, costs in zip(writers, value["costs"], strict=True):
+                part = realised.setdefault(self._part(writer.item.slot), [0.0, 0.0, 0.0])
+                # Upward: one step covers the rounding of each addition.
+                part[:] = [np.nextafter(a + b, np.inf).item() if a else b for a, b in zip(part, costs, strict=True)]
+        commit = Commit(key=key, value=value, realised=realised)
+        try:
+            self.run.step(commit=commit, charge=following)
+        except AlreadyCommitted as earlier:
+            return earlier.outcome, False
+        return Outcome.from_json(commit.to_json()), True
+
+    def _finish_step(
+        self, step: int, writers: list[_Writer], outcome: Outcome, drawn: list[_Drawn] | None, rows: SlotRows | None
+    ) -> None:
+        """Takes the committed tokens: shows them to the observers, and moves the documents and the model on."""
+        tokens: list[int] = outcome.value["tokens"]
+        for index, (writer, token) in enumerate(zip(writers, tokens, strict=True)):
+            if self.costs is not None:
+                self.costs[writer.item.slot, step] = outcome.value["costs"][index]
+            if drawn is not None:
+                self._show(writer, token, drawn[index].law)
+            if not writer.current:
+                writer.sources.append(None if writer.source is None else writer.item.records[writer.source])
+        ended = [writer.append(token, self.rule) for writer, token in zip(writers, tokens, strict=True)]
+        if rows is not None:
+            rows.advance(tokens, ended)
+
+    def _show(self, writer: _Writer, token: int, law: Aggregate) -> None:
+        clipped = law.clipped if self.observers else None
+        for observer in self.observers:
+            assert clipped is not None
+            observer.step(
+                slot=writer.item.slot,
+                records=writer.item.records,
+                clipped=clipped,
+                medians=law.medians,
+                log_probability=law.log_probability(token),
+                token=token,
+                document=writer.document,
+                position=len(writer.current),
+            )
+
+    def _generation(
+        self,
+        writers: dict[int, _Writer],
+        running: NDArray[np.bool_],
+        counts: NDArray[np.int64] | None,
+        clusters: tuple[tuple[int, ...], ...] | None,
+    ) -> Generation:
+        slots = range(self.mechanism.total_slots)
+        positions = np.full((len(slots), self.mechanism.tokens), -1, dtype=np.int64)
+        for slot, writer in writers.items():
+            positions[slot] = writer.positions
+        return Generation(
+            documents=tuple(document for slot in sorted(writers) for document in self._documents(writers[slot])),
+            transcript=Transcript(
+                tuple(tuple(writers[slot].tokens) if slot in writers else () for slot in slots),
+                tuple(bool(runs) for runs in running),
+                clusters,
+            ),
+            assignment=self.inputs.batches.assignment,
+            slot_sizes=self.inputs.batches.sizes,
+            released_counts=counts,
+            token_costs=self.costs,
+            positions=positions,
+            row_plan=self.inputs.row_plan,
+            row_difference=0.0 if self.inputs.row_plan.exact else self.inputs.model.row_difference,
+        )
+
+    def _documents(self, writer: _Writer) -> Iterator[Document]:
+        slot = writer.item.slot
+        for index, tokens in enumerate(self.rule.split(writer.tokens)):
+            yield Document(
+                slot=slot,
+                label=self.mechanism.label_of(slot),
+                index=index,
+                text=self.mechanism.prefix + self.rule.text(tokens),
+                tokens=tokens,
+                complete=self.rule.stopped(tokens),
+                source=writer.sources[index],
+            )
+
+
+class _Progress:
+    """Steps of one group as steps of the whole run."""
+
+    def __init__(self, report: Callable[[int, int], None] | None, before: int, total: int) -> None:
+        self._report, self._before, self._total = report, before, total
+
+    def step(self, done: int) -> None:
+        if self._report is not None:
+            self._report(self._before + done, self._total)
+
+
+@contextmanager
+def _mapper(source: Source) -> Iterator[_Map]:
+    """`map` over slots, on all cores; in order and one by one where a recorded source must give the same draws."""
+    if source.name != "os":
+        yield map
+        return
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        yield pool.map

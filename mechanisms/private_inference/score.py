@@ -1,0 +1,77 @@
+"""How likely given records would have made a given transcript: the same pipeline with the tokens forced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from cupel.mechanisms.private_inference.slot_inputs import ForcedStep, Slot, SlotInputs, forced, side_by_side
+from cupel.mechanisms.private_inference.transcripts import Transcript
+
+
+def score(
+    slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int, int], None] | None = None
+) -> NDArray[np.float64]:
+    """Σ log p(token) of the tokens of slots, shape (len(slots),), each under the records of its data set.
+
+    Logits are computed token by token in the shapes of the run: where its rows are exact, they are those of generation
+    to the bit. Slots of all data sets are computed side by side.
+
+    Args:
+        slots: of data sets that share mechanism, model and key with the run.
+        transcript: of the run.
+        progress: called with the steps done and the steps in all.
+    """
+    for inputs, slot in slots:
+        total = inputs.mechanism.total_slots
+        if len(transcript.tokens) != total or not 0 <= slot < total:
+            raise ValueError(f"the transcript and the slots must be those of {total} slots")
+    order = sorted(range(len(slots)), key=lambda place: slots[place][1])  # slots of a label share their shape
+    scores = [_Score() for _ in slots]
+    groups, before = side_by_side([slots[place] for place in order]), 0
+    for number, group in enumerate(groups):
+        tokens = group[0][0].mechanism.tokens
+        for step in forced([group], transcript):
+            _add(group[0][0], scores[order[before + step.place]], step)
+            if progress is not None:
+                progress(number * tokens + step.step, len(groups) * tokens)
+        before += len(group)
+        if progress is not None:
+            progress((number + 1) * tokens, len(groups) * tokens)
+    return np.array([math.fsum(score.laws) + score.closed() for score in scores], dtype=np.float64)
+
+
+@dataclass(slots=True)
+class _Score:
+    """Log-probabilities of one slot: of tokens, and without protection of documents.
+
+    Attributes:
+        laws: of each token, or of each finished document.
+        by_source: of the tokens of the current document, given the record that it is written from.
+    """
+
+    laws: list[float] = field(default_factory=list)
+    by_source: NDArray[np.float64] | None = None
+
+    def closed(self) -> float:
+        """The log-probability of the current document, a mixture over the records that it may be written from."""
+        if self.by_source is None:
+            return 0.0
+        return float(logsumexp(self.by_source) - math.log(len(self.by_source)))
+
+
+def _add(inputs: SlotInputs, score: _Score, step: ForcedStep) -> None:
+    if inputs.mechanism.aggregate != "none":
+        score.laws.append(inputs.aggregate(step.item, step.logits).log_probability(step.token))
+        return
+    sources = range(len(step.item.contexts)) if step.item.contexts else [None]
+    laws = [inputs.aggregate(step.item, step.logits, source).log_probability(step.token) for source in sources]
+    score.by_source = np.array(laws) if score.by_source is None else score.by_source + laws
+    if step.ends:
+        score.laws.append(score.closed())
+        score.by_source = None

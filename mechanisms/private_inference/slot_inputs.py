@@ -1,0 +1,286 @@
+"""The private side of a run before it starts: every slot's contexts as tokens, and how slots share the memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cupel.mechanisms.data.batching import Batches
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
+from cupel.mechanisms.private_inference import aggregation
+from cupel.mechanisms.private_inference.aggregation import Aggregate
+from cupel.mechanisms.private_inference.transcripts import Transcript
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.models.language_model import LanguageModel
+    from cupel.mechanisms.private_inference.generator import PrivateInference
+
+_MEMORY = 4 * 2**30  # bytes of keys, values and logits that slots decoded together may take
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInput:
+    """What the model is shown for one slot.
+
+    Attributes:
+        slot: its number.
+        contexts: token ids, one context a row.
+        records: row → index of the (first) record of the context.
+        fallback: the public context without an example, where the aggregate may need it; its logits are one more row.
+    """
+
+    slot: int
+    contexts: tuple[list[int], ...]
+    records: tuple[int, ...]
+    fallback: list[int] | None
+
+    @property
+    def rows(self) -> list[list[int]]:
+        """All rows that the model decodes for this slot."""
+        return [*self.contexts, *([] if self.fallback is None else [self.fallback])]
+
+
+class SlotInputs:
+    """All slots of a run."""
+
+    def __init__(
+        self,
+        mechanism: PrivateInference,
+        records: Sequence[Record],
+        model: LanguageModel,
+        key: bytes,
+        cluster_counts: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        self.mechanism = mechanism
+        self.model = model
+        self.records = records
+        self._key = key
+        self._batches: Batches | None = None
+        if mechanism.centres is None or cluster_counts is not None:
+            self.arrange(cluster_counts)
+        labels: tuple[str | None, ...] = mechanism.labels or (None,)
+        self._prompts = {label: mechanism.prompt(model, label) for label in labels}
+        self._record_tokens = {label: prompt.record_tokens for label, prompt in self._prompts.items()}
+        self.row_plan = mechanism.row_plan(model)
+
+    @property
+    def batches(self) -> Batches:
+        """The records in slots; with centres, once the counts of clusters are released."""
+        if self._batches is None:
+            raise ValueError("a run with centres is batched by the cluster counts that it released; they are missing")
+        return self._batches
+
+    def arrange(self, cluster_counts: Sequence[Sequence[int]] | None) -> None:
+        """Puts the records into slots, with centres by the released counts of clusters, shape (labels, K)."""
+        self._batches = self.mechanism.batches(self.records, self._key, cluster_counts)
+
+    def cluster_units(self) -> NDArray[np.int64]:
+        """How many units of each label are nearest to each centre, shape (labels, K); private."""
+        return self.mechanism.cluster_units(self.records, self._key)
+
+    def slot(self, slot: int) -> SlotInput:
+        """The contexts of one slot, in tokens."""
+        label = self.mechanism.label_of(slot)
+        prompt, share = self._prompts[label], self._record_tokens[label]
+        members = self.batches.contexts[slot]
+        contexts = tuple(prompt.context([self.records[i].text for i in context], share) for context in members)
+        fallback = prompt.context([], share) if self._needs_fallback(len(members)) else None
+        return SlotInput(slot, contexts, tuple(context[0] for context in members), fallback)
+
+    def _needs_fallback(self, size: int) -> bool:
+        match self.mechanism.aggregate:
+            case "median":
+                return size <= 1  # an empty batch releases it; a batch of one falls back to it
+            case "mean":
+                return self.mechanism.anchor
+            case _:
+                return size == 0
+
+    def digest(self) -> str:
+        """SHA-256 of everything that decides what a resumed run computes. Private."""
+        public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key, self.row_plan.to_json())
+        clusters = None if self.mechanism.centres is None else self.mechanism.clusters().fingerprint
+        digest = hashlib.sha256(repr((*public, clusters)).encode())
+        for record in self.records:
+            fields = repr((record.slotting_id, record.id, record.label, record.user, record.text))
+            digest.update(hashlib.sha256(fields.encode("utf-8", "surrogatepass")).digest())
+        return digest.hexdigest()
+
+    def assignment_digest(self) -> str:
+        """SHA-256 of which records share a slot and a context. Private."""
+        return hashlib.sha256(repr(self.batches.contexts).encode()).hexdigest()
+
+    def groups(self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[int]]:
+        """Consecutive slots of one shape with at most so many rows together, or a single slot with more.
+
+        Slots become tokens group by group: what is held of the others is the number of their rows.
+
+        Args:
+            slots: that run.
+            rows_at_once: None is as many as fit into memory with their keys, values and logits.
+            copies: how many data sets are held at once, which share the memory.
+        """
+        groups = side_by_side([(self, slot) for slot in slots], rows_at_once, copies=copies)
+        return [[slot for _, slot in group] for group in groups]
+
+    def shape(self, slot: int) -> RowShape | None:
+        """The public shape of a slot's forward passes; None where rows are packed."""
+        shapes = self.row_plan.shapes
+        return None if shapes is None else shapes[self.mechanism.label_of(slot)]
+
+    def decode(self, items: Sequence[SlotInput]) -> DecodeSession | FixedRows | None:
+        """The rows of slots of one shape side by side; None where there are none."""
+        rows = [row for item in items for row in item.rows]
+        if not rows:
+            return None
+        shape = self.shape(items[0].slot)
+        return self.model.packed_rows(rows) if shape is None else self.model.fixed_rows(rows, shape)
+
+    def count(self, slot: int) -> int:
+        """The number of rows of a slot."""
+        size = len(self.batches.contexts[slot])
+        return size + self._needs_fallback(size)
+
+    def rows_that_fit(self, slot: int, copies: int) -> int:
+        """How many rows fit into memory at the public length of the slot's contexts and documents.
+
+        Args:
+            slot: its number.
+            copies: how many data sets share the memory.
+        """
+        mechanism, model = self.mechanism, self.model
+        longest = self._prompts[mechanism.label_of(slot)].longest_context
+        positions = longest + min(mechanism.end_rule(model).longest, mechanism.tokens)
+        row = positions * model.bytes_per_position + 8 * model.vocabulary_size
+        return max(1, _MEMORY // (row * copies))
+
+    def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
+        """The law of a slot's next token.
+
+        Args:
+            item: the slot.
+            logits: shape (rows, V) of `SlotInput.rows`, on the device of the model.
+            row: without protection, the row whose record the document is written from; None for the fallback.
+        """
+        mechanism, count = self.mechanism, len(item.contexts)
+        own, fallback = logits[:count], None if item.fallback is None else logits[count]
+        clip, temperature = mechanism.clip, mechanism.temperature
+        if mechanism.aggregate == "median":
+            relation = mechanism.adjacency
+            return aggregation.median(own, fallback, clip=clip, temperature=temperature, adjacency=relation)
+        if mechanism.aggregate == "mean":
+            divisor = mechanism.denominator or mechanism.batch_size
+            return aggregation.mean(own, fallback, clip=clip, temperature=temperature, denominator=divisor)
+        chosen = fallback if row is None else own[row]
+        assert chosen is not None
+        return aggregation.single(own, chosen, temperature=temperature)
+
+
+class SlotRows:
+    """The rows of several slots of one shape, side by side."""
+
+    def __init__(self, inputs: SlotInputs, items: Sequence[SlotInput]) -> None:
+        ends = np.cumsum([len(item.rows) for item in items])
+        self._slices = [slice(int(end) - len(item.rows), int(end)) for item, end in zip(items, ends, strict=True)]
+        self._vocabulary = inputs.model.vocabulary_size
+        self._session = inputs.decode(items)
+        self._counts = torch.tensor([len(item.rows) for item in items])
+
+    def logits(self) -> list[torch.Tensor]:
+        """For each slot, the logits of its rows, shape (rows, V), float32, on the device of the model."""
+        if self._session is None:
+            return [torch.empty(0, self._vocabulary) for _ in self._slices]
+        together = self._session.logits()
+        return [together[rows] for rows in self._slices]
+
+    def advance(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:
+        """Appends each slot's token to its rows; slots whose document ended go back to their contexts."""
+        if self._session is None:
+            return
+        self._session.append(torch.tensor(tokens).repeat_interleave(self._counts))
+        if any(ended):
+            self._session.reset(torch.tensor(ended).repeat_interleave(self._counts))
+
+
+Slot: TypeAlias = "tuple[SlotInputs, int]"
+"""A slot of a data set, by its number."""
+
+
+def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[Slot]]:
+    """Consecutive slots of one shape with at most so many rows together, or a single slot with more.
+
+    Args:
+        slots: of data sets that share mechanism and model.
+        rows_at_once: None is as many as fit into memory with their keys, values and logits.
+        copies: how many such groups are held at once, which share the memory.
+    """
+    groups: list[list[Slot]] = []
+    held, shape, limit = 0, None, 0
+    for inputs, slot in slots:
+        count, own = inputs.count(slot), inputs.shape(slot)
+        if not groups or own != shape or held + count > limit:
+            groups.append([])
+            held, shape = 0, own
+            limit = rows_at_once or inputs.rows_that_fit(slot, copies)
+        groups[-1].append((inputs, slot))
+        held += count
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedStep:
+    """A token of a transcript, with what the model predicts before it from other records.
+
+    Attributes:
+        place: of the slot among all slots that were asked for.
+        item: the slot.
+        step: the place of the token in the slot.
+        token: of the transcript.
+        logits: shape (rows, V) of `SlotInput.rows`.
+        ends: whether it is the last token of a document.
+    """
+
+    place: int
+    item: SlotInput
+    step: int
+    token: int
+    logits: torch.Tensor
+    ends: bool
+
+
+def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator[ForcedStep]:
+    """A transcript forced on slots of data sets, one forward pass a token, in the shapes of a run.
+
+    Args:
+        groups: slots that are computed side by side (`side_by_side`); of the mechanism, model and key of the run.
+        transcript: of the run.
+
+    Yields:
+        Group by group and token by token, each slot of the group in order; slots that did not run have no token.
+    """
+    first = 0
+    for group in groups:
+        places = [first + place for place, (_, slot) in enumerate(group) if transcript.tokens[slot]]
+        items = [inputs.slot(slot) for inputs, slot in group if transcript.tokens[slot]]
+        first += len(group)
+        if not items:
+            continue
+        inputs = group[0][0]
+        rule = inputs.mechanism.end_rule(inputs.model)
+        tokens = np.array([transcript.tokens[item.slot] for item in items], dtype=np.int64)
+        ended = np.zeros(tokens.shape, dtype=bool)
+        for row, item in enumerate(items):
+            ends = np.cumsum([len(document) for document in rule.split(transcript.tokens[item.slot])])
+            ended[row, ends - 1] = True
+        rows = SlotRows(inputs, items)
+        for step in range(tokens.shape[1]):
+            for row, (item, logits) in enumerate(zip(items, rows.logits(), strict=True)):
+                yield ForcedStep(places[row], item, step, int(tokens[row, step]), logits, bool(ended[row, step]))
+            rows.advance(tokens[:, step].tolist(), ended[:, step].tolist())

@@ -1,0 +1,280 @@
+"""Finding secrets in records: a list, a regular expression, words of some frequency, or Presidio.
+
+What a source does not find is not protected. Misspelled, abbreviated, reworded and encoded secrets are not found.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array
+
+from cupel.accounting import validate
+from cupel.accounting.guarantees import SecretProtection
+from cupel.mechanisms.secret_evolution.incidence import Incidence, texts_digest
+from cupel.mechanisms.secret_evolution.listed import Phrases, composed, read_list
+from cupel.mechanisms.secret_evolution.search import EMPTY, Rows, Search, entities, matches, quantile_words
+
+_EVERY = 1000  # texts between two calls of `progress`
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSecrets:
+    """Secrets in a file, one a line, or as CSV or JSON Lines with columns ``secret`` and perhaps ``p`` and ``r``.
+
+    A secret is found as it is written, upper and lower case apart, in Unicode normal form C, with any white space where
+    it has a blank, and on word boundaries: "Ann" is in "Ann's", not in "Anna". Of secrets that contain one another both
+    count. Where words are not set apart by blanks, as in Chinese, boundaries are missing: use a pattern.
+
+    Attributes:
+        path: the file.
+        p: the largest probability of a guess before, of secrets that give none; None takes the default.
+        r: the same after.
+    """
+
+    path: Path
+    p: float | None = None
+    r: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_budget(self.p, self.r)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSecrets:
+    r"""What a regular expression of Python's `re` matches, such as ``\b\d{5}\b``; matches do not overlap.
+
+    Attributes:
+        pattern: the expression, which must not match the empty string.
+        each: ``match`` (every different match is a secret; which records hold the same one is public, as places are) or
+            ``pattern`` (all matches are one).
+        p, r: budget; None takes the default.
+    """
+
+    pattern: str
+    each: Literal["match", "pattern"] = "match"
+    p: float | None = None
+    r: float | None = None
+
+    def __post_init__(self) -> None:
+        validate.one_of(("match", "pattern"), each=self.each)
+        _check_budget(self.p, self.r)
+        if not isinstance(self.pattern, str):
+            raise ValueError("pattern must be text; put it between single quotes")
+        try:
+            empty = re.compile(composed(self.pattern)).search("")
+        except (re.error, RecursionError, OverflowError) as error:
+            where = f" (column {error.colno})" if isinstance(error, re.error) and error.colno else ""
+            raise ValueError(f"pattern is not a regular expression of Python's re{where}") from None
+        if empty:
+            raise ValueError(EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileWords:
+    """Words of some frequency, as in the random-word experiments of "Secret-Protected Evolution".
+
+    All words of the texts (runs of letters, digits and underscores, upper and lower case apart) are sorted by how often
+    they occur, the most frequent first and equals by where they first do. Secrets are the `count` words in a row whose
+    middle is nearest to the quantile. The choice is of places, which are assumed to be public: with another word, that
+    occurs nowhere, in all places of one of them it is the same.
+
+    Attributes:
+        quantile: in (0, 1); 0.2 is the word that a fifth of the vocabulary precedes.
+        count: how many words, at least 1.
+        p, r: budget; None takes the default.
+    """
+
+    quantile: float
+    count: int
+    p: float | None = None
+    r: float | None = None
+
+    def __post_init__(self) -> None:
+        validate.open_probability(quantile=self.quantile)
+        validate.integer(minimum=1, count=self.count)
+        _check_budget(self.p, self.r)
+
+
+@dataclass(frozen=True, slots=True)
+class PresidioSecrets:
+    """What Presidio recognises in English text (``pip install 'cupel[presidio]'``), whatever score it gives.
+
+    Attributes:
+        entities: its names, such as ``EMAIL_ADDRESS``; those found by patterns need no model.
+        each: ``match`` (every different match is a secret) or ``entity`` (all matches of an entity are one).
+        p, r: budget; None takes the default.
+        model: an installed model of spaCy, such as ``en_core_web_sm``, for ``PERSON``, ``LOCATION`` and the like.
+    """
+
+    entities: tuple[str, ...]
+    each: Literal["match", "entity"] = "match"
+    p: float | None = None
+    r: float | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        validate.one_of(("match", "entity"), each=self.each)
+        _check_budget(self.p, self.r)
+        if self.model is not None and not isinstance(self.model, str):
+            raise ValueError("model must be the name of a model of spaCy, such as en_core_web_sm")
+        if not self.entities or not all(isinstance(entity, str) for entity in self.entities):
+            raise ValueError("presidio needs a list of entities, such as [EMAIL_ADDRESS, PHONE_NUMBER]")
+        if len(set(self.entities)) < len(self.entities):
+            raise ValueError("presidio names an entity twice")
+
+
+SecretSource = ListedSecrets | PatternSecrets | QuantileWords | PresidioSecrets
+
+_KEYS: dict[str, tuple[str, ...]] = {
+    "list": ("p", "r"),
+    "pattern": ("each", "p", "r"),
+    "quantile": ("count", "p", "r"),
+    "presidio": ("each", "model", "p", "r"),
+}
+
+
+def secret_source(mapping: object, folder: Path | str = ".") -> SecretSource:
+    r"""A source from its mapping, such as ``{list: secrets.txt}``, ``{pattern: '\b\d{5}\b', each: match}``,
+    ``{quantile: 0.2, count: 50}`` or ``{presidio: [EMAIL_ADDRESS], p: 1.0e-4, r: 1.0e-3}``.
+
+    Args:
+        mapping: as a YAML file gives it.
+        folder: what the path of a list is relative to.
+
+    Raises:
+        ValueError: one line, never with a pattern or a secret.
+    """
+    if not isinstance(mapping, Mapping):
+        raise ValueError("a source of secrets is a mapping, such as {list: secrets.txt}")
+    kinds = [kind for kind in _KEYS if kind in mapping]
+    if len(kinds) != 1:
+        raise ValueError(f"a source of secrets has exactly one of {', '.join(_KEYS)}, not {len(kinds)} of them")
+    kind, value = kinds[0], mapping[kinds[0]]
+    rest: dict[str, Any] = {key: given for key, given in mapping.items() if key != kind}
+    if not set(_KEYS[kind]).issuperset(rest):
+        raise ValueError(f"a source of kind {kind} knows, besides {kind}, only {', '.join(_KEYS[kind])}")
+    match kind:
+        case "list":
+            if not isinstance(value, str) or not value:
+                raise ValueError("list must be the path of a file")
+            return ListedSecrets(Path(folder) / value, **rest)
+        case "pattern":
+            return PatternSecrets(value, **rest)
+        case "quantile":
+            if "count" not in rest:
+                raise ValueError("a source of kind quantile needs count, the number of words")
+            return QuantileWords(value, **rest)
+        case _:
+            return PresidioSecrets(tuple(value) if isinstance(value, list) else (), **rest)
+
+
+def find_secrets(
+    texts: Collection[str],
+    sources: Sequence[SecretSource],
+    default: SecretProtection,
+    progress: Callable[[int, int], None] | None = None,
+) -> Incidence:
+    """Finds the secrets of all sources in the texts of records.
+
+    A secret that several sources name is one secret, in all places that any of them finds, with the stricter budget.
+    Rows are in the order of their places and then of their budgets, whatever the order of a list is. A list that is
+    sorted by the alphabet would else tell where a value belongs in it: by the fingerprint, and by which of several
+    optimal inclusion probabilities the solver finds.
+
+    Texts are read one by one, twice, and once more with `QuantileWords`. Besides them it holds the different secrets,
+    the vocabulary with `QuantileWords`, and about 24 bytes an occurrence and a record.
+
+    Args:
+        texts: the records' texts, n.
+        sources: at least one.
+        default: the budget of secrets that are given none.
+        progress: called with the texts done and in all.
+
+    Raises:
+        ValueError: one line, never with a secret.
+    """
+    if not sources:
+        raise ValueError("no source of secrets is given; name a list, a pattern, a quantile or entities of Presidio")
+    rows = Rows()
+    searches = [_search(source, default, rows, texts) for source in sources]
+    hits, ends = array("i"), array("q", [0])
+    for done, text in enumerate(texts, 1):
+        text = composed(text)
+        hits.extend(sorted(set().union(*(search.read(text) for search in searches))))
+        ends.append(len(hits))
+        if progress is not None and (done % _EVERY == 0 or done == len(texts)):
+            progress(done, len(texts))
+    columns = (np.ones(len(hits), dtype=np.bool_), np.frombuffer(hits, np.int32), np.frombuffer(ends, np.int64))
+    matrix = csc_array(columns, shape=(len(rows.budgets), len(ends) - 1)).tocsr()
+    order = _by_places(matrix, rows.budgets)
+    budgets = dict.fromkeys(rows.budgets[row] for row in order)
+    index = {budget: group for group, budget in enumerate(budgets)}
+    group = np.array([index[rows.budgets[row]] for row in order], dtype=np.int64)
+    found = tuple(search.found() for search in searches)
+    return Incidence(matrix[order], tuple(budgets), group, found, texts_digest(texts))
+
+
+def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[int]:
+    """The rows in the order of their records, then of their budgets; rows that agree in both can be exchanged."""
+    places = matrix.indices.astype(">i4")  # whose bytes have the order of the numbers
+
+    def key(row: int) -> tuple[bytes, float, float]:
+        return places[matrix.indptr[row] : matrix.indptr[row + 1]].tobytes(), budgets[row].p, budgets[row].r
+
+    return sorted(range(len(budgets)), key=key)
+
+
+def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: Iterable[str]) -> Search:
+    """A source made ready, with all secrets that are known before the texts are read."""
+    budget = _budget(source.p, source.r, default)
+    match source:
+        case ListedSecrets():
+            listed = read_list(source.path)
+            search = Search("list", Phrases([entry.secret for entry in listed]), rows, budget)
+            for entry in listed:
+                try:
+                    own = _budget(entry.p, entry.r, budget)
+                except ValueError as error:
+                    raise ValueError(f"{source.path}: {error}") from None
+                search.name(entry.secret, own)
+        case PatternSecrets():
+            search = Search("pattern", matches(source.pattern, whole=source.each == "pattern"), rows, budget)
+            if source.each == "pattern":
+                search.name(("pattern", source.pattern), budget)
+        case QuantileWords():
+            chosen = quantile_words(texts, source.quantile, source.count)
+            search = Search("quantile", Phrases(chosen), rows, budget)
+            for word in chosen:
+                search.name(word, budget)
+        case PresidioSecrets():
+            search = Search(
+                "presidio", entities(source.entities, source.model, whole=source.each == "entity"), rows, budget
+            )
+            if source.each == "entity":
+                for entity in source.entities:
+                    search.name(("entity", entity), budget)
+    return search
+
+
+def _check_budget(p: float | None, r: float | None) -> None:
+    if p is not None:
+        validate.open_probability(p=p)
+    if r is not None:
+        validate.probability(r=r)
+    if p is not None and r is not None and p >= r:
+        raise ValueError(f"r must be above p, or no noise is enough (p={p}, r={r})")
+
+
+def _budget(p: float | None, r: float | None, default: SecretProtection) -> SecretProtection:
+    """The p and r given, the default's where none is."""
+    p, r = default.p if p is None else p, default.r if r is None else r
+    validate.open_probability(p=p)
+    _check_budget(p, r)
+    return SecretProtection(float(p), float(r))

@@ -1,0 +1,115 @@
+"""The parts of a search for secrets: what finds them in a text, and what is known of those found so far."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from cupel.accounting.guarantees import SecretProtection
+from cupel.mechanisms.secret_evolution import presidio
+from cupel.mechanisms.secret_evolution.incidence import Found
+from cupel.mechanisms.secret_evolution.listed import canonical, composed, words
+
+EMPTY = "pattern matches the empty string, which is in every record; let it match at least one character"
+
+
+class Rows:
+    """The secrets so far: a row of the incidence and a budget each."""
+
+    def __init__(self) -> None:
+        self.of: dict[Hashable, int] = {}
+        self.budgets: list[SecretProtection] = []
+
+    def name(self, secret: Hashable, budget: SecretProtection) -> int:
+        """The row of a secret that a source names; the stricter budget of two stays."""
+        row = self.of.setdefault(secret, len(self.budgets))
+        if row == len(self.budgets):
+            self.budgets.append(budget)
+            return row
+        known = self.budgets[row]
+        if known.p != budget.p:
+            raise ValueError(f"one secret has p = {known.p} in one source and p = {budget.p} in another; give it one p")
+        if budget.r < known.r:
+            self.budgets[row] = budget
+        return row
+
+
+class Search:
+    """One source at work: its secrets' rows, and what it has found so far."""
+
+    def __init__(
+        self, kind: str, find: Callable[[str], Iterable[Hashable]], rows: Rows, budget: SecretProtection
+    ) -> None:
+        self._kind, self._find, self._rows, self._budget = kind, find, rows, budget
+        self._row: dict[Hashable, int] = {}
+        self._hit: set[int] = set()
+        self._records = self._occurrences = 0
+
+    def name(self, secret: Hashable, budget: SecretProtection) -> None:
+        self._row[secret] = self._rows.name(secret, budget)
+
+    def read(self, text: str) -> set[int]:
+        """The rows of the secrets in a text."""
+        hits = set()
+        for secret in self._find(text):
+            if secret not in self._row:
+                self.name(secret, self._budget)
+            hits.add(self._row[secret])
+        self._hit |= hits
+        self._records += bool(hits)
+        self._occurrences += len(hits)
+        return hits
+
+    def found(self) -> Found:
+        secrets = len(set(self._row.values()))
+        return Found(self._kind, secrets, self._records, self._occurrences, secrets - len(self._hit))
+
+
+def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[str]:
+    """The `count` words of texts in the middle of which is the quantile, the most frequent and of equals the first one
+    first.
+
+    Raises:
+        ValueError: if the texts have fewer words.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(words(composed(text)))
+    if len(counts) < count:
+        raise ValueError(f"count is {count}; the records have {len(counts)} different words")
+    ranked = sorted(counts, key=lambda word: -counts[word])  # equals as they first occur: the alphabet tells of values
+    first = round(quantile * (len(ranked) - 1) - (count - 1) / 2)
+    first = min(max(first, 0), len(ranked) - count)
+    return ranked[first : first + count]
+
+
+def matches(pattern: str, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
+    """What finds a pattern's secrets in a composed text: every match, or the `whole` pattern as one."""
+    compiled = re.compile(composed(pattern))
+
+    def all_matches(text: str) -> Iterable[Hashable]:
+        found = dict.fromkeys(match[0] for match in compiled.finditer(text))
+        if "" in found:
+            raise ValueError(EMPTY)
+        return dict.fromkeys(canonical(match) or match for match in found)
+
+    def any_match(text: str) -> Iterable[Hashable]:
+        match = compiled.search(text)
+        if match is not None and not match[0]:
+            raise ValueError(EMPTY)
+        return [("pattern", pattern)] if match else []
+
+    return any_match if whole else all_matches
+
+
+def entities(names: Sequence[str], model: str | None, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
+    """What finds Presidio's entities in a composed text: every match, or each `whole` entity as one."""
+    find = presidio.finder(names, model)
+
+    def secrets(text: str) -> Iterable[Hashable]:
+        if whole:
+            return {("entity", entity) for entity, _ in find(text)}
+        return dict.fromkeys(canonical(match) for _, match in find(text))
+
+    return secrets

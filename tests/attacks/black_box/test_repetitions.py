@@ -1,0 +1,188 @@
+"""Repetitions do not depend on how many processes run them, nor on whether and where they were interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import repeated_jobs as jobs
+
+from cupel.attacks.black_box.repetitions import FILE, repeat
+
+
+def expected(count: int, seed: int = 5) -> list[Any]:
+    return [
+        {
+            "index": i,
+            "normal": np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(i,))).normal(size=2).tolist(),
+        }
+        for i in range(count)
+    ]
+
+
+def test_one_worker_and_three_give_the_same() -> None:
+    steps: list[tuple[int, int]] = []
+    assert repeat(jobs.draw, 20, seed=5) == expected(20)
+    assert repeat(
+        jobs.draw, 20, seed=5, workers=3, progress=lambda done, total: steps.append((done, total))
+    ) == expected(20)
+    assert steps == [(done, 20) for done in range(21)]
+    assert repeat(jobs.draw, 20, seed=6) != expected(20)
+    assert repeat(jobs.draw, 0, seed=5, workers=2) == []
+
+
+def test_what_is_done_is_not_run_again_and_the_count_may_grow(tmp_path: Path) -> None:
+    job = partial(jobs.draw_and_note, str(tmp_path))
+    assert repeat(job, 5, seed=5, folder=tmp_path / "kept") == expected(5)
+    assert repeat(job, 9, seed=5, folder=tmp_path / "kept", workers=2) == expected(9)
+    assert repeat(job, 3, seed=5, folder=tmp_path / "kept") == expected(3)
+    assert {file.name: file.read_text() for file in tmp_path.glob("ran-*")} == {f"ran-{i}": "x" for i in range(9)}
+    assert (tmp_path / "kept" / FILE).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("workers", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)])
+def test_a_killed_run_goes_on(tmp_path: Path, workers: int, number: signal.Signals) -> None:
+    program = (
+        "import signal\nfrom cupel.attacks.black_box.repetitions import repeat\nimport repeated_jobs\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job begins by ignoring it
+        "if __name__ == '__main__':\n"
+        f"    repeat(repeated_jobs.slow_draw, 200, seed=5, workers={workers}, folder={str(tmp_path)!r})\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(Path(jobs.__file__).parent)}
+    command = [sys.executable, tmp_path / "program.py"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    file = tmp_path / FILE
+    deadline = time.monotonic() + 60
+    while not file.exists() or file.read_bytes().count(b"\n") < 4:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does it: to the workers too
+        _, errors = process.communicate(timeout=60)
+        assert errors.count("Traceback") == 1
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+    else:
+        process.send_signal(number)
+        process.communicate(timeout=60)  # its workers end by themselves
+    lines = file.read_bytes().count(b"\n")
+    assert 4 <= lines < 201
+    file.write_bytes(file.read_bytes() + b'{"index": 150, "resu')  # as if cut off
+    assert repeat(jobs.draw, 200, seed=5, folder=tmp_path) == expected(200)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert sorted(row["index"] for row in rows[1:]) == list(range(200))
+
+
+def test_an_interruption_leaves_what_is_done(tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    for workers in (1, 2):
+        folder = tmp_path / str(workers)
+        with pytest.raises(KeyboardInterrupt):
+            repeat(jobs.draw, 50, seed=5, workers=workers, folder=folder, progress=stop)
+        assert (folder / FILE).read_bytes().count(b"\n") == 5
+        assert repeat(jobs.draw, 50, seed=5, folder=folder) == expected(50)
+
+
+def test_an_interruption_does_not_wait_for_what_is_running() -> None:
+    def stop(done: int, total: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        repeat(jobs.sleep_but_at_first, 2, seed=5, workers=2, progress=stop)
+    assert time.monotonic() - start < 100
+
+
+def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:
+    repeat(jobs.draw, 2, seed=5, folder=tmp_path, settings={"sigma": 1.0})
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(ValueError, match=r"repetitions\.jsonl: holds repetitions of other settings; choose another"):
+        repeat(jobs.draw, 2, seed=5, folder=tmp_path, settings={"sigma": 2.0})
+    with pytest.raises(ValueError, match="holds repetitions of seed 5, not 6; choose another folder"):
+        repeat(jobs.draw, 2, seed=6, folder=tmp_path, settings={"sigma": 1.0})
+    assert (tmp_path / FILE).read_bytes() == before
+    assert repeat(jobs.draw, 3, seed=5, folder=tmp_path, settings={"sigma": 1.0}) == expected(3)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"notes\n", b"[1]\n", b'{"repetitions": 99, "seed": 5}\n', b"HEADER{\n", b'HEADER{"index": -1, "result": 0}\n'],
+)
+def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path, body: bytes) -> None:
+    repeat(jobs.draw, 0, seed=5, folder=tmp_path)
+    body = body.replace(b"HEADER", (tmp_path / FILE).read_bytes())
+    (tmp_path / FILE).write_bytes(body)
+    with pytest.raises(ValueError, match=r"repetitions\.jsonl: line [12] is no repetition of version 1"):
+        repeat(jobs.draw, 2, seed=5, folder=tmp_path)
+    assert (tmp_path / FILE).read_bytes() == body
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_exception_names_its_repetition(tmp_path: Path, workers: int) -> None:
+    with pytest.raises(KeyError, match="no such thing") as caught:
+        repeat(jobs.fail_at_three, 10, seed=5, workers=workers, folder=tmp_path)
+    assert any("in repetition 3 of seed 5" in note for note in caught.value.__notes__)
+    rows = [json.loads(line) for line in (tmp_path / FILE).read_text().splitlines()[1:]]
+    assert all(row["index"] == row["result"] != 3 for row in rows)
+    if workers == 1:
+        assert [row["index"] for row in rows] == [0, 1, 2]
+
+
+def test_an_exception_that_cannot_be_sent_is_told() -> None:
+    with pytest.raises(RuntimeError, match="Stubborn: this and that"):
+        repeat(jobs.raise_stubborn, 2, seed=5, workers=2)
+
+
+def test_a_process_that_dies_names_its_repetition() -> None:
+    with pytest.raises(RuntimeError, match="the process of repetition 3 ended with exit code -9"):
+        repeat(jobs.die_at_three, 8, seed=5, workers=2)
+
+
+def test_a_job_that_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"cannot be sent to another process .* top level of a module, or use one worker"
+    ):
+        repeat(lambda index, seed: index, 4, seed=5, workers=2)
+    assert repeat(lambda index, seed: index, 4, seed=5) == [0, 1, 2, 3]
+
+
+def test_results_must_be_json_and_come_back_as_json(tmp_path: Path) -> None:
+    assert repeat(lambda index, seed: (index, float("-inf")), 1, seed=5) == [[0, float("-inf")]]
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        repeat(lambda index, seed: np.float32(1), 1, seed=5)
+
+
+def test_workers_have_one_thread_and_this_process_as_many_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    assert repeat(jobs.threads, 2, seed=5, workers=2) == [["1", "1", "1"]] * 2
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+    assert "MKL_NUM_THREADS" not in os.environ
+
+
+def test_a_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
+    def again(index: int, seed: np.random.SeedSequence) -> Any:
+        return repeat(jobs.draw, 1, seed=5, folder=tmp_path)
+
+    with pytest.raises(ValueError, match="another process is writing it"):
+        repeat(again, 1, seed=5, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("count", -1), ("seed", -1), ("workers", 0), ("workers", 1.5)])
+def test_numbers_out_of_range_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        repeat(jobs.draw, **{"count": 1, "seed": 1, "workers": 1, name: value})

@@ -1,0 +1,251 @@
+"""Attacks on tables: codes and distances against their definitions, and what each attack finds in small tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cupel.attacks.released.attribute_inference import attribute_inference
+from cupel.attacks.released.nearest_record import area_under_curve, closest_records, exact_matches
+from cupel.attacks.released.singling_out import Condition, singling_out, univariate
+from cupel.attacks.released.tables import Table, Tables, encode, nearest
+
+Row = dict[str, Any]
+
+cells = st.tuples(
+    st.one_of(st.none(), st.integers(0, 8)), st.one_of(st.none(), st.sampled_from(["x", "y", "z"])), st.integers(0, 2)
+)
+tables = st.lists(cells, min_size=1, max_size=6)
+
+
+def rows(cells: list[tuple[Any, ...]]) -> list[Row]:
+    return [dict(zip(("a", "b", "c"), cell, strict=True)) for cell in cells]
+
+
+def gower(first: Row, second: Row, ranges: dict[str, float]) -> float:
+    """By definition."""
+    total = 0.0
+    for column, a in first.items():
+        b = second[column]
+        if a is None or b is None:
+            total += (a is None) != (b is None)
+        elif column in ranges:
+            total += min(1.0, abs(a - b) / ranges[column]) if ranges[column] else a != b
+        else:
+            total += a != b
+    return total / len(first)
+
+
+@settings(max_examples=40)
+@given(tables, tables, tables)
+def test_distances_are_those_of_the_definition(
+    synthetic: list[tuple[Any, ...]], source: list[tuple[Any, ...]], holdout: list[tuple[Any, ...]]
+) -> None:
+    coded = encode(rows(synthetic), rows(source), rows(holdout), categorical=["c"])
+    numbers = [row["a"] for row in rows(source + holdout) if row["a"] is not None]
+    ranges = {"a": float(max(numbers) - min(numbers))} if numbers else {}
+    distances, index = nearest(coded.source, coded.synthetic)
+    for row, distance, i in zip(rows(source), distances, index, strict=True):
+        every = [gower(row, other, ranges) for other in rows(synthetic)]
+        assert distance == pytest.approx(min(every), abs=1e-6)  # three numbers of float32 are added
+        assert every[i] == pytest.approx(min(every), abs=1e-6)
+        assert (distance == 0) == (min(every) == 0)
+
+
+def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    first, second = (Table(rng.random((n, 3)), rng.integers(0, 4, (n, 2)).astype(np.int32)) for n in (50, 70))
+    whole = nearest(first, second)
+    monkeypatch.setattr("cupel.attacks.released.tables._ROWS", 7)
+    monkeypatch.setattr("cupel.attacks.released.tables._OTHERS", 11)
+    for a, b in zip(nearest(first, second), whole, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_of_rows_that_are_equally_near_the_first_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cupel.attacks.released.tables._OTHERS", 3)
+    same = Table(np.empty((10, 0)), np.array([1, 0, 0, 0, 1, 0, 0, 1, 2, 1], dtype=np.int32)[:, None])
+    assert nearest(same, same)[1].tolist() == [0, 1, 1, 1, 0, 1, 1, 0, 8, 0]
+
+
+def test_columns_are_numbers_if_all_values_are() -> None:
+    some = [{"a": "1", "b": "1", "c": "", "d": "2", "e": True, "f": "7"}]
+    more = [{"a": 2.5, "b": "x", "c": None, "d": "nan", "e": False, "f": 7.0}]
+    coded = encode(some, more, [{"a": 4, "b": 3, "c": "", "d": "2", "e": None, "f": 7}], categorical=["f"])
+    assert coded.numeric == ("a",)
+    assert coded.categorical == ("b", "c", "d", "e", "f")
+    assert (coded.synthetic.numbers.tolist(), coded.source.numbers.tolist()) == ([[-1.0]], [[0.0]])
+    assert coded.holdout.codes.tolist() == [[1, -1, 0, -1, 0]]  # in the order of spellings
+    assert coded.without("a").numeric == ()
+    assert coded.without("c").categorical == ("b", "d", "e", "f")
+
+
+@pytest.mark.parametrize("odd", [1e300, -1e12, "n/a", "inf", "nan"])
+def test_no_synthetic_row_hides_what_the_others_are_near_to(leaking: Tables, odd: Any) -> None:
+    """One odd number, or word among the numbers, moves no distance and no guess of the others."""
+    people = table(600, 1)
+    hidden = encode(
+        [*people[:40], *people[400:], people[400] | {"age": odd, "income": odd}], people[:200], people[200:400]
+    )
+    assert hidden.numeric == leaking.numeric
+    assert (
+        nearest(hidden.source, hidden.synthetic)[0].tolist() == nearest(leaking.source, leaking.synthetic)[0].tolist()
+    )
+    guesses = [attribute_inference(some, "income") for some in (hidden, leaking)]
+    assert guesses[0].source.tolist() == guesses[1].source.tolist()
+    assert singling_out(hidden, seed=0, attempts=50).source[:40].any()
+
+
+@pytest.mark.parametrize(
+    ("tables", "options", "message"),
+    [
+        (([], [{"a": 1}], [{"a": 1}]), {}, "the synthetic table has no rows"),
+        (([{"a": 1, "b": 1}], [{"a": 1}], [{"a": 1, "b": 2}]), {}, "the source table has no column 'b'"),
+        (([{"a": 1}], [{"a": 1}], [{"a": 1}]), {"ignore": ["a"]}, "no column that is not ignored"),
+        (([{"a": 1}], [{"a": 1}], [{"a": 1}]), {"ignore": ["z"]}, "no column 'z'"),
+        (([{"a": 1}], [{"a": [7123]}], [{"a": 1}]), {}, "column 'a' must hold text or numbers"),
+    ],
+)
+def test_tables_that_do_not_do(tables: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        encode(*tables, **options)
+    assert "7123" not in str(caught.value)
+
+
+def table(count: int, seed: int) -> list[Row]:
+    """Income follows from age and job, and is otherwise a person's own."""
+    rng = np.random.default_rng(seed)
+    job = rng.integers(0, 5, count)
+    age = rng.integers(18, 80, count)
+    income = np.round(20_000 + 300 * age + 5000 * job + rng.normal(0, 9000, count), 2)
+    city = rng.integers(0, 50, count)
+    return [
+        {"age": int(a), "income": float(i), "job": f"j{j}", "city": f"c{c}"}
+        for a, i, j, c in zip(age, income, job, city, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def leaking() -> Tables:
+    """The synthetic table repeats 40 of 200 source rows, among 200 rows of its own."""
+    people = table(600, 1)
+    return encode(people[:40] + people[400:], people[:200], people[200:400])
+
+
+def test_exact_matches(leaking: Tables) -> None:
+    found = exact_matches(leaking)
+    assert found.source.tolist() == [True] * 40 + [False] * 160
+    assert not found.holdout.any()
+
+
+def test_the_nearest_rows_are_guessed(leaking: Tables) -> None:
+    found = closest_records(leaking, seed=0, share=0.1)
+    assert found.source[:40].sum() == 40  # the 40 at distance 0 are the nearest tenth of 400
+    assert found.source.sum() + found.holdout.sum() == 40
+    described = found.details["synthetic_rows"]
+    assert described["rows"] == 240
+    assert described["nearer_to_source"] >= 40
+    # 200 rows of the same law on either side and ties to none: the standard deviation of their share is .035.
+    assert described["share_nearer_to_source"] == pytest.approx((40 + 100) / 240, abs=0.15)
+    assert found.details["area_under_curve"] > 0.55
+
+
+def test_ties_are_broken_without_looking_at_the_side() -> None:
+    """All rows are equally near: of 400 guesses source rows are hypergeometric."""
+    rows = [{"a": "x"}] * 1000
+    found = closest_records(encode([{"a": "y"}], rows, rows), seed=1, share=0.2)
+    assert found.source.sum() + found.holdout.sum() == 400
+    low, high = stats.hypergeom.ppf([5e-7, 1 - 5e-7], 2000, 1000, 400)
+    assert low <= found.source.sum() <= high  # false alarm 1e-6
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 4), min_size=1, max_size=6))
+def test_area_under_the_curve(source: list[int], holdout: list[int]) -> None:
+    pairs = [(a < b) + (a == b) / 2 for a in source for b in holdout]
+    assert area_under_curve(np.array(source, float), np.array(holdout, float)) == pytest.approx(sum(pairs) / len(pairs))
+
+
+def test_a_secret_column_is_guessed_from_the_nearest_row(leaking: Tables) -> None:
+    """A row that is repeated has itself as its nearest: guessed right. By definition, row by row, for the others."""
+    found = attribute_inference(leaking, "income", tolerance=0.05)
+    assert found.source[:40].all()
+    assert found.source.mean() > found.holdout.mean() + 0.1
+    every = leaking.source.numbers[:, 1], leaking.synthetic.numbers[:, 1]
+    _, index = nearest(leaking.without("income").source, leaking.without("income").synthetic)
+    assert found.source.tolist() == [abs(every[0][i] - every[1][j]) <= 0.05 for i, j in enumerate(index)]
+    assert [trials for _, _, trials in found.beside] == [200, 200]
+
+
+def test_a_secret_category() -> None:
+    synthetic = [{"a": 0, "s": "x"}, {"a": 10, "s": "y"}, {"a": 11, "s": "y"}]
+    source, holdout = [{"a": 1, "s": "x"}, {"a": 9, "s": "z"}], [{"a": 2, "s": "y"}, {"a": 8, "s": ""}]
+    found = attribute_inference(encode(synthetic, source, holdout), "s")
+    assert found.source.tolist() == [True, False]
+    assert found.holdout.tolist() == [False, False]
+    assert [hits for _, hits, _ in found.beside] == [0, 1]  # "y" for all
+
+
+def test_a_secret_without_other_columns() -> None:
+    only = encode([{"s": 1}], [{"s": 2}], [{"s": 3}])
+    with pytest.raises(ValueError, match="there is no other column"):
+        attribute_inference(only, "s")
+    with pytest.raises(ValueError, match="there is no column 'q'; there are s"):
+        attribute_inference(only, "q")
+
+
+def test_conditions() -> None:
+    some = Table(np.array([[0.0], [0.5], [np.nan], [1.0]]), np.array([[0], [1], [-1], [1]], dtype=np.int32))
+    for relation, true in (("=", [0, 1, 0, 0]), ("<=", [1, 1, 0, 0]), (">=", [0, 1, 0, 1])):
+        assert Condition(True, 0, relation, 0.5).holds(some).tolist() == [bool(x) for x in true]
+    assert Condition(False, 0, "=", 1).holds(some).tolist() == [False, True, False, True]
+
+
+def test_properties_of_one_column() -> None:
+    """Values that occur once, and beyond either end."""
+    some = Table(
+        np.array([[0.0], [0.25], [0.25], [1.0], [np.nan]]), np.array([[0], [1], [1], [-1], [2]], dtype=np.int32)
+    )
+    found = univariate(some, np.random.default_rng(0), 100)
+    shown = sorted((condition.numeric, condition.relation, condition.value) for (condition,) in found)
+    assert shown == [
+        (False, "=", 0), (False, "=", 2), (True, "<=", 0.0), (True, "=", 0.0), (True, "=", 1.0), (True, ">=", 1.0)
+    ]  # fmt: skip
+    assert len(univariate(some, np.random.default_rng(0), 2)) == 2
+
+
+def test_rows_are_singled_out(leaking: Tables) -> None:
+    found = singling_out(leaking, seed=0, attempts=300)
+    assert found.source[:40].sum() >= 30  # an income that is repeated to the cent
+    assert found.source[40:].mean() < 0.2
+    assert found.holdout.mean() < 0.2
+    counts = {name: (hits, trials) for name, hits, trials in found.beside}
+    assert len(counts) == 6
+    source, holdout = (
+        counts[f"one column: predicates true of one of 200 {side} units"] for side in ("source", "holdout")
+    )
+    assert source[0] >= 30
+    assert holdout[0] <= 15
+    assert source[1] == holdout[1] <= 300
+
+
+def test_one_of_n_by_chance_is_37_percent() -> None:
+    """A property of weight 1/n is true of exactly one of n rows with probability (1 − 1/n)^(n−1), about 1/e."""
+    rng = np.random.default_rng(3)
+    n, trials = 100, 100
+    source, holdout = (
+        [{f"q{j}": int(x) for j, x in enumerate(row)} for row in rng.integers(0, n, (n, trials))] for _ in range(2)
+    )
+    synthetic = [{f"q{j}": int(x) for j, x in enumerate(row)} for row in rng.integers(0, n, (2, trials))]
+    coded = encode(synthetic, source, holdout, categorical=[f"q{j}" for j in range(trials)])
+    found = singling_out(coded, seed=0, attempts=trials, columns=1)
+    share = (1 - 1 / n) ** (n - 1)
+    for name, hits, tried in found.beside[:2]:
+        assert "one column" in name
+        assert tried == trials
+        assert abs(hits / tried - share) < 5 * math.sqrt(share * (1 - share) / tried)  # false alarm 6e-7

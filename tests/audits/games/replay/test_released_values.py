@@ -1,0 +1,55 @@
+"""Values that were seen outside against the ledger."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from dp_accounting import dp_event
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.ledger import Ledger
+from cupel.accounting.ledger.run import Run
+from cupel.audits.games.replay.released_values import Released, released_findings
+
+EVENT = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
+
+
+def run_of(ledger: Ledger) -> Run:
+    """Two counts committed, a third charged."""
+    plan = dp_event.SelfComposedDpEvent(EVENT, 3)
+    run = ledger.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
+    charges = [Charge(key=f"counts/{step}", event=EVENT, stage="counts") for step in range(3)]
+    for step in range(2):
+        run.step(charge=charges[step])
+        run.step(commit=Commit(key=f"counts/{step}", value=[step, 7]))
+    run.step(charge=charges[2])
+    return run
+
+
+def test_committed_values_are_paid_for_however_often_they_are_seen(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        seen = [Released("counts/0", [0, 7]), Released("counts/1", (1, 7)), Released("counts/0", [0, 7])]
+        assert released_findings(run_of(ledger), seen) == []
+
+
+def test_everything_else_is_found(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        seen = [
+            Released("counts/1", [1, 7]),
+            Released("counts/0", [0, 8]),
+            Released("counts/2", [2, 7]),
+            Released("counts/3", 1),
+            Released("counts/0", math.nan),
+        ]
+        found = released_findings(run_of(ledger), seen)
+        assert [(finding.kind, finding.step, finding.found) for finding in found] == [
+            ("charges", 1, "another value, drawn once more"),
+            ("charges", 2, "a value that was charged and not committed"),
+            ("charges", 3, "a value without a charge"),
+            ("charges", 4, "a value that no ledger can hold"),
+        ]
+        assert str(found[0]) == (
+            "charges, step 1: declared the committed value of 'counts/0', found another value, drawn once more"
+        )

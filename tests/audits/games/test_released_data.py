@@ -1,0 +1,175 @@
+"""Source against holdout: rates, p-values and ε, and how often they are wrong where nothing leaks."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Rigor
+from cupel.accounting.guarantees import PureDP
+from cupel.attacks.released.attribute_inference import attribute_inference
+from cupel.attacks.released.extraction import Criteria, extraction
+from cupel.attacks.released.holdout import Hits, Units
+from cupel.attacks.released.nearest_record import closest_records, exact_matches
+from cupel.attacks.released.singling_out import singling_out
+from cupel.attacks.released.tables import encode
+from cupel.audits.games.released_data import holdout_audit
+from cupel.audits.statistics.binomial import difference_interval
+from cupel.audits.statistics.one_run import epsilon_one_run
+from cupel.audits.verdict import decide
+from cupel.mechanisms.data.word_runs import Words
+
+
+def hits(source: int, of_source: int, holdout: int, of_holdout: int) -> Hits:
+    flags = [np.arange(n) < k for k, n in ((source, of_source), (holdout, of_holdout))]
+    return Hits("test", "a game", "an attack", "hit", flags[0], flags[1])
+
+
+def test_a_leak_is_counted_and_without_coins_there_is_no_epsilon() -> None:
+    found = holdout_audit(hits(45, 1000, 15, 1000), coins=False, confidence=0.95)
+    assert found.bounds == ()
+    assert found.p_value == pytest.approx(stats.hypergeom.sf(44, 2000, 1000, 60), rel=1e-9)
+    assert found.p_value == pytest.approx(5.34e-5, rel=1e-3)
+    assert found.difference == difference_interval(45, 1000, 15, 1000, confidence=0.95)
+    assert "nothing follows for ε" in found.conclusion
+    assert "45 of 1000 source units and 15 of 1000 holdout units are hit" in found.conclusion
+    assert "more source units than chance explains" in found.conclusion
+    assert found.controls_passed
+
+
+def test_with_coins_there_is() -> None:
+    found = holdout_audit(hits(45, 1000, 15, 1000), coins=True, confidence=0.95, unit=Unit("user"))
+    (bound,) = found.bounds
+    assert bound.value == pytest.approx(0.5817, abs=1e-4)
+    assert bound.value == epsilon_one_run(2000, 60, 45, delta=0, confidence=0.95).value
+    assert (bound.rigor, bound.adjacency, bound.unit) == (Rigor.FINITE_SAMPLE, Adjacency.ADD_REMOVE, Unit("user"))
+    assert bound.private
+    assert "a leak that shows ε ≥ 0.581707 with confidence 0.95" in found.conclusion
+    assert decide(PureDP(0.5), adjacency="add_remove", unit=Unit("user"), bounds=found.bounds).name == "REFUTED"
+    with_delta = holdout_audit(hits(45, 1000, 15, 1000), coins=True, confidence=0.95, delta=1e-5).bounds[0]
+    assert 0 < with_delta.value < bound.value
+    assert with_delta.delta == 1e-5
+
+
+def test_finding_nothing_is_no_proof() -> None:
+    found = holdout_audit(hits(3, 100, 2, 100), coins=True, confidence=0.95)
+    assert found.bounds[0].value == 0
+    assert "no leak found by this attack, which does not say that there is none" in found.conclusion
+    assert "could have shown at most ε = 0.1" in found.conclusion  # ln(1/(.05^(-1/5) − 1)) = .19…
+
+
+def test_a_holdout_that_is_hit_more_often_ends_it() -> None:
+    found = holdout_audit(hits(5, 500, 40, 500), coins=True, confidence=0.95)
+    assert found.controls_passed is False
+    assert found.bounds == ()
+    assert found.conclusion.startswith("No conclusion: holdout units are hit more often")
+
+
+def test_so_few_hits_say_nothing() -> None:
+    """Four hits, all in the source, have p = C(50, 4)/C(100, 4) = .0587."""
+    found = holdout_audit(hits(4, 50, 0, 50), coins=False, confidence=0.95)
+    assert found.details["least_p_value"] == found.p_value == pytest.approx(0.0587, abs=5e-5)
+    assert "as many hits could not have shown a leak" in found.conclusion
+
+
+@pytest.mark.parametrize(("source", "holdout"), [(0, 5), (5, 0)])
+def test_without_units_there_is_no_conclusion(source: int, holdout: int) -> None:
+    found = holdout_audit(hits(0, source, 0, holdout), coins=True, confidence=0.95)
+    assert found.bounds == ()
+    assert (
+        found.conclusion
+        == f"No conclusion: there are {source} units of the source and {holdout} of the holdout to be found."
+    )
+
+
+def test_what_was_tried_is_listed() -> None:
+    found = holdout_audit(hits(1, 5, 1, 5), coins=False, confidence=0.95, tried=("test", "other"))
+    assert "one of 2 tests of the same data (test, other)" in found.multiplicity[1]
+
+
+@pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"delta": 1.0}, {"delta": -0.1}])
+def test_numbers_out_of_range(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        holdout_audit(hits(1, 5, 1, 5), coins=True, **{"confidence": 0.95, **bad})
+
+
+REPETITIONS = 2000
+MOST = stats.binom.ppf(1 - 1e-4, REPETITIONS, 0.05)
+"""More false alarms than this happen with probability below 1e-4, if each does with 5%."""
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_coverage_at_the_boundary(epsilon: float) -> None:
+    """Each unit is hit by randomised response to its own coin, which is exactly ε-DP: no bound has more power."""
+    rng = np.random.default_rng(5)
+    right = math.exp(epsilon) / (1 + math.exp(epsilon))
+
+    @functools.cache
+    def wrong(of_source: int, source: int, of_holdout: int, holdout: int) -> tuple[bool, bool]:
+        found = holdout_audit(hits(of_source, source, of_holdout, holdout), coins=True, confidence=0.95)
+        return bool(found.bounds) and found.bounds[0].value > epsilon, (found.p_value or 0) <= 0.05
+
+    alarms = small = 0
+    for _ in range(REPETITIONS):
+        coins = rng.random(24) < 0.5
+        hit = (rng.random(24) < right) == coins
+        counts = (hit & coins).sum(), coins.sum(), (hit & ~coins).sum(), (~coins).sum()
+        alarm, rejected = wrong(*map(int, counts))
+        alarms, small = alarms + alarm, small + rejected
+    assert alarms <= MOST
+    assert (small <= MOST) if epsilon == 0 else (small > MOST)
+
+
+def test_no_attack_on_tables_sees_the_split_but_through_the_synthetic_rows() -> None:
+    """Given the synthetic rows, the same units are hit whichever side each is on; 15 are tied for 12 guesses."""
+    rng = np.random.default_rng(6)
+    people: list[dict[str, int | float | str]] = [
+        {"a": int(x), "b": float(y), "c": f"c{z}"}
+        for x, y, z in zip(rng.integers(0, 30, 80), rng.random(80), rng.integers(0, 6, 80), strict=True)
+    ]
+    pool, synthetic = people[:60], people[:15] + people[60:]
+
+    def attacked(source: Sequence[int], holdout: Sequence[int]) -> list[Hits]:
+        tables = encode(synthetic, [pool[i] for i in source], [pool[i] for i in holdout])
+        return [
+            exact_matches(tables),
+            closest_records(tables, seed=1, share=0.2),
+            attribute_inference(tables, "c"),
+            singling_out(tables, seed=2, attempts=25),
+        ]
+
+    check_that_sides_do_not_matter(attacked, rng)
+
+
+def test_no_attack_on_text_does() -> None:
+    """The same for records of which 10 are repeated, which ties them for 6 guesses, and some in part."""
+    rng = np.random.default_rng(7)
+    pool = [" ".join(rng.choice(list("abcdefgh"), 12)) for _ in range(60)]
+    synthetic = Words.of(pool[:10] + [text[: len(text) // 2] for text in pool[10:30]])
+
+    def attacked(source: Sequence[int], holdout: Sequence[int]) -> list[Hits]:
+        sides = [[pool[i] for i in side] for side in (source, holdout)]
+        return list(extraction(synthetic, *map(Words.of, sides), Units.of(*sides), Criteria(words=5)))
+
+    check_that_sides_do_not_matter(attacked, rng)
+
+
+def check_that_sides_do_not_matter(
+    attacked: Callable[[Sequence[int], Sequence[int]], list[Hits]], rng: np.random.Generator
+) -> None:
+    """That the same of 60 units are hit for five splits, some of them and not all."""
+    first: dict[str, set[int]] = {}
+    for _ in range(5):
+        coins = rng.permutation(60) < rng.integers(20, 40)
+        source, holdout = (rng.permutation(np.flatnonzero(side)).tolist() for side in (coins, ~coins))
+        for found in attacked(source, holdout):
+            flags = zip((*source, *holdout), (*found.source.tolist(), *found.holdout.tolist()), strict=True)
+            units = {unit for unit, hit in flags if hit}
+            assert first.setdefault(found.name, units) == units, found.name
+            assert 0 < len(units) < 60

@@ -1,0 +1,244 @@
+"""Planted canaries: false alarms at the boundary of the claim, controls that fail, and files that are paid for."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.audits.games.canaries import (
+    NEGATIVE_CONTROL_ERROR,
+    Scoring,
+    guessed_in,
+    highest_of_both,
+    negative_p_value,
+    refutes,
+    third_party_audit,
+)
+from cupel.audits.games.canaries_design import Design
+from cupel.audits.result import AuditResult
+from cupel.audits.statistics.one_run import epsilon_one_run
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+M, ROUNDS, EPSILON = 300, 2000, 1.0
+KEPT = math.exp(EPSILON) / (1 + math.exp(EPSILON))
+"""The probability that randomised response keeps a bit."""
+
+
+def design(guesses: int | None = 60, **changes: object) -> Design:
+    given = {
+        "candidates": M,
+        "guesses": guesses,
+        "files": 1,
+        "confidence": 0.95,
+        "unit": Unit(),
+        "claim": PureDP(EPSILON),
+    }
+    return Design(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def scoring(scores: Floats, included: Bools, never: Floats, name: str = "s.jsonl") -> Scoring:
+    return Scoring(name=name, candidates=scores, never=never, copied=np.where(included, 1e6, scores))
+
+
+def audit(plan: Design, included: Bools, *scorings: Scoring) -> AuditResult:
+    return third_party_audit(plan, included, scorings, attack="scores", kind="key")
+
+
+def drawn_scores(plan: Design, included: Bools, rng: np.random.Generator, law: str) -> Floats:
+    """Scores of candidates that are exactly ε-DP in each coin."""
+    if law == "laplace":
+        return np.asarray(included + rng.laplace(scale=1 / EPSILON, size=plan.candidates), dtype=np.float64)
+    return np.asarray(included ^ (rng.random(plan.candidates) > KEPT), dtype=np.float64)
+
+
+def false_alarms(plan: Design, files: int, seed: int, law: str) -> int:
+    """In how many rounds any file shows more than ε, of mechanisms that are exactly ε-DP."""
+    rng = np.random.default_rng(seed)
+    bound = functools.cache(lambda guesses, correct: plan.bound(guesses, correct).value)
+    alarms = 0
+    for _ in range(ROUNDS):
+        included = rng.integers(0, 2, size=plan.candidates).astype(np.bool_)
+        found = [guessed_in(drawn_scores(plan, included, rng, law), plan.guesses) for _ in range(files)]
+        alarms += max(bound(int(guess.sum()), int((guess & included).sum())) for guess in found) > EPSILON
+    return alarms
+
+
+def alarm_probability(guesses: int, confidence: float) -> float:
+    """Of randomised response, whose r guesses are right independently with probability q: P[Bin(r, q) ≥ v*]."""
+    tails = stats.binom.sf(np.arange(guesses + 1) - 1, guesses, KEPT)
+    return float(tails[np.argmax(tails < 1 - confidence)])
+
+
+@pytest.mark.parametrize("guesses", [20, 60])
+def test_false_alarms_of_randomised_response_are_as_many_as_they_must_be(guesses: int) -> None:
+    """The alarms are binomial, with a probability worked out by hand; outside the interval with probability 1e-6."""
+    alarms = false_alarms(design(guesses), 1, 7, "response")
+    expected = alarm_probability(guesses, 0.95)
+    assert 0.01 < expected < 0.05
+    low, high = stats.binom.ppf([5e-7, 1 - 5e-7], ROUNDS, expected)
+    assert low <= alarms <= high
+
+
+@pytest.mark.parametrize(
+    ("law", "guesses", "delta"),
+    [
+        ("laplace", 60, 0.0),
+        ("laplace", 60, 1e-5),
+        ("response", None, 0.0),
+        pytest.param("response", None, 1e-5, marks=pytest.mark.slow),
+    ],
+)
+def test_false_alarms_are_at_most_nominal(law: str, guesses: int | None, delta: float) -> None:
+    """More than the limit with probability below 1e-6 if an alarm had probability 5 %."""
+    claim = ApproxDP(EPSILON, delta) if delta else PureDP(EPSILON)
+    alarms = false_alarms(design(guesses, claim=claim, delta=delta), 1, 8, law)
+    assert alarms <= stats.binom.ppf(1 - 1e-6, ROUNDS, 0.05)
+
+
+def test_several_files_are_paid_for() -> None:
+    """With three planned files any alarm has probability at most 5 %; unpaid it has nearly three times as much.
+
+    Either test fails with probability below 1e-6.
+    """
+    each = alarm_probability(60, 0.95)
+    assert false_alarms(design(files=3), 3, 9, "response") <= stats.binom.ppf(1 - 1e-6, ROUNDS, 0.05)
+    unpaid = design(files=3, confidence=1 - 3 * 0.05)  # each at 95 %
+    assert unpaid.each == pytest.approx(0.95)
+    alarms = false_alarms(unpaid, 3, 9, "response")
+    any_alarm = 1 - (1 - each) ** 3  # given the coins, files are independent; over coins this is a little less
+    assert stats.binom.ppf(1e-6, ROUNDS, any_alarm) <= alarms
+    assert any_alarm > 2.5 * each
+
+
+def test_the_negative_control_rarely_fails_by_chance_and_always_when_the_holdout_leaks() -> None:
+    """Scores of holdout and control drawn alike: failures beyond the limit have probability below 1e-6."""
+    rng = np.random.default_rng(3)
+    included = rng.integers(0, 2, size=M).astype(np.bool_)
+    p_values = []
+    for _ in range(2000):
+        scores = rng.integers(0, 40, size=2 * M).astype(np.float64)  # with ties
+        p_values.append(negative_p_value(*highest_of_both(scoring(scores[:M], included, scores[M:]), included, 60)))
+    for level in (NEGATIVE_CONTROL_ERROR, 0.05, 0.5):
+        assert (np.array(p_values) <= level).sum() <= stats.binom.ppf(1 - 3e-7, 2000, level)
+    leaked = audit(design(), included, scoring(rng.random(M) + 0.5, included, rng.random(M)))
+    assert leaked.bounds == ()
+    assert leaked.controls_passed is False
+    assert leaked.conclusion.startswith("No conclusion: s.jsonl: of the ")
+    assert "the manifest has leaked into the run" in leaked.conclusion
+
+
+def test_the_highest_of_both_counts_ties_and_keys() -> None:
+    included = np.array([True, False, False, False])
+    found = Scoring(name="s", candidates=np.array([9.0, 5, 5, 0]), never=np.array([5.0, 0, 0]), copied=np.zeros(4))
+    assert highest_of_both(found, included, 2) == (2, 3, 3, 3)  # a tenth of six is one, and equals count
+    keys = Scoring(name="s", candidates=np.array([1.0, 0, 1, 0]), never=np.array([0.0, 1, 0]), copied=np.zeros(4))
+    assert highest_of_both(keys, included, None) == (1, 2, 3, 3)
+
+
+def test_an_attack_that_misses_copies_draws_no_conclusion() -> None:
+    rng = np.random.default_rng(0)
+    included = rng.integers(0, 2, size=M).astype(np.bool_)
+    blind = Scoring(name="s", candidates=rng.random(M), never=rng.random(M), copied=rng.random(M))
+    found = audit(design(), included, blind)
+    assert found.bounds == ()
+    assert found.conclusion.startswith("No conclusion: s: the positive control finds ")
+
+
+def test_keys_have_no_positive_control_since_it_could_not_fail() -> None:
+    rng = np.random.default_rng(0)
+    included = rng.integers(0, 2, size=M).astype(np.bool_)
+    printed = (rng.random(M) < 0.3).astype(np.float64)
+    never = (rng.random(M) < 0.3).astype(np.float64)
+    found = audit(design(guesses=None), included, Scoring(name="s", candidates=printed, never=never, copied=printed))
+    assert [rate.name for rate in found.controls] == ["negative control: canaries in no list guessed in"]
+    assert "ceiling_of_positive_control" not in found.details
+    assert len(found.bounds) == 1
+
+
+def test_guesses_are_the_highest_scores_and_the_first_of_equals() -> None:
+    scores = np.array([1.0, 3, 2, 3, 2, 2])
+    assert np.flatnonzero(guessed_in(scores, 4)).tolist() == [1, 2, 3, 4]
+    assert np.flatnonzero(guessed_in(np.array([0.0, 1, 0, 1]), None)).tolist() == [1, 3]
+
+
+def test_the_bound_is_the_one_run_bound_of_the_counts() -> None:
+    """All copies are printed: 150 of the first 150 are in, and 150 of the others are out."""
+    included = np.arange(M) < M // 2
+    plan = design(60, claim=ApproxDP(1, 1e-4), delta=1e-4, files=2, unit=Unit("user"))
+    files = [scoring(included * 1.0, included, np.zeros(M)), scoring(1.0 - included, included, np.ones(M), "b")]
+    found = audit(plan, included, *files)
+    expected = epsilon_one_run(M, 60, 60, delta=1e-4, confidence=0.975, rule="tight", unit=Unit("user"))
+    first, second = found.bounds
+    assert (first.value, first.ceiling, first.confidence) == (expected.value, expected.ceiling, 0.975)
+    assert (first.adjacency, first.unit, first.method) == (Adjacency.ADD_REMOVE, Unit("user"), "one_run_tight")
+    assert second.value == 0
+    assert "in s.jsonl, 60 of 60 guesses are right: a leak that shows ε ≥" in found.conclusion
+    assert "2 planned synthetic files, 2 scored; each bound holds with confidence 0.975" in found.multiplicity[1]
+    assert [(rate.hits, rate.trials) for rate in found.rates] == [(60, 150), (0, 150), (0, 150), (60, 150)]
+
+
+def test_what_a_conclusion_says_of_the_claim() -> None:
+    included = np.arange(M) < M // 2
+    rng = np.random.default_rng(0)
+    silent = scoring(rng.random(M), included, rng.random(M))
+    full = scoring(included * 1.0, included, np.zeros(M))
+    assert "which refutes the claim of 1" in audit(design(), included, full).conclusion
+    assert "is not refuted by a test that could have shown at most" in audit(design(), included, silent).conclusion
+    assert "this says nothing of the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
+    unsure = audit(design(confidence=0.9), included, full)
+    assert unsure.bounds[0].value > 1
+    assert "above the claim of 1, which is refuted with confidence 0.95 or more only" in unsure.conclusion
+    assert (refutes(design(), [unsure.bounds[0]]), refutes(design(), audit(design(), included, full).bounds)) == (
+        False,
+        True,
+    )
+    assert refutes(design(claim=None), unsure.bounds) is None
+    assert "could have shown at most ε = " in audit(design(claim=None), included, silent).conclusion
+    for words in ("private", "passed", "safe"):
+        assert words not in audit(design(), included, silent).conclusion
+
+
+def test_ceilings_and_guesses_needed() -> None:
+    plan = design(60)
+    assert plan.ceiling(60) == pytest.approx(-math.log(0.05 ** (-1 / 60) - 1), rel=1e-12)
+    assert plan.needed(3.0) == 62
+    assert plan.needed(6.0) is None  # takes 1211
+    assert plan.ceiling(plan.needed(2.0) or 0) >= 2.0 > plan.ceiling((plan.needed(2.0) or 0) - 1)
+    assert design(60, files=5).ceiling(60) == pytest.approx(-math.log(0.01 ** (-1 / 60) - 1), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"guesses": 151}, "at most half of the 300 candidates"),
+        ({"guesses": 0}, "guesses must be"),
+        ({"files": 0}, "files must be"),
+        ({"confidence": 1.0}, "confidence must"),
+        ({"candidates": 1}, "candidates must be"),
+        ({"unit": Unit("secret")}, "no unit secret"),
+        ({"delta": 1.0}, "delta must"),
+    ],
+)
+def test_designs_that_cannot_be(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        design(**changes)  # type: ignore[arg-type]
+
+
+def test_more_files_than_planned_and_scores_of_others_are_refused() -> None:
+    included = np.arange(M) < M // 2
+    one = scoring(np.zeros(M), included, np.zeros(M))
+    with pytest.raises(ValueError, match="the plan has 1 synthetic files; 2 were scored"):
+        audit(design(), included, one, one)
+    with pytest.raises(ValueError, match="one coin and one score for each of 300 candidates"):
+        audit(design(), included[:-1], one)
+    with pytest.raises(ValueError, match="not NaN"):
+        scoring(np.full(M, np.nan), included, np.zeros(M))

@@ -1,0 +1,109 @@
+"""Betting: coverage at every time on boundary mechanisms, power, and a state that survives."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cupel.audits.statistics.sequential import Sequential, Wealth
+
+BETA = 0.1
+
+
+def play(audit: Sequential, rounds: int, p: float, q: float, generator: np.random.Generator) -> list[float]:
+    """The bound after each round, the event having probability p on D and q on D′."""
+    seen = []
+    for on_d, on_d_prime in zip(generator.random(rounds) < p, generator.random(rounds) < q, strict=True):
+        audit.update(bool(on_d), bool(on_d_prime))
+        seen.append(audit.epsilon)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "epsilon", "delta"),
+    [
+        (math.e / (1 + math.e), 1 / (1 + math.e), 1.0, 0.0),  # randomised response
+        (1 / (1 + math.e), math.e / (1 + math.e), 1.0, 0.0),  # and with D and D′ exchanged
+        (0.5, 0.5, 0.0, 0.0),
+        (0.05, 0.0, 0.0, 0.05),  # what δ alone allows
+        (float(stats.norm.sf(0.5)), float(stats.norm.sf(1.5)), 1.0, None),  # Gaussian μ = 1, its best event at ε = 1
+    ],
+)
+def test_the_bound_is_beyond_the_truth_at_some_time_with_at_most_the_stated_probability(
+    p: float, q: float, epsilon: float, delta: float | None
+) -> None:
+    """2000 audits of 150 rounds, looked at after each; a valid one fails this with probability below 1e-4."""
+    delta, step = p - math.e * q if delta is None else delta, 0.25
+    many = Wealth(np.arange(0, 3.1, step), delta, (2000,))
+    hits = np.random.default_rng(3).random((150, 2, 2000)) < np.array([p, q])[:, None]
+    for on_d, on_d_prime in hits:
+        many.update(on_d, on_d_prime)
+    # Wealth is kept at its largest, so the last look shows what any look showed.
+    alarms = int(((many.rejected(1 - BETA) - 1) * step > epsilon).sum())
+    assert alarms <= stats.binom.isf(1e-4, 2000, BETA)
+    one = Sequential(delta=delta, confidence=1 - BETA, largest=3.0, step=step)
+    one.update_all((bool(round_[0, 7]), bool(round_[1, 7])) for round_ in hits)
+    assert one.epsilon == max(0, int(many.rejected(1 - BETA)[7]) - 1) * step
+
+
+def test_the_bound_never_falls_and_finds_most_of_epsilon() -> None:
+    q = 1 / (1 + math.exp(2))
+    seen = play(Sequential(delta=0.0, confidence=0.95), 3000, 1 - q, q, np.random.default_rng(1))
+    assert seen == sorted(seen)
+    assert 1.5 < seen[-1] <= 2.0
+
+
+def test_what_is_rejected_beyond_a_kept_epsilon_does_not_count() -> None:
+    """Only the first ε at or above the truth has an error probability of β; one of those above it may be rejected."""
+    wealth = Wealth(np.array([0.0, 0.1, 0.2, 0.3]), 0.0)
+    for best, rejected in (([9.0, 9.0, 0.0, 9.0], 2), ([0.0, 9.0, 9.0, 9.0], 0), ([9.0] * 4, 4)):
+        wealth.best = np.array(best)
+        assert wealth.rejected(0.95) == rejected
+
+
+def test_the_ceiling_is_what_perfect_guesses_reach() -> None:
+    audit = Sequential(delta=0.0, confidence=0.95)
+    audit.update_all([(True, False)] * 50)
+    bound = audit.bound()
+    assert bound.value == bound.ceiling
+    assert bound.value > 1.5
+
+
+def test_a_saved_state_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    rounds = (np.random.default_rng(4).random((60, 2)) < [0.8, 0.3]).tolist()
+    whole = Sequential(delta=1e-3, confidence=0.9, adjacency="replace_one")
+    whole.update_all(rounds)
+    part = Sequential(delta=1e-3, confidence=0.9, adjacency="replace_one")
+    part.update_all(rounds[:25])
+    part.save(tmp_path / "audit.json")
+    resumed = Sequential.load(tmp_path / "audit.json")
+    resumed.update_all(rounds[25:])
+    assert resumed.bound() == whole.bound()
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
+
+
+OUT_OF_RANGE = '{"version": 1, "delta": 2, "confidence": 0.9, "largest": 1, "step": 0.5, "adjacency": "add_remove"}'
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', "\x00", OUT_OF_RANGE])
+def test_a_file_without_a_state_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "bad.json").write_text(content)
+    with pytest.raises(ValueError, match="is not the state of a sequential audit") as error:
+        Sequential.load(tmp_path / "bad.json")
+    assert "\n" not in str(error.value)
+
+
+def test_impossible_settings_are_refused() -> None:
+    for settings in (
+        {"delta": 1.0},
+        {"confidence": 0.0},
+        {"step": 0.0},
+        {"largest": 100.0},
+        {"largest": 0.1, "step": 1},
+    ):
+        with pytest.raises(ValueError, match=r"must|needs"):
+            Sequential(**({"delta": 0.0, "confidence": 0.95} | settings))

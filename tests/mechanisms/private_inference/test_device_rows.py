@@ -1,0 +1,241 @@
+"""Rows aggregated where they are: every way to the middle and the sums agrees with clipping and sorting all of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from little_inference import Watcher, mechanism, write
+from numpy.typing import NDArray
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.ex_post import clipped_rows
+from cupel.accounting.ex_post.clipped_rows import LogitRows, StepRows, clip_steps, sorted_rows, whole_clip
+from cupel.accounting.ex_post.medians import Medians, slack
+from cupel.mechanisms.primitives.token_sampler import floored
+from cupel.mechanisms.private_inference import aggregation, device_rows
+from cupel.mechanisms.private_inference.device_rows import DeviceRows
+
+CLIP = 6.0
+LIMIT = whole_clip(CLIP)
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+VOCABULARIES = {"random": 300, "flat": 300, "tied": 40, "one": 1, "extreme": 40, "agreeing": 300, "long": 20_000}
+
+
+def batch(kind: str, size: int) -> NDArray[np.float32]:
+    """Logits of `size` rows, shape (size, V), of which few, many, none or all are above the bottom of the clip."""
+    vocabulary = VOCABULARIES[kind]
+    rng = np.random.default_rng(size)
+    logits = 6 * rng.standard_normal((size, vocabulary))
+    if kind == "flat":
+        logits /= 6
+    elif kind == "tied":
+        logits = np.rint(logits / 4) * 4
+    elif kind == "agreeing":
+        logits = logits / 10 + 6 * np.random.default_rng(0).standard_normal(vocabulary)
+    elif kind == "extreme":
+        logits *= 10.0 ** rng.integers(-40, 37, size=logits.shape)
+        logits[rng.random(logits.shape) < 0.2] = -np.inf
+        logits[:, -1] = 1.0
+    return logits.astype(np.float32)
+
+
+def ranks_of(size: int) -> range:
+    half = size // 2
+    return range(half - 1, half + 2) if size % 2 else range(half - 2, half + 2)
+
+
+def rows_of(way: str, logits: NDArray[np.floating], clip: float = CLIP) -> LogitRows | DeviceRows:
+    return LogitRows(logits, clip) if way == "numpy" else DeviceRows(torch.from_numpy(logits.copy()).to(way), clip)
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "pieces"])
+def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once with memory for everything, once in many small pieces."""
+    if request.param:
+        monkeypatch.setattr(device_rows, "_ENTRIES", 50)
+        monkeypatch.setattr(clipped_rows, "_BLOCK", 50)
+        monkeypatch.setattr(clipped_rows, "_LEAST_SPARSE", 30)
+
+
+@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+@pytest.mark.parametrize("kind", list(VOCABULARIES))
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 8, 33])
+def test_rows_are_clipped_sorted_and_summed_to_the_bit(way: str, kind: str, size: int, pieces: None) -> None:
+    logits, ranks = batch(kind, size), ranks_of(size)
+    steps = clip_steps(logits, CLIP)
+    rows = rows_of(way, logits)
+    assert rows.shape == logits.shape
+    assert np.array_equal(rows.steps(), steps)
+    assert np.array_equal(rows.sums(), steps.sum(axis=0, dtype=np.int64))
+    live, middle = rows.middle(ranks)
+    assert middle.dtype == np.int32
+    everywhere = np.full((len(ranks), logits.shape[1]), -LIMIT)
+    everywhere[:, live] = middle
+    assert np.array_equal(everywhere, sorted_rows(steps, ranks, LIMIT))
+    assert np.array_equal(rows.live_steps(slice(None)), steps[:, live])
+    assert np.array_equal(rows.live_steps(slice(1, 4)), steps[:, live[1:4]])
+
+
+@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+@pytest.mark.parametrize("kind", ["random", "flat", "long"])
+def test_sums_at_the_largest_clip(way: str, kind: str, pieces: None) -> None:
+    """The largest entry of a row is then 2³¹ steps above the bottom, which int32 does not hold."""
+    logits = batch(kind, 3)
+    steps = clip_steps(logits, 64.0)
+    assert steps.max() == 2**30
+    assert np.array_equal(rows_of(way, logits, 64.0).sums(), steps.sum(axis=0, dtype=np.int64))
+
+
+@pytest.mark.parametrize("clip", [0.3, 6.0, 9.99999999])
+def test_means_of_large_slots_are_floored_on_the_grid(clip: float) -> None:
+    """Nine rows over a denominator of two: the floor is 2·c·2 below the top, without rounding, whatever the top is."""
+    logits = batch("agreeing", 9) + np.float32(1 / 3)
+    law = aggregation.mean(logits, None, clip=clip, temperature=1.0, denominator=2)
+    floor = Fraction(float(law.scores.max())) - 4 * Fraction(whole_clip(clip), 2**24)
+    assert Fraction(float(law.scores.min())) < floor
+    assert Fraction(float(floored(law.scores, law.clip).min())) == floor
+
+
+def test_more_rows_than_a_byte_counts() -> None:
+    """600 rows, in 300 of which a column is above the bottom, of an odd and an even batch's middle."""
+    logits = np.full((600, 40), -50.0, dtype=np.float32)
+    logits[:, 0] = 0.0
+    logits[:300, 1] = logits[:301, 2] = logits[:299, 3] = -1.0
+    for size, columns in ((600, [0, 1, 2, 3]), (597, [0, 1, 2, 3])):
+        for way in ("numpy", "cpu"):
+            live, middle = rows_of(way, logits[:size]).middle(ranks_of(size))
+            assert live.tolist() == columns
+            assert np.array_equal(middle, sorted_rows(clip_steps(logits[:size], CLIP), ranks_of(size), LIMIT)[:, live])
+
+
+def test_few_columns_of_a_peaked_batch_are_computed() -> None:
+    """What makes a large vocabulary cheap: of 20,000 columns none is live where rows do not agree."""
+    for way in ("numpy", "cpu"):
+        assert len(rows_of(way, batch("long", 33)).middle(ranks_of(33))[0]) < 20
+
+
+@given(
+    top=st.floats(-(2.0**100), 2.0**100, width=32) | st.floats(-50, 50, width=32),
+    clip=st.sampled_from([2.0**-24, 0.3, 6.0, 64.0]),
+    steps=st.integers(-4, 4),
+    places=st.integers(-3, 3),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_nothing_above_the_bottom_is_left_out(top: float, clip: float, steps: int, places: int, dtype: Any) -> None:
+    """Entries about the bottom of the clip, some steps and some units in the last place away from it."""
+    value = np.array(top - 2 * clip + steps * 2.0**-25, dtype=dtype)
+    for _ in range(abs(places)):
+        value = np.nextafter(value, np.array(np.copysign(np.inf, places), dtype=dtype))
+    logits = np.full((3, 9), -np.inf, dtype=dtype)
+    logits[:, 0], logits[:, 1] = top, min(float(value), top)
+    expected = sorted_rows(clip_steps(logits, clip), range(3), whole_clip(clip))
+    for way in ("numpy", "cpu"):
+        live, middle = rows_of(way, logits, clip).middle(range(3))
+        everywhere = np.full((3, 9), -whole_clip(clip))
+        everywhere[:, live] = middle
+        assert np.array_equal(everywhere, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_types_are_read_as_the_numbers_they_are(dtype: torch.dtype) -> None:
+    logits = torch.from_numpy(batch("random", 4)).to(dtype)
+    before = logits.clone()
+    rows = DeviceRows(logits, CLIP)
+    steps = clip_steps(logits.double().numpy(), CLIP)
+    assert np.array_equal(rows.steps(), steps)
+    assert np.array_equal(rows.sums(), steps.sum(axis=0))
+    assert torch.equal(logits, before)
+
+
+def test_numbers_wider_than_float64_are_read_as_float64() -> None:
+    """An entry that is rounded up, from below the bottom of the clip to the top of its row, is live."""
+    logits = np.full((3, 9), -np.inf, dtype=np.longdouble)
+    logits[:, 0] = 2.0**40
+    logits[:, 1] = logits[:, 0] - 2.0**-17
+    live, middle = LogitRows(logits, clipped_rows.GRID).middle(range(3))
+    assert live.tolist() == [0, 1]
+    assert np.array_equal(middle, np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+def test_what_is_no_logit_is_refused(wrong: float, way: str) -> None:
+    logits = batch("random", 3)
+    logits[1, slice(None) if wrong == -np.inf else 7] = wrong
+    with pytest.raises(ValueError, match="at least one finite entry a row and none at"):
+        rows_of(way, logits)
+    with pytest.raises(ValueError, match=r"shape \(records, vocabulary\), not \(2, 0\)"):
+        rows_of(way, np.empty((2, 0), dtype=np.float32))
+
+
+@pytest.mark.parametrize("way", ["numpy", *DEVICES])
+@pytest.mark.parametrize("kind", ["random", "flat", "tied", "one", "agreeing"])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 8, 33])
+def test_costs_and_losses_are_those_of_the_whole_batch(way: str, kind: str, size: int) -> None:
+    """Medians to the bit; costs and losses to within `slack`, which bounds the difference of any two ways to add up."""
+    logits = batch(kind, size)
+    whole = Medians.of_rows(StepRows(clip_steps(logits, CLIP), CLIP), clip=CLIP)
+    here = Medians.of_rows(rows_of(way, logits), clip=CLIP)
+    assert np.array_equal(here.median, whole.median)
+    assert np.array_equal(here.left, whole.left)
+    assert np.array_equal(here.right, whole.right)
+    error = 2 * slack(logits.shape[1], CLIP, 1.5)
+    for token in {0, int(np.argmax(whole.median)), logits.shape[1] - 1}:
+        for relation in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+            found = here.costs(token, 1.5, relation)
+            assert found == pytest.approx(whole.costs(token, 1.5, relation), abs=error, rel=0)
+        assert here.leave_one_out(token, 1.5) == pytest.approx(whole.leave_one_out(token, 1.5), abs=error, rel=0)
+
+
+RUNS: list[dict[str, Any]] = [
+    {},
+    {"adjacency": Adjacency.REPLACE_ONE},
+    {"records_per_context": 2, "batch_size": 2},
+    {"variant": "as_published"},
+    {"aggregate": "mean"},
+    {"aggregate": "mean", "denominator": 5, "anchor": True},
+    {"aggregate": "none"},
+]
+
+
+@pytest.mark.parametrize("changes", RUNS, ids=str)
+def test_runs_are_the_same_wherever_rows_are_aggregated(
+    changes: dict[str, Any], table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Same tokens, costs to the bit, and observers see the same, in numpy and in torch."""
+    chosen, model = mechanism(**changes), table_model(vocabulary=9)
+    seen = []
+    for way in ("numpy", "torch"):
+        if way == "torch":
+            monkeypatch.setattr(aggregation, "clipped_rows", DeviceRows)
+        watcher = Watcher()
+        generation = write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[watcher])
+        seen.append((generation, watcher))
+    (one, first), (other, second) = seen
+    assert one.transcript == other.transcript
+    if one.token_costs is not None:
+        assert np.array_equal(one.token_costs, other.token_costs, equal_nan=True)
+    for a, b in zip(first.steps, second.steps, strict=True):
+        assert np.array_equal(a["clipped"], b["clipped"])
+        assert a["log_probability"] == b["log_probability"]
+
+
+@pytest.mark.parametrize("changes", RUNS[:6], ids=str)
+def test_a_batch_is_given_whole_only_to_those_who_look(
+    changes: dict[str, Any], table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, model, asked = mechanism(**changes), table_model(), []
+    original = LogitRows.steps
+    # Rows as short as these are summed by clipping all of them: for the sums let them count as long.
+    monkeypatch.setattr(clipped_rows, "_LEAST_SPARSE", 1)
+    monkeypatch.setattr(LogitRows, "steps", lambda rows: asked.append(rows) or original(rows))
+    write(chosen, model, runs.begin(chosen, noise="recorded"))
+    assert not asked
+    write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[Watcher()])
+    assert asked
