@@ -1,13 +1,12 @@
 from .accountant import ExPost as ExPost
+from .accountant import of_run as of_run
 from .clipped_rows import GRID as GRID
 from .clipped_rows import clip_logits as clip_logits
 from .costs import PartCost as PartCost
 from .costs import TokenCosts as TokenCosts
-from .costs import UpwardSum as UpwardSum
 from .costs import gamma as gamma
 from .costs import gamma_star as gamma_star
 from .costs import leave_one_out as leave_one_out
-from .costs import of_run as of_run
 from .costs import token_costs as token_costs
 from .costs import upward_sum as upward_sum
 from .medians import Cost as Cost

@@ -20,7 +20,7 @@ from cupel.accounting.ex_post.costs import PartCost
 class ExPost(Basic):
     """Data-dependent ex-post ε (Ligett et al. 2017): it adds to pure ε, to nothing else, and never converts.
 
-    Rigor: certified, for the one run whose costs it is given. `cupel.accounting.ex_post.costs.of_run` says how it is counted.
+    Rigor: certified, for the one run whose costs it is given. `of_run` says how it is counted.
     """
 
     name = "ex_post"
@@ -93,6 +93,36 @@ class ExPost(Basic):
         sides = zip(*map(_sums, self._moved.values()), strict=True)
         pairs = [math.nextafter(sum(sorted(side)[-2:]), math.inf) for side in sides]
         return max(worst, *pairs)
+
+
+def of_run(
+    realised: Mapping[str, PartCost],
+    event: DpEvent,
+    *,
+    adjacency: Adjacency | str,
+    unit: Unit | None = None,
+    moved: Mapping[str, PartCost] | None = None,
+) -> Bound:
+    """The ex-post ε of a finished run: a number about its private data, which may not be released.
+
+    Under add_remove one part changes, so the ε is the largest ε* = max(Σ u⁻, Σ u⁺) of a part. Under replace_one the new
+    unit takes its predecessor's place in its part, at the part's ε* under replace_one, or leaves part b and enters part
+    b′, at the sum of their add_remove costs, signs matched; the largest of all is returned. The second case is left out
+    where the event says that the partition is public. The pure ε of all other events is added.
+
+    Args:
+        realised: the cost of each part, at `adjacency`.
+        event: everything the run was charged; its `ExPostSelectionDpEvent`s are what `realised` replaces.
+        adjacency: add_remove or replace_one.
+        unit: record or user.
+        moved: under replace_one with a partition that is not public, the add_remove costs of the same parts. Where
+            only the larger of both costs was kept, token by token and sign by sign, the same mapping serves twice.
+
+    Raises:
+        ValueError: for another adjacency or a group (an ex-post ε never converts), without `moved` where it is needed,
+            or where another event has no pure ε (an ex-post ε does not add to an (ε, δ) guarantee).
+    """
+    return ExPost(adjacency, unit).compose(event).realise(realised, moved).epsilon()
 
 
 def _sums(part: PartCost) -> tuple[float, float]:

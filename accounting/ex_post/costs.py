@@ -39,20 +39,19 @@ and Theorem 2; the boxes above are ours (Definition 3 prints right-median = c fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.ex_post.clipped_rows import Floats, clip_logits
 from cupel.accounting.ex_post.medians import Medians, check_temperature
 
 if TYPE_CHECKING:
-    from dp_accounting import DpEvent
+    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,38 +174,6 @@ def leave_one_out(
         for medians, token in _pairs(logits, tokens, clip, temperature, Adjacency.ADD_REMOVE, fallback)
     ]
     return rows[0] if np.ndim(tokens) == 0 else np.array(rows, dtype=np.float64)
-
-
-def of_run(
-    realised: Mapping[str, PartCost],
-    event: DpEvent,
-    *,
-    adjacency: Adjacency | str,
-    unit: Unit | None = None,
-    moved: Mapping[str, PartCost] | None = None,
-) -> Bound:
-    """The ex-post ε of a finished run: a number about its private data, which may not be released.
-
-    Under add_remove one part changes, so the ε is the largest ε* = max(Σ u⁻, Σ u⁺) of a part. Under replace_one the new
-    unit takes its predecessor's place in its part, at the part's ε* under replace_one, or leaves part b and enters part
-    b′, at the sum of their add_remove costs, signs matched; the largest of all is returned. The second case is left out
-    where the event says that the partition is public. The pure ε of all other events is added.
-
-    Args:
-        realised: the cost of each part, at `adjacency`.
-        event: everything the run was charged; its `ExPostSelectionDpEvent`s are what `realised` replaces.
-        adjacency: add_remove or replace_one.
-        unit: record or user.
-        moved: under replace_one with a partition that is not public, the add_remove costs of the same parts. Where
-            only the larger of both costs was kept, token by token and sign by sign, the same mapping serves twice.
-
-    Raises:
-        ValueError: for another adjacency or a group (an ex-post ε never converts), without `moved` where it is needed,
-            or where another event has no pure ε (an ex-post ε does not add to an (ε, δ) guarantee).
-    """
-    from cupel.accounting.ex_post.accountant import ExPost
-
-    return ExPost(adjacency, unit).compose(event).realise(realised, moved).epsilon()
 
 
 def _pairs(

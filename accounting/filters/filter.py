@@ -2,7 +2,8 @@
 
 A filter is asked before each step, with the step's worst-case cost. It lets the step run only if the total stays
 within the budget, so whatever is picked next, and whenever it stops, the whole interaction has the guarantee that the
-filter was made with. The proofs are in `cupel.accounting.filters.adaptive`; what each budget demands of the total, surely:
+filter was made with. The proofs are in `cupel.accounting.filters.adaptive`; what each budget demands of the total,
+surely:
 
     ==================  =======  ===================================================================================
     budget              method   the total may run to

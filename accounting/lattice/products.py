@@ -14,6 +14,7 @@ from cupel.accounting.lattice.enclosure import Enclosure
 from cupel.accounting.lattice.laws import Law
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 from cupel.accounting.lattice.single_law import SingleLaw
+from cupel.accounting.selection.worst_case import Kinds
 
 Composition = tuple[tuple[Component, int], ...]
 _MOST = 16
@@ -102,12 +103,10 @@ def enclosure_of(composition: Composition, side: str, *, target: float | None = 
 
 def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
     """The laws of the adaptive worst case of selections of one range, none where zCDP is all that is known."""
-    from cupel.accounting.selection.bounded_range import bounded_range_pair
-
-    (parts,) = bounded_range_pair(eta, count)._alternatives
-    if any(part.concentrated is not None for part, _ in parts):
+    kinds = Kinds.of(eta, count)
+    if kinds.refusal is not None:
         return []
-    return [(getattr(part, side), times) for part, times in parts]
+    return [(getattr(part, side), times) for part, times in kinds.components()]
 
 
 def simple_epsilon(composition: Composition, delta: float) -> float:

@@ -17,11 +17,8 @@ Composition Theorems for Differential Privacy", 2023).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,20 +28,10 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
-from cupel.accounting.selection.curve import Curve, curve
-
-if TYPE_CHECKING:
-    from cupel.accounting.lattice.pairs import DominatingPair
+from cupel.accounting.lattice.pairs import DominatingPair
+from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Kinds, both_signs, pure_delta
 
 METHODS = ("best", "adaptive", "zcdp", "pure", "single_step")
-
-_UNIT = 2.0**-53
-_LEAST_RANGE, _MOST_RANGE, _MOST_SPREAD = 1e-5, 100.0, 20.0  # of η, and of η√n/2: float64 has no digits for more
-_LONGEST = 1024  # selections that are followed one by one; more are cut into blocks
-_WORK = 4e6  # lattice points over all steps
-_COARSEST, _FINEST = 8, 1024  # lattice steps an η, powers of 2, so that η = m·h exactly
-_SMALLEST_DELTA = 1e-15
-_FLOOR = 1e-5  # of the smallest δ: what the curve is not followed below
 
 Answer = tuple[float, Interval | None]
 
@@ -79,7 +66,7 @@ def bounded_range_epsilon(
     Source: Dong, Durfee and Rogers (2020) for ``adaptive``; Cesar and Rogers, "Bounding, Concentrating, and Truncating"
         (2021), for ρ; Canonne, Kamath and Steinke (2020), Proposition 12, for its conversion.
     """
-    kinds = _Kinds.of(eta, count)
+    kinds = Kinds.of(eta, count)
     validate.open_probability(delta=delta)
     least = 10.0 ** max(math.floor(math.log10(delta)), -280)
     answers: dict[str, Callable[[], Answer]] = {
@@ -88,9 +75,9 @@ def bounded_range_epsilon(
         "adaptive": lambda: (
             _of_interval(kinds.curve(least).epsilon(delta))
             if kinds.followed
-            else (kinds.pair(least).epsilon(delta).upper, None)
+            else (_pair(kinds, least).epsilon(delta).upper, None)
         ),
-        "single_step": lambda: (kinds.pair(least, 1).epsilon(delta).upper, None),
+        "single_step": lambda: (_pair(kinds, least, 1).epsilon(delta).upper, None),
     }
     return _bound(answers, method, kinds, adjacency, quantity="epsilon", delta=delta)
 
@@ -107,15 +94,15 @@ def bounded_range_delta(
 
     Arguments, methods, errors and sources are those of `bounded_range_epsilon`; ``adaptive`` is tight down to 1e-15.
     """
-    kinds = _Kinds.of(eta, count)
+    kinds = Kinds.of(eta, count)
     validate.non_negative(epsilon=epsilon)
     answers: dict[str, Callable[[], Answer]] = {
         "zcdp": lambda: (formulas.delta_from_zcdp(kinds.rho, epsilon), None),
-        "pure": lambda: (float(_pure_delta(kinds.pure, np.asarray(epsilon))), None),
+        "pure": lambda: (float(pure_delta(kinds.pure, np.asarray(epsilon))), None),
         "adaptive": lambda: (
-            _of_interval(kinds.curve().delta(epsilon)) if kinds.followed else (kinds.pair().delta(epsilon).upper, None)
+            _of_interval(kinds.curve().delta(epsilon)) if kinds.followed else (_pair(kinds).delta(epsilon).upper, None)
         ),
-        "single_step": lambda: (kinds.pair(block=1).delta(epsilon).upper, None),
+        "single_step": lambda: (_pair(kinds, block=1).delta(epsilon).upper, None),
     }
     return _bound(answers, method, kinds, adjacency, quantity="delta", at=epsilon)
 
@@ -137,23 +124,23 @@ def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: Ar
 
     Source: as for `bounded_range_epsilon`; Vadhan and Zhang (2023) for compositions.
     """
-    kinds = _Kinds.of(eta, count)
+    kinds = Kinds.of(eta, count)
     points = np.asarray(epsilons, dtype=np.float64)
     if not np.isfinite(points).all():
         raise ValueError("epsilons must be finite numbers")
     if kinds.refusal is not None:
-        return _both_signs(kinds.plain, points)
+        return both_signs(kinds.plain, points)
     if kinds.followed:
         found = kinds.curve()
-        return _both_signs(lambda distances: np.minimum(kinds.plain(distances), found.upper_at(distances)), points)
+        return both_signs(lambda distances: np.minimum(kinds.plain(distances), found.upper_at(distances)), points)
     order = np.argsort(points, axis=None)
     upper = np.empty(points.size)
-    upper[order] = kinds.pair().privacy_profile(points.ravel()[order])[1]
-    return np.minimum(_both_signs(kinds.plain, points), upper.reshape(points.shape))
+    upper[order] = _pair(kinds).privacy_profile(points.ravel()[order])[1]
+    return np.minimum(both_signs(kinds.plain, points), upper.reshape(points.shape))
 
 
 def bounded_range_pair(
-    eta: float | Sequence[float], count: int, *, smallest_delta: float = _SMALLEST_DELTA
+    eta: float | Sequence[float], count: int, *, smallest_delta: float = SMALLEST_DELTA
 ) -> DominatingPair:
     """A dominating pair of adaptively composed bounded-range selections, known from above, to compose with others.
 
@@ -167,97 +154,17 @@ def bounded_range_pair(
 
     Source: as for `bounded_range_profile`.
     """
-    from cupel.accounting.lattice.pairs import DominatingPair
-
-    kinds = _Kinds.of(eta, count)
+    kinds = Kinds.of(eta, count)
     validate.open_probability(smallest_delta=smallest_delta)
     if kinds.refusal is not None:
         return DominatingPair.concentrated(Fraction(kinds.rho))
-    return kinds.pair(smallest_delta)
+    return _pair(kinds, smallest_delta)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kinds:
-    """Selections of several ranges: (η, how many), each η once."""
-
-    counts: tuple[tuple[float, int], ...]
-
-    @classmethod
-    def of(cls, eta: float | Sequence[float], count: int) -> _Kinds:
-        validate.integer(count=count)
-        ranges = (eta,) if isinstance(eta, int | float) else tuple(eta)
-        counts: Counter[float] = Counter()
-        for value in ranges:
-            counts[float(validate.positive(eta=value))] += count
-        if not counts:
-            raise ValueError("eta must be a range or a list of ranges, not an empty list")
-        return cls(tuple(sorted(counts.items())))
-
-    @property
-    def pure(self) -> float:
-        return formulas.up(sum((Fraction(eta) * count for eta, count in self.counts), start=Fraction(0)))
-
-    @property
-    def rho(self) -> float:
-        return formulas.up(sum((Fraction(eta) ** 2 * count / 8 for eta, count in self.counts), start=Fraction(0)))
-
-    @property
-    def followed(self) -> bool:
-        """Whether the worst case is followed selection by selection."""
-        return len(self.counts) == 1 and self.counts[0][1] <= _LONGEST
-
-    @property
-    def refusal(self) -> str | None:
-        """Why there is no adaptive bound, or None."""
-        spread = math.sqrt(2 * self.rho)
-        for eta, _ in self.counts:
-            if not _LEAST_RANGE <= eta <= _MOST_RANGE:
-                return f"adaptive needs eta between {_LEAST_RANGE:g} and {_MOST_RANGE:g}, not {eta:g}; use zcdp or pure"
-        if spread > _MOST_SPREAD:
-            return f"adaptive needs √(Σ eta²)/2 of at most {_MOST_SPREAD:g}, not {spread:.4g}; use zcdp or pure"
-        return None
-
-    def plain(self, distances: Floats) -> Floats:
-        """The lesser δ of zcdp and pure, ε ≥ 0."""
-        return np.minimum(_pure_delta(self.pure, distances), _zcdp_delta(self.rho, distances))
-
-    def curve(self, smallest_delta: float = _SMALLEST_DELTA) -> Curve:
-        """The adaptive bound for selections of one range that are followed."""
-        if reason := self.refusal:
-            raise ValueError(reason)
-        ((eta, count),) = self.counts
-        floor = smallest_delta * _FLOOR
-        reach = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure) / eta
-        wanted = 2.0 ** math.floor(math.log2(_WORK / ((count + 1) * (0.7 * reach + 2))))
-        return curve(eta, count, int(min(max(wanted, _COARSEST), _FINEST)), floor)
-
-    def pair(self, smallest_delta: float = _SMALLEST_DELTA, block: int = _LONGEST) -> DominatingPair:
-        """The product of pairs for blocks of at most `block` selections of one range."""
-        from cupel.accounting.lattice.pairs import DominatingPair
-
-        if reason := self.refusal:
-            raise ValueError(reason)
-        total = DominatingPair.identity()
-        for eta, count in self.counts:
-            if count:
-                fewest = -(-count // block)  # of all numbers of blocks up to twice as many, one with the least excess
-                blocks = min(range(fewest, 2 * fewest), key=lambda some: -count % some)
-                each = _Kinds(((eta, -(-count // blocks)),))
-                total = total.compose(each._profile(smallest_delta).self_compose(blocks))
-        return total
-
-    def _profile(self, smallest_delta: float) -> DominatingPair:
-        from cupel.accounting.lattice.pairs import DominatingPair
-
-        found, floor = self.curve(smallest_delta), smallest_delta * _FLOOR
-        high = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure)
-
-        def upper(epsilons: Floats) -> Floats:
-            return _both_signs(lambda distances: np.minimum(self.plain(distances), found.upper_at(distances)), epsilons)
-
-        return DominatingPair.profile(
-            upper, low=-high, high=high, label=f"selections({self.counts!r}, {found.floor!r})"
-        )
+def _pair(kinds: Kinds, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
+    """The product of pairs for blocks of selections; `block` is their length, by default the longest."""
+    parts = kinds.components(smallest_delta) if block is None else kinds.components(smallest_delta, block)
+    return DominatingPair.identity().compose(*(DominatingPair._of(part).self_compose(count) for part, count in parts))
 
 
 def _of_interval(found: Interval) -> Answer:
@@ -267,7 +174,7 @@ def _of_interval(found: Interval) -> Answer:
 def _bound(
     answers: dict[str, Callable[[], Answer]],
     method: str,
-    kinds: _Kinds,
+    kinds: Kinds,
     adjacency: Adjacency | str,
     *,
     quantity: str,
@@ -291,28 +198,3 @@ def _bound(
         at=at,
         interval=interval,
     )
-
-
-def _both_signs(deltas: Callable[[Floats], Floats], epsilons: Floats) -> Floats:
-    """δ at ε of either sign from upper bounds at |ε|: δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε), both orders being alike."""
-    distances = np.abs(epsilons)
-    there = deltas(distances)
-    reflected = (np.exp(-distances) * there - np.expm1(-distances)) * (1 + 16 * _UNIT)
-    return np.minimum(np.where(epsilons < 0, reflected, there), 1.0)
-
-
-def _pure_delta(total: float, epsilons: Floats) -> Floats:
-    """δ(ε) of pure `total`-DP, ε ≥ 0 (Kairouz, Oh and Viswanath 2015)."""
-    exact = np.abs(np.expm1(np.minimum(epsilons - total, 0.0))) / (1 + math.exp(-total))
-    return np.asarray(exact * (1 + 2.0**-49))
-
-
-def _zcdp_delta(rho: float, epsilons: Floats) -> Floats:
-    """δ(ε) of ρ-zCDP, ε ≥ 0, at the order (ε + ρ)/(2ρ), near the best; formula as in `log_delta_from_rdp`."""
-    if rho == 0:
-        return np.zeros(epsilons.shape)
-    order = 1 + np.maximum((epsilons - rho) / (2 * rho), 2.0**-20)
-    excess = order - 1
-    terms = [excess * rho * order, -excess * epsilons, -excess * np.log1p(1 / excess), -np.log(order)]
-    error = 32 * _UNIT * np.sum(np.abs(terms), axis=0)
-    return np.asarray(np.exp(np.minimum(np.sum(terms, axis=0) + error, 0.0)) * (1 + 8 * _UNIT))

@@ -69,7 +69,8 @@ class StepLaws:
     def of_groups(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Floats]]:
         """Slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
 
-        In the order of `cupel.mechanisms.private_inference.slot_inputs.forced`: slots of a group side by side, token by token.
+        In the order of `cupel.mechanisms.private_inference.slot_inputs.forced`: slots of a group side by side, token by
+        token.
         """
         from cupel.mechanisms.private_inference.slot_inputs import forced
 

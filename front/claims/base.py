@@ -7,18 +7,18 @@ import re
 import typing
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from cupel.accounting import guarantees
-from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.claims.data import Data, Strict, is_local, load
 from cupel.errors import InputError
+from cupel.mechanisms.data.records import Record
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
-
-    from cupel.jobs.generate import FinishedRun, Mechanism, Options
 
 
 def no_bool(value: object) -> object:
@@ -47,43 +47,6 @@ Delta = Annotated[
     BeforeValidator(_delta),
     Field(description="a number in (0, 1), or `n^-1.1` with the public number of records n"),
 ]
-
-
-class Strict(BaseModel):
-    """A part of a claim; unknown keys are an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BuiltinData(Strict):
-    """Data that ship with the tool: `keys` (made-up), `notes` (RAND Health Insurance Experiment), notes with keys."""
-
-    source: Literal["builtin"]
-    name: Literal["keys", "notes", "notes-with-secrets"]
-
-
-class FileData(Strict):
-    """A JSON Lines, CSV or Parquet file; the path is relative to the claim file."""
-
-    source: Literal["file"]
-    path: Path
-    text: str = Field("text", description="column that holds the text")
-    label: str | None = Field(None, description="column that holds the label, if labels are used")
-    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
-    user: str | None = Field(None, description="column that names the user, for unit `user`")
-
-
-class DatasetData(Strict):
-    """A data set of the library `datasets`: a hub id or a local folder, which is relative to the claim file."""
-
-    source: Literal["dataset"]
-    name: str = Field(description="a hub id, a folder written by `save_to_disk`, or a folder of data files")
-    split: str = "train"
-    subset: str | None = Field(None, description="the configuration, where there are several")
-    text: str = Field("text", description="column that holds the text")
-    label: str | None = Field(None, description="column that holds the label, if labels are used")
-    id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
-    user: str | None = Field(None, description="column that names the user, for unit `user`")
 
 
 class PureDPClaim(Strict):
@@ -152,10 +115,6 @@ class Public(Strict):
     )
 
 
-KEYS = 100_000
-"""How many different 5-digit keys there are."""
-
-
 def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[str], **fields: Any) -> Any:
     """A claim's `parameters`: one field for each of a mechanism's own, so that the two cannot drift apart.
 
@@ -174,6 +133,17 @@ def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[st
                 kind = Annotated[kind, BeforeValidator(no_bool)]
             made[field.name] = (kind, ... if field.default is dataclasses.MISSING else field.default)
     return create_model(name, __base__=Strict, **{**made, **fields})
+
+
+class Mechanism(Protocol):
+    """The parameters of a generator, as `cupel.mechanisms` has them."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def releasable(self) -> bool: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +168,7 @@ class Claim(Strict):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
-    data: Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="source")]
+    data: Data
     unit: str = Field("record", description="record, user, group(k) or secret")
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     mechanism: str
@@ -244,17 +214,21 @@ class Claim(Strict):
         """What a run would charge in all. It reads the data only where the places of secrets decide it."""
         raise NotImplementedError
 
-    def generate(self, output: Path, options: Options) -> FinishedRun:
-        """Runs the mechanism into a folder, or goes on with the run that the folder holds; see `cupel.jobs.generate`."""
-        raise NotImplementedError
+    def load_records(self, download: bool = False) -> list[Record]:
+        """The private records that the claim is about.
+
+        Args:
+            download: whether a data set of the hub may be fetched.
+
+        Raises:
+            InputError: when the data are missing, are not what the claim says, or hold no record.
+        """
+        return load(self.data, self.public.records, download)
 
     def described(self) -> dict[str, Any]:
         """The claim in JSON types, for a report: files and folders by name only, because a path tells of a machine."""
         body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
-        if isinstance(self.data, FileData):
-            body["data"]["path"] = self.data.path.name
-        if isinstance(self.data, DatasetData) and is_local(self.data.name):
-            body["data"]["name"] = Path(self.data.name).resolve().name
+        body["data"] = self.data.described()
         if is_local(self.model):
             body["model"] = Path(self.model).resolve().name
         return body
@@ -265,12 +239,8 @@ class Claim(Strict):
 
     def reads(self, *others: Path | str | None) -> list[Path | None]:
         """Files and folders that a run reads, as far as they are named here, and some others."""
-        named: list[Any] = [*others, self.model if is_local(self.model) else None]
-        if isinstance(self.data, FileData):
-            named.append(self.data.path)
-        if isinstance(self.data, DatasetData) and is_local(self.data.name):
-            named.append(self.data.name)
-        return [None if name is None else Path(name) for name in (*named, *self._read_besides())]
+        named = [*others, self.model if is_local(self.model) else None, *self.data.reads(), *self._read_besides()]
+        return [None if name is None else Path(name) for name in named]
 
     def _read_besides(self) -> list[str]:
         """Files that the parameters name."""
@@ -278,16 +248,7 @@ class Claim(Strict):
 
     def located(self, folder: Path) -> Self:
         """The claim with relative paths taken from the folder of its file."""
-        changes: dict[str, Any] = {}
-        if isinstance(self.data, FileData):
-            changes["data"] = self.data.model_copy(update={"path": folder / self.data.path})
-        if isinstance(self.data, DatasetData) and (folder / self.data.name).is_dir():
-            changes["data"] = self.data.model_copy(update={"name": str(folder / self.data.name)})
+        changes: dict[str, Any] = {"data": self.data.located(folder)}
         if self.model != "builtin" and (folder / self.model).is_dir():
             changes["model"] = str(folder / self.model)
         return self.model_copy(update=changes)
-
-
-def is_local(name: str) -> bool:
-    """Whether the name of a model or a data set is a folder of this machine, not a hub id."""
-    return Path(name).is_absolute() or Path(name).is_dir()

@@ -12,17 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from cupel.claims.base import Claim
 from cupel.errors import InputError
-from cupel.generators.aug_pe.claim import AugPEClaim
-from cupel.generators.private_inference.claim import PrivateInferenceClaim
-from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
-
-MECHANISMS: dict[str, type[Claim]] = {
-    "private_inference": PrivateInferenceClaim,
-    "secret_evolution": SecretEvolutionClaim,
-    "aug_pe": AugPEClaim,
-}
-"""The claims of each mechanism: the one place where a mechanism is made known to the front door."""
-
+from cupel.generators.registry import CLAIMS
 
 LARGEST_FILE = 2**18
 """Bytes of a claim file; a claim has a few thousand."""
@@ -93,10 +83,10 @@ def read_claim(path: Path) -> Claim:
         raise InputError(f"{path}: a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
     if "mechanism" not in data:
         raise InputError(f"{path}: mechanism: is missing")
-    model = MECHANISMS.get(str(data["mechanism"]))
+    model = CLAIMS.get(str(data["mechanism"]))
     if model is None:
         given = str(data["mechanism"])[:80]
-        raise InputError(f"{path}: mechanism: must be {_alternatives(MECHANISMS)}, not {given!r}")
+        raise InputError(f"{path}: mechanism: must be {_alternatives(CLAIMS)}, not {given!r}")
     try:
         claim = model.model_validate(data)
     except ValidationError as error:
@@ -180,5 +170,5 @@ def _inside(kind: Any) -> list[Any]:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a claim file, for editors."""
-    union: Any = typing.Union[tuple(MECHANISMS.values())]  # noqa: UP007 - of as many as there are
+    union: Any = typing.Union[tuple(CLAIMS.values())]  # noqa: UP007 - of as many as there are
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(union).json_schema()}

@@ -107,7 +107,7 @@ def assay(
     check_output_folder(output, asserted.reads(claim, model))
     from cupel.jobs import assay as job  # loads torch, which a mistake in the claim need not wait for
 
-    finished = job.run(
+    finished = job.assay(
         asserted,
         output,
         model=model,
@@ -145,7 +145,7 @@ def generate(
     check_output_folder(output, configured.reads(config, model))
     from cupel.jobs import generate as generation
 
-    run = generation.run(
+    run = generation.generate(
         configured,
         output,
         model=model,

@@ -19,9 +19,10 @@ from cupel.audits.verdict import Verdict, decide
 from cupel.claims.base import Claim
 from cupel.claims.lints import private_warnings, public_warnings
 from cupel.errors import InputError, input_errors
+from cupel.generators import registry
+from cupel.generators.base import FinishedRun, Options, Part
 from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomically
 from cupel.jobs import narrative
-from cupel.jobs.generate import FinishedRun, Options, Part
 from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 from cupel.progress import Progress
 from cupel.reports.assay import Assay, PastVerdict
@@ -68,7 +69,7 @@ class Evidence:
         return list(dict.fromkeys([*now, *before]))
 
 
-def run(
+def assay(
     claim: Claim,
     output: Path,
     *,
@@ -110,7 +111,7 @@ def run(
         allow_endpoint=allow_endpoint,
     )
     with one_process(output / PRIVATE):
-        done = claim.generate(output, options)
+        done = registry.generate(claim, output, options)
         with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
             earlier = [one.past for one in recorded(ledger.run(claim.name))]
             confidence = confidence_of_next(earlier, bool(claim.audits))

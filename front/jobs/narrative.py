@@ -10,7 +10,8 @@ from importlib import metadata
 
 from cupel import __version__
 from cupel.accounting.guarantees import ExPostDP
-from cupel.claims.base import BuiltinData, Claim
+from cupel.claims.base import Claim
+from cupel.claims.data import BuiltinData
 
 
 def limitations(claim: Claim) -> list[str]:

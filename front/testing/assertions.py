@@ -34,7 +34,7 @@ from cupel.testing.mechanism_identity import name_of, settings
 
 if TYPE_CHECKING:  # a test-suite that needs neither models nor claims does not load them
     from cupel.claims.base import Claim
-    from cupel.jobs.generate import FinishedRun
+    from cupel.generators.base import FinishedRun
     from cupel.progress import Step
 
 RUNS = 2000
@@ -289,11 +289,11 @@ def recorded_run(claim: Claim, output: Path, *, seed: int, device: str = "cpu") 
     The ledger says ``noise: recorded``, and the documents go to ``private/``.
 
     Args:
-        claim: as for `cupel.jobs.generate.run`.
+        claim: as for `cupel.generate`.
         output: folder for ``private/``.
         seed: of the noise.
         device: where the model runs.
     """
     from cupel.jobs import generate
 
-    return generate.run(claim, output, device=device, source=Recorded(seed))
+    return generate.generate(claim, output, device=device, source=Recorded(seed))

@@ -1,9 +1,9 @@
 """A batch of logits on a GPU: clipped, counted, sorted and summed there, so that only a few numbers a token leave it.
 
-Everything is bit for bit what `cupel.accounting.ex_post.clipped_rows` computes, in the same float64 arithmetic. Where most
-tokens are at the bottom of the clip, the logits are read three times: for the largest entry of each row, to compare
-with the bottom, and to gather the few that are above it. The rest grows with those few. Work is done in pieces, so that
-what it takes beside the logits is bounded.
+Everything is bit for bit what `cupel.accounting.ex_post.clipped_rows` computes, in the same float64 arithmetic. Where
+most tokens are at the bottom of the clip, the logits are read three times: for the largest entry of each row, to
+compare with the bottom, and to gather the few that are above it. The rest grows with those few. Work is done in pieces,
+so that what it takes beside the logits is bounded.
 
 The middle of B rows is found by `torch.kthvalue`, three or four times, along contiguous columns. On a GPU it gives each
 column a block of threads, one a row up to 1024 rows, and reads the column at most sixteen times, two bits each, from

@@ -26,7 +26,7 @@ def assert_events_hold(
 ) -> None:
     """Records a mechanism, replays it on neighbours, and fails if an event does not hold.
 
-    Passing is no proof: other neighbours and other histories were not tried (`cupel.audits.games.replay.record_replay`).
+    Passing is no proof: other neighbours and other histories were not tried (`record_replay_findings`).
 
     Args:
         mechanism: called as ``mechanism(data, recorder)``; it gives the recorder each query with the event that it

@@ -1,8 +1,8 @@
 """Record and replay: brute force over neighbours, event by event.
 
-A mechanism runs on a data set with all that it releases recorded (`cupel.attacks.black_box.recorder`), then on each neighbour
-with the same releases handed out. With the history equal, what is left of an event is one query on two data sets, and
-whether it keeps to what was declared is arithmetic:
+A mechanism runs on a data set with all that it releases recorded (`cupel.attacks.black_box.recorder`), then on each
+neighbour with the same releases handed out. With the history equal, what is left of an event is one query on two data
+sets, and whether it keeps to what was declared is arithmetic:
 
 - Gaussian and Laplace noise: the norm (L2, L1) of the difference of the queries is at most the declared sensitivity,
   scale/noise multiplier (twice that under replace_one, where a contribution goes and another comes);

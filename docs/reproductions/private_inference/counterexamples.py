@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special, stats
 
-from cupel.accounting import ApproxDP, upper_bounds
+from cupel.accounting import ApproxDP, ex_post, upper_bounds
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, compose
-from cupel.accounting.ex_post import costs
 from cupel.mechanisms.data.batching import cut_slots, keyed_hash, label_cells
 from cupel.mechanisms.data.records import Record
 
@@ -43,7 +42,7 @@ def shifted_pieces(batch_size: int = 64, batches: int = 20) -> dict[str, Any]:
     logits[newcomer] = SECOND
     reported = loss = 0.0
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
-        reported += costs.gamma([logits[name] for name in old], index % 2, clip=CLIP, temperature=TEMPERATURE)
+        reported += ex_post.gamma([logits[name] for name in old], index % 2, clip=CLIP, temperature=TEMPERATURE)
         loss += _law([logits[name] for name in old], index % 2) - _law([logits[name] for name in new], index % 2)
     name = f"median, pieces of {batch_size}, {batches} batches, one token each; one record more"
     return {"name": name, "reported": _without_rounding(reported), "true": loss}
@@ -53,7 +52,7 @@ def replaced_row() -> dict[str, Any]:
     """Contexts of two records: a record more or less *replaces* a row, which the reported cost does not count."""
     rows = [(-6.0, 6.0), (0.0, 6.0), (0.0, 6.0), (6.0, 6.0)]
     exchanged = [*rows[:3], (-6.0, 6.0)]
-    reported = costs.gamma(rows, 0, clip=CLIP, temperature=TEMPERATURE)
+    reported = ex_post.gamma(rows, 0, clip=CLIP, temperature=TEMPERATURE)
     loss = abs(_law(rows, 0) - _law(exchanged, 0))
     name = "median, contexts of two records, 4 rows, one token; a record changes one row"
     return {"name": name, "reported": _without_rounding(reported), "true": loss}

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cupel.accounting import ApproxDP, calibrate, upper_bounds
-from cupel.accounting.ex_post import costs
+from cupel.accounting import ApproxDP, calibrate, ex_post, upper_bounds
 from cupel.accounting.ledger.entries import PartCost
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.records import Record
@@ -55,7 +54,7 @@ class Written:
     @property
     def ex_post_epsilon(self) -> float:
         """The ex-post ε of a median run, noisy counts included."""
-        bound = costs.of_run(self.realised, self.mechanism.plan(), adjacency=self.mechanism.adjacency)
+        bound = ex_post.of_run(self.realised, self.mechanism.plan(), adjacency=self.mechanism.adjacency)
         return bound.value
 
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cupel.accounting.adjacency import Unit
 from cupel.claims.base import Plan, parameters_model
 from cupel.generators.evolution.claim import NOT_OF_THE_MECHANISM, WRITER_FIELDS, EvolutionClaim
 from cupel.mechanisms.aug_pe.generator import AugPE
-
-if TYPE_CHECKING:
-    from cupel.generators.aug_pe.run import AugPERun
-    from cupel.jobs.generate import Options
 
 AugPEParameters: Any = parameters_model(
     "AugPEParameters", AugPE, {"records", "labels", "adjacency", "unit", "variant"}, **WRITER_FIELDS
@@ -44,8 +39,3 @@ class AugPEClaim(EvolutionClaim):
 
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
-
-    def generate(self, output: Path, options: Options) -> AugPERun:
-        from cupel.generators.aug_pe import run
-
-        return run.generate(self, output, options)

@@ -12,6 +12,7 @@ from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.errors import input_errors
 from cupel.generators.aug_pe.claim import AugPEClaim
+from cupel.generators.base import FinishedRun, Options, Part
 from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -23,7 +24,6 @@ from cupel.generators.evolution.run import (
     sent_to_writer,
 )
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
-from cupel.jobs.generate import FinishedRun, Options, Part, load_records
 from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
 from cupel.mechanisms.models.writers import Writer
 
@@ -115,7 +115,7 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
     """
     claim.check_allowed(options.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
-    mechanism, records = claim.generator(), load_records(claim, options.download)
+    mechanism, records = claim.generator(), claim.load_records(options.download)
     writer = load_writer(claim, options)
     with input_errors():
         mechanism.check(records, writer)

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
-from cupel.claims.base import Claim, Number, Strict, is_local, no_bool
+from cupel.claims.base import Claim, Number, no_bool
+from cupel.claims.data import Strict, is_local
 from cupel.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from dp_accounting import DpEvent
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.run import Run
-from cupel.claims.base import BuiltinData
 from cupel.errors import InputError, input_errors
+from cupel.generators.base import Options
 from cupel.generators.evolution.claim import EvolutionClaim
 from cupel.io.documents import Documents
 from cupel.io.run_files import open_ledger
-from cupel.jobs.generate import BUILTIN_SEED, Options
 from cupel.mechanisms.embedding import sentence
 from cupel.mechanisms.embedding.centres import BUILTIN
 from cupel.mechanisms.evolution.journal import JournalError
@@ -111,8 +110,7 @@ def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, 
         found["device"] = f"{writer.model.device} (asked for: {options.device})"  # type: ignore[attr-defined]
     else:
         found["endpoint"] = writer.name
-    if isinstance(claim.data, BuiltinData):
-        found["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
+    found |= claim.data.facts()
     return found
 
 

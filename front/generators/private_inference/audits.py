@@ -18,7 +18,8 @@ from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.games.replay.private_inference import inference_findings, inference_replay_audit
 from cupel.audits.result import AuditResult
 from cupel.audits.statistics.one_outcome import Profile
-from cupel.claims.base import BuiltinData, Claim
+from cupel.claims.base import Claim
+from cupel.claims.data import BuiltinData
 from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.io.run_files import LEDGER, create_once, prepare
 from cupel.mechanisms.data.records import Record, with_content_ids

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.claims.base import KEYS, BuiltinData, Claim, Plan, is_local, parameters_model
+from cupel.claims.base import Claim, Plan, parameters_model
+from cupel.claims.data import KEYS, BuiltinData, is_local
 from cupel.mechanisms.private_inference.generator import PrivateInference
-
-if TYPE_CHECKING:
-    from cupel.generators.private_inference.run import InferenceRun
-    from cupel.jobs.generate import Options
 
 PrivateInferenceParameters: Any = parameters_model(
     "PrivateInferenceParameters",
@@ -59,11 +56,6 @@ class PrivateInferenceClaim(Claim):
 
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
-
-    def generate(self, output: Path, options: Options) -> InferenceRun:
-        from cupel.generators.private_inference import run
-
-        return run.generate(self, output, options)
 
     def described(self) -> dict[str, Any]:
         body = super().described()

@@ -21,13 +21,13 @@ from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
 from cupel.audits.result import AuditResult
 from cupel.audits.statistics.one_outcome import certified_profile
 from cupel.errors import input_errors
+from cupel.generators.base import FinishedRun, Options, Part
 from cupel.generators.private_inference import audits as evidence
 from cupel.generators.private_inference import words as narrative
 from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.io.documents import Documents
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
-from cupel.jobs.generate import FinishedRun, Options, Part, load_records
 from cupel.mechanisms.embedding import sentence
 from cupel.mechanisms.embedding.centres import BUILTIN
 from cupel.mechanisms.models.language_model import LanguageModel
@@ -212,7 +212,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> In
     """
     check_ledger_is_there(output / PRIVATE)
     mechanism, on_canaries = claim.generator(), options.audited and evidence.plays_on_canaries(claim)
-    given = () if on_canaries else load_records(claim, options.download)
+    given = () if on_canaries else claim.load_records(options.download)
     model = load_model(claim, options.model, options.device, options.download)
     with input_errors():
         mechanism.check(given, model)

@@ -10,8 +10,7 @@ from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee
 from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
-from cupel.claims.base import BuiltinData, Claim
-from cupel.jobs.generate import BUILTIN_SEED
+from cupel.claims.base import Claim
 
 if TYPE_CHECKING:
     from cupel.generators.private_inference.run import InferenceRun
@@ -107,8 +106,7 @@ def implementation(done: InferenceRun) -> dict[str, str]:
     }
     if done.mechanism.centres is not None:
         facts["fingerprint of centres and embedder (SHA-256)"] = done.mechanism.clusters().fingerprint
-    if isinstance(done.claim.data, BuiltinData):
-        facts["seed of the public choice of builtin records"] = str(BUILTIN_SEED)
+    facts |= done.claim.data.facts()
     return facts
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.claims.base import BuiltinData, Number, Plan, Public, SecretProtectionClaim, Strict, parameters_model
+from cupel.claims.base import Number, Plan, Public, SecretProtectionClaim, parameters_model
+from cupel.claims.data import BuiltinData, Strict
 from cupel.errors import InputError, input_errors
 from cupel.generators.evolution.claim import NOT_OF_THE_MECHANISM, WRITER_FIELDS, Count, EvolutionClaim
 from cupel.mechanisms.secret_evolution.detection import secret_source
 from cupel.mechanisms.secret_evolution.generator import SecretEvolution
-
-if TYPE_CHECKING:
-    from cupel.generators.secret_evolution.run import SecretEvolutionRun
-    from cupel.jobs.generate import Options
 
 
 class _Source(Strict):
@@ -134,9 +131,7 @@ class SecretEvolutionClaim(EvolutionClaim):
         return SecretEvolution(**given, secrets=tuple(sources), labels=tuple(self.public.labels), variant=self.variant)
 
     def plan(self) -> Plan:
-        from cupel.jobs.generate import load_records
-
-        mechanism, records = self.generator(), load_records(self)
+        mechanism, records = self.generator(), self.load_records()
         self.check_records(len(records))
         with input_errors():
             places = mechanism.incidence(records)
@@ -153,11 +148,6 @@ class SecretEvolutionClaim(EvolutionClaim):
                 f"public.records: is {self.public.records}, and the data hold {found} records; correct it or leave it "
                 "out"
             )
-
-    def generate(self, output: Path, options: Options) -> SecretEvolutionRun:
-        from cupel.generators.secret_evolution import run
-
-        return run.generate(self, output, options)
 
     def described(self) -> dict[str, Any]:
         body = super().described()

@@ -16,6 +16,7 @@ from cupel.accounting.registry import upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
+from cupel.generators.base import FinishedRun, Options, Part
 from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -29,7 +30,6 @@ from cupel.generators.evolution.run import (
 from cupel.generators.secret_evolution import audits as evidence_secrets
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
-from cupel.jobs.generate import FinishedRun, Options, Part, load_records
 from cupel.mechanisms.data.batching import label_indices
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.models.writers import Writer
@@ -236,7 +236,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
     """
     claim.check_allowed(options.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
-    mechanism, records = claim.generator(), load_records(claim, options.download)
+    mechanism, records = claim.generator(), claim.load_records(options.download)
     claim.check_records(len(records))
     with input_errors():
         incidence = mechanism.incidence(records)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupel.accounting.bounds import Rigor
+from cupel.accounting.selection import bounded_range
 from cupel.accounting.selection import curve as selection_curve
 from cupel.accounting.selection.bounded_range import (
     METHODS,
@@ -27,6 +28,7 @@ from cupel.accounting.selection.bounded_range import (
     bounded_range_profile,
 )
 from cupel.accounting.selection.curve import Curve, curve
+from cupel.accounting.selection.worst_case import Kinds
 
 Number = mpmath.mpf
 ROOT = Path(__file__).resolve().parents[3]
@@ -346,9 +348,8 @@ def test_blocks_lose_little() -> None:
     whole = bounded_range_epsilon(eta, count, delta, "adaptive")
     single = bounded_range_epsilon(eta, count, delta, "single_step")
     assert whole.interval is not None
-    from cupel.accounting.selection.bounded_range import _Kinds
-
-    blocks = [_Kinds(((eta, count),)).pair(delta, block).epsilon(delta).upper for block in (1, 10, 100)]
+    kinds = Kinds(((eta, count),))
+    blocks = [bounded_range._pair(kinds, delta, block).epsilon(delta).upper for block in (1, 10, 100)]
     assert blocks[0] == pytest.approx(single.value, rel=1e-12)
     assert whole.interval.lower <= blocks[2] < blocks[1] < blocks[0]
     assert blocks[2] < whole.value * 1.01

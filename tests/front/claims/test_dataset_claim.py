@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from cupel.accounting.ledger.ledger import Ledger
-from cupel.claims.base import DatasetData
+from cupel.claims.data import DatasetData
 from cupel.claims.read import json_schema, read_claim
 from cupel.errors import InputError
 from cupel.generators.private_inference.run import InferenceRun, load_model
@@ -51,7 +51,7 @@ def test_a_saved_data_set_is_generated_from(folder: Path, tmp_path: Path) -> Non
     assert isinstance(claim.data, DatasetData)
     assert claim.data.name == str(folder / "data")  # relative to the claim file
     assert claim.described()["data"]["name"] == "data"  # a report tells no path
-    done = generate.run(claim, tmp_path / "out", device="cpu", progress=Progress("quiet"))
+    done = generate.generate(claim, tmp_path / "out", device="cpu", progress=Progress("quiet"))
     assert isinstance(done, InferenceRun)
     assert {record.label for record in done.records} == {"good", "fair/poor"}
     with Ledger.open(done.ledger_path, read_only=True) as ledger:
@@ -69,7 +69,7 @@ def test_a_saved_data_set_is_generated_from(folder: Path, tmp_path: Path) -> Non
 )
 def test_mistakes_are_one_line(folder: Path, data: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as error:
-        generate.load_records(read_claim(claim_file(folder, data)))
+        read_claim(claim_file(folder, data)).load_records()
     assert "\n" not in str(error.value)
 
 
@@ -85,7 +85,7 @@ def test_a_hub_id_is_fetched_only_where_asked(folder: Path, monkeypatch: pytest.
     path.write_text(path.read_text().replace("name: data", "name: some/data"))
     for download, says in ((False, "--download fetches it"), (True, "could not be downloaded")):
         with pytest.raises(InputError, match=says):
-            generate.run(read_claim(path), folder / "out", device="cpu", download=download)
+            generate.generate(read_claim(path), folder / "out", device="cpu", download=download)
     assert asked == [("some/data", True), ("some/data", False)]
     assert not (folder / "out").exists()
 

@@ -22,7 +22,6 @@ from safetensors.torch import load_file, save_file
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.claims.base import Claim
 from cupel.claims.read import read_claim
-from cupel.jobs.generate import load_records
 from cupel.mechanisms.data.records import with_content_ids
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
@@ -261,7 +260,7 @@ def test_odd_records_run_as_they_are(name: str, tmp_path: Path, loaded_once: Non
     kind, columns, content, texts = ACCEPTED[name]
     case = Case(tmp_path, kind, columns)
     case.write(content)
-    records = load_records(case.runs())
+    records = case.runs().load_records()
     assert [record.text for record in records] == texts
     assert len({record.id for record in records}) == len(texts)
 

@@ -586,7 +586,7 @@ def test_a_verdict_is_in_the_ledger_before_it_is_shown(case: Finished, monkeypat
     before = (case.private / "report.html").read_bytes()
     monkeypatch.setattr("cupel.jobs.assay.record", _full)
     with pytest.raises(InputError, match="no space left"):
-        assay.run(read_claim(case.claim), case.folder / "run")
+        assay.assay(read_claim(case.claim), case.folder / "run")
     assert (case.private / "report.html").read_bytes() == before
 
 

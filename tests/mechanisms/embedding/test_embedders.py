@@ -108,7 +108,8 @@ def test_an_embedder_that_breaks_its_word_is_refused() -> None:
 
 def test_no_model_library_is_imported_unless_asked() -> None:
     code = (
-        "import sys; from cupel.mechanisms.embedding.embedder import HashedNgrams; import cupel.mechanisms.private_inference.clusters; "
+        "import sys; from cupel.mechanisms.embedding.embedder import HashedNgrams; "
+        "import cupel.mechanisms.private_inference.clusters; "
         "HashedNgrams(dimension=2, buckets=8).embed(['a b c']); "
         "print([m for m in ('torch', 'transformers', 'sentence_transformers') if m in sys.modules])"
     )

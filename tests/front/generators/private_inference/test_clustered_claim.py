@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
-    found = assay.run(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet"))
+    found = assay.assay(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet"))
     assert found.verdict == "SUPPORTED"
     assert found.ledger.planned
     body = json.loads((tmp_path / "private" / "assay.json").read_text())
@@ -76,7 +76,7 @@ def test_bad_centres_are_one_line_before_anything_is_written(
     folder: Path, tmp_path: Path, parameters: str, says: str
 ) -> None:
     with pytest.raises(InputError, match=says) as error:
-        generate.run(read_claim(claim_file(folder, parameters)), tmp_path / "out", device="cpu")
+        generate.generate(read_claim(claim_file(folder, parameters)), tmp_path / "out", device="cpu")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
 

@@ -1,0 +1,129 @@
+"""The worst case of adaptively composed selections, as laws for the lattice: blocks that are followed one by one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cupel.accounting import validate
+from cupel.accounting.conversions import formulas
+from cupel.accounting.conversions.formulas import Floats
+from cupel.accounting.lattice import components
+from cupel.accounting.lattice.components import Component
+from cupel.accounting.selection.curve import Curve, curve
+
+_UNIT = 2.0**-53
+_LEAST_RANGE, _MOST_RANGE, _MOST_SPREAD = 1e-5, 100.0, 20.0  # of η, and of η√n/2: float64 has no digits for more
+_LONGEST = 1024  # selections that are followed one by one; more are cut into blocks
+_WORK = 4e6  # lattice points over all steps
+_COARSEST, _FINEST = 8, 1024  # lattice steps an η, powers of 2, so that η = m·h exactly
+SMALLEST_DELTA = 1e-15
+_FLOOR = 1e-5  # of the smallest δ: what the curve is not followed below
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Selections of several ranges: (η, how many), each η once."""
+
+    counts: tuple[tuple[float, int], ...]
+
+    @classmethod
+    def of(cls, eta: float | Sequence[float], count: int) -> Kinds:
+        validate.integer(count=count)
+        ranges = (eta,) if isinstance(eta, int | float) else tuple(eta)
+        counts: Counter[float] = Counter()
+        for value in ranges:
+            counts[float(validate.positive(eta=value))] += count
+        if not counts:
+            raise ValueError("eta must be a range or a list of ranges, not an empty list")
+        return cls(tuple(sorted(counts.items())))
+
+    @property
+    def pure(self) -> float:
+        return formulas.up(sum((Fraction(eta) * count for eta, count in self.counts), start=Fraction(0)))
+
+    @property
+    def rho(self) -> float:
+        return formulas.up(sum((Fraction(eta) ** 2 * count / 8 for eta, count in self.counts), start=Fraction(0)))
+
+    @property
+    def followed(self) -> bool:
+        """Whether the worst case is followed selection by selection."""
+        return len(self.counts) == 1 and self.counts[0][1] <= _LONGEST
+
+    @property
+    def refusal(self) -> str | None:
+        """Why there is no adaptive bound, or None."""
+        spread = math.sqrt(2 * self.rho)
+        for eta, _ in self.counts:
+            if not _LEAST_RANGE <= eta <= _MOST_RANGE:
+                return f"adaptive needs eta between {_LEAST_RANGE:g} and {_MOST_RANGE:g}, not {eta:g}; use zcdp or pure"
+        if spread > _MOST_SPREAD:
+            return f"adaptive needs √(Σ eta²)/2 of at most {_MOST_SPREAD:g}, not {spread:.4g}; use zcdp or pure"
+        return None
+
+    def plain(self, distances: Floats) -> Floats:
+        """The lesser δ of zcdp and pure, ε ≥ 0."""
+        return np.minimum(pure_delta(self.pure, distances), zcdp_delta(self.rho, distances))
+
+    def curve(self, smallest_delta: float = SMALLEST_DELTA) -> Curve:
+        """The adaptive bound for selections of one range that are followed."""
+        if reason := self.refusal:
+            raise ValueError(reason)
+        ((eta, count),) = self.counts
+        floor = smallest_delta * _FLOOR
+        reach = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure) / eta
+        wanted = 2.0 ** math.floor(math.log2(_WORK / ((count + 1) * (0.7 * reach + 2))))
+        return curve(eta, count, int(min(max(wanted, _COARSEST), _FINEST)), floor)
+
+    def components(self, smallest_delta: float = SMALLEST_DELTA, block: int = _LONGEST) -> list[tuple[Component, int]]:
+        """Blocks of at most `block` selections of one range, with how often each occurs; their product is the bound."""
+        if reason := self.refusal:
+            raise ValueError(reason)
+        parts: list[tuple[Component, int]] = []
+        for eta, count in self.counts:
+            if count:
+                fewest = -(-count // block)  # of all numbers of blocks up to twice as many, one with the least excess
+                blocks = min(range(fewest, 2 * fewest), key=lambda some: -count % some)
+                each = Kinds(((eta, -(-count // blocks)),))
+                parts.append((each._profile(smallest_delta), blocks))
+        return parts
+
+    def _profile(self, smallest_delta: float) -> Component:
+        found, floor = self.curve(smallest_delta), smallest_delta * _FLOOR
+        high = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure)
+
+        def upper(epsilons: Floats) -> Floats:
+            return both_signs(lambda distances: np.minimum(self.plain(distances), found.upper_at(distances)), epsilons)
+
+        return components.profile(upper, low=-high, high=high, label=f"selections({self.counts!r}, {found.floor!r})")
+
+
+def both_signs(deltas: Callable[[Floats], Floats], epsilons: Floats) -> Floats:
+    """δ at ε of either sign from upper bounds at |ε|: δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε), both orders being alike."""
+    distances = np.abs(epsilons)
+    there = deltas(distances)
+    reflected = (np.exp(-distances) * there - np.expm1(-distances)) * (1 + 16 * _UNIT)
+    return np.minimum(np.where(epsilons < 0, reflected, there), 1.0)
+
+
+def pure_delta(total: float, epsilons: Floats) -> Floats:
+    """δ(ε) of pure `total`-DP, ε ≥ 0 (Kairouz, Oh and Viswanath 2015)."""
+    exact = np.abs(np.expm1(np.minimum(epsilons - total, 0.0))) / (1 + math.exp(-total))
+    return np.asarray(exact * (1 + 2.0**-49))
+
+
+def zcdp_delta(rho: float, epsilons: Floats) -> Floats:
+    """δ(ε) of ρ-zCDP, ε ≥ 0, at the order (ε + ρ)/(2ρ), near the best; formula as in `log_delta_from_rdp`."""
+    if rho == 0:
+        return np.zeros(epsilons.shape)
+    order = 1 + np.maximum((epsilons - rho) / (2 * rho), 2.0**-20)
+    excess = order - 1
+    terms = [excess * rho * order, -excess * epsilons, -excess * np.log1p(1 / excess), -np.log(order)]
+    error = 32 * _UNIT * np.sum(np.abs(terms), axis=0)
+    return np.asarray(np.exp(np.minimum(np.sum(terms, axis=0) + error, 0.0)) * (1 + 8 * _UNIT))

@@ -1,0 +1,32 @@
+"""Every generator: the row of its claim. Its folder holds `claim`, and `run` with a function `generate`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cupel.claims.base import Claim
+from cupel.generators.aug_pe.claim import AugPEClaim
+from cupel.generators.private_inference.claim import PrivateInferenceClaim
+from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
+
+if TYPE_CHECKING:
+    from cupel.generators.base import FinishedRun, Options
+
+CLAIMS: dict[str, type[Claim]] = {
+    "private_inference": PrivateInferenceClaim,
+    "secret_evolution": SecretEvolutionClaim,
+    "aug_pe": AugPEClaim,
+}
+"""The class of claims by the name of the mechanism, which is the name of the generator's folder, too."""
+
+
+def generate(claim: Claim, output: Path, options: Options) -> FinishedRun:
+    """Runs the generator of a claim into a folder, or goes on with the run that the folder holds.
+
+    What runs a generator needs torch and is loaded here, not when a claim is read.
+    """
+    runner = import_module(f"cupel.generators.{claim.mechanism}.run")
+    done: FinishedRun = runner.generate(claim, output, options)
+    return done
