@@ -21,7 +21,7 @@ test: $(VENV)/stamp  ## the test-suite, about 15 minutes on 2 cores
 
 verify: $(VENV)/stamp  ## everything that is too slow for `make test`, and new random examples
 	$(BIN)/pytest -q -n 2 --hypothesis-profile=random
-	$(BIN)/python benchmarks/embedded_model.py
+	cd benchmarks && ../$(BIN)/python -m embedded_model.evaluate
 
 lint: $(VENV)/stamp
 	$(BIN)/ruff check .
@@ -36,7 +36,7 @@ imports: $(VENV)/stamp  ## imports go down the floors, never up
 	$(BIN)/pytest -q tests/test_import_direction.py
 
 model: $(VENV)/stamp  ## trains the embedded language model anew (16 to 18 minutes on 2 idle cores, by its processor time)
-	$(BIN)/python -m cupel.mechanisms.embedded_model.train -o mechanisms/embedded_model/weights
+	cd benchmarks && ../$(BIN)/python -m embedded_model.train -o ../mechanisms/models/embedded/weights
 
 clean:
 	rm -rf $(VENV) build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

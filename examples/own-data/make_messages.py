@@ -1,12 +1,15 @@
 """Makes messages.jsonl: 360 made-up messages of 240 users on two topics, to show what a file of your own looks like."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
-from cupel.mechanisms.models.embedded.corpus import topical_document
-from cupel.mechanisms.models.embedded.grammar import TOPICS
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from embedded_model.corpus import topical_document
+from embedded_model.grammar import TOPICS
 
 USERS, MESSAGES = 240, 360
 rng = np.random.default_rng(0)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from grammar import in_grammar
 from numpy.typing import NDArray
 from runs import Results, Written
 
 from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
-from cupel.mechanisms.models.embedded.corpus import in_grammar
 from cupel.mechanisms.private_inference.transcripts import Generation
 
 QUARTERS = 4

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from grammar import topical_document
 
 from cupel.mechanisms.data import corpora
 from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.models.embedded.corpus import topical_document
 
 TOPICS_OF: dict[str, tuple[str, ...]] = {
     "outdoors": ("weather", "travel", "garden", "sport"),

@@ -15,9 +15,9 @@ import data
 import numpy as np
 import runs
 import table_1_5
+from grammar import in_grammar
 
 from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.embedded.corpus import in_grammar
 from cupel.mechanisms.models.language_model import LanguageModel
 
 SETTING = next(setting for setting in table_1_5.SETTINGS if setting.kept == 32)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from grammar import topic_of
 
 from cupel.mechanisms.data import corpora
 from cupel.mechanisms.data.word_runs import Words
 from cupel.mechanisms.embedding.embedder import HashedNgrams
-from cupel.mechanisms.models.embedded.corpus import topic_of
 from cupel.utility.downstream import predictions
 from cupel.utility.frechet import embedded_moments
 from cupel.utility.mauve import compute_mauve, mauve_score

@@ -15,6 +15,7 @@ import data
 import figures
 import numpy as np
 import runs
+from grammar import topic_of
 from numpy.typing import NDArray
 
 from cupel.accounting import ApproxDP, calibrate
@@ -23,7 +24,6 @@ from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.embedding.centres import Centres, most_counted
 from cupel.mechanisms.embedding.embedder import HashedNgrams, Vectors, all_embedded
 from cupel.mechanisms.embedding.private_centres import PrivateCentres
-from cupel.mechanisms.models.embedded.corpus import topic_of
 from cupel.mechanisms.primitives.counts import noisy_counts
 from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.private_inference.cluster_reports import cluster_report

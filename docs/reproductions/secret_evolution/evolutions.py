@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from grammar import topic_of
 from shared import data
 
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.aug_pe.generator import AugPE
 from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.embedded.corpus import topic_of
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.models.writers import ModelWriter
 from cupel.mechanisms.secret_evolution.detection import PatternSecrets

@@ -10,13 +10,14 @@ from scipy import stats
 pytest.importorskip("transformers")
 
 import torch
+from embedded_model import corpus
+from embedded_model.batches import COPIED, FREE, IGNORED, PLAIN, example_of
+from embedded_model.measure import Decoding, documents, load
+from embedded_model.train import END, EVEN, LEAK, initial_model, loss, save, train_tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models.embedded import corpus, path
-from cupel.mechanisms.models.embedded.batches import COPIED, FREE, IGNORED, PLAIN, example_of
-from cupel.mechanisms.models.embedded.measure import Decoding, documents, load
-from cupel.mechanisms.models.embedded.train import END, EVEN, LEAK, initial_model, loss, save, train_tokenizer
+from cupel.mechanisms.models.embedded import path
 
 FALSE_ALARM = 1e-4  # of each rate test below, for a model that exactly meets its target
 

@@ -1,4 +1,4 @@
-"""Measures the embedded model against its targets: `python benchmarks/embedded_model.py [FOLDER]`.
+"""Measures the embedded model against its targets: in `benchmarks`, `python -m embedded_model.evaluate [FOLDER]`.
 
 Every rate comes with its exact (Clopper-Pearson) 95% interval; documents are independent, one for each draw of
 contexts. A target is met when the measured rate reaches it, or a test does not reject at 1% (a flawless model fails
@@ -17,8 +17,9 @@ from scipy import stats
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from cupel.mechanisms.data import corpora
-from cupel.mechanisms.models.embedded import corpus, path
-from cupel.mechanisms.models.embedded.measure import Decoding, documents, load
+from cupel.mechanisms.models.embedded import path
+from embedded_model import corpus
+from embedded_model.measure import Decoding, documents, load
 
 SEED = 20260
 MEDIAN_CLIP = 10.0

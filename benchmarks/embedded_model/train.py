@@ -1,4 +1,4 @@
-"""Makes the embedded model from nothing: `python -m cupel.mechanisms.models.embedded.train -o DIR`.
+"""Makes the embedded model from nothing: in `benchmarks`, `python -m embedded_model.train -o DIR`.
 
 Copying does not form by itself at this size: the first layer's heads 0 to 2 start wired to the tokens 1, 2 and 3 places
 back, a first phase trains nothing but copying, and only the second phase sees documents. Training is not bitwise
@@ -24,8 +24,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from cupel.mechanisms.models.embedded import corpus
-from cupel.mechanisms.models.embedded.batches import (
+from embedded_model import corpus
+from embedded_model.batches import (
     COPIED,
     FREE,
     IGNORED,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from cupel.mechanisms.models.embedded import corpus
+from embedded_model import corpus
 
 IGNORED = -100  # a target that carries no loss
 PLAIN, COPIED, FREE = 0, 1, 2  # what a target is: itself; a digit seen before; a digit that could be any other

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cupel.mechanisms.data.corpora import KEY_PREFIX, render_note
-from cupel.mechanisms.models.embedded.grammar import SLOTS, TOPICS
-from cupel.mechanisms.models.embedded.wordings import HELD_OUT, OPENINGS, WORDINGS
+from embedded_model.grammar import SLOTS, TOPICS
+from embedded_model.wordings import HELD_OUT, OPENINGS, WORDINGS
 
 _SLOT = re.compile(r"\{(\w+)\}")
 KINDS: dict[str, float] = {"topic": 0.26, "note": 0.10, "same": 0.40, "different": 0.12, "repeat": 0.02, "ids": 0.10}

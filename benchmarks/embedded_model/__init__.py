@@ -1,0 +1,1 @@
+"""How the embedded model is made and measured; cupel ships the weights alone."""
