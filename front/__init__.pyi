@@ -8,6 +8,7 @@ from . import utility as utility
 from .accounting.calibration.calibration import calibrate as calibrate
 from .accounting.comparison.comparison import compare as compare
 from .accounting.errors import CupelError as CupelError
+from .claims.read import make_claim as make_claim
 from .claims.read import read_claim as read_claim
 from .errors import InputError as InputError
 from .jobs.account import account as account

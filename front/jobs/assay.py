@@ -84,8 +84,11 @@ class AssayResult:
         folder: of the run; what may be shared is made by `cupel.release`.
     """
 
-    document: Assay
+    document: Assay = dataclasses.field(repr=False)
     folder: Path
+
+    def __str__(self) -> str:
+        return self.sentence
 
     @property
     def verdict(self) -> str:

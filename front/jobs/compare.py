@@ -12,7 +12,7 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
-from cupel.accounting.comparison.comparison import Answers, Comparison, Row, compare
+from cupel.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
 from cupel.accounting.comparison.curves import Other, Panel, panels
 from cupel.accounting.comparison.releases import (
     LAYER_METHODS,
