@@ -202,7 +202,7 @@ def vectors(
     _show(compared, json_, quiet)
 
 
-@app.command(epilog="Example: cupel compare report/private/ledger.sqlite --delta 1e-5")
+@app.command(epilog="Example: cupel compare ledger report/private/ledger.sqlite --delta 1e-5")
 def ledger(
     ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
     delta: Delta,

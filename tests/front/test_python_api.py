@@ -94,7 +94,7 @@ def test_ledgers_are_verified_and_accounted_for(result: cupel.jobs.assay.AssayRe
     state = cupel.verify_ledger(path)
     assert state.head == result.document.ledger.head
     assert cupel.verify_ledger(str(path), expect=state.head).entries == state.entries
-    with pytest.raises(cupel.CupelError, match="f" * 64):
+    with pytest.raises(cupel.CupelError, match="that of no entry"):
         cupel.verify_ledger(path, expect="f" * 64)
     found = cupel.account(path)
     assert found.bounds
@@ -114,7 +114,7 @@ def test_a_claim_is_read_or_made_and_a_mistake_is_an_error_of_cupel(tmp_path: Pa
 def test_comparisons_and_calibrations_are_at_hand() -> None:
     event = SelfComposedDpEvent(PoissonSampledDpEvent(0.01, GaussianDpEvent(1.0)), 100)
     compared = cupel.compare(event, adjacency="add_remove", delta=1e-5, methods=["lattice", "rdp"])
-    assert [row.bound.method for row in compared.rows] == ["lattice", "rdp"]
+    assert {row.bound.method for row in compared.rows} == {"lattice", "rdp"}
     found = cupel.calibrate(
         lambda value: GaussianDpEvent(value),
         cupel.accounting.ApproxDP(1.0, 1e-5),

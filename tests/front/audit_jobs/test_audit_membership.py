@@ -22,7 +22,14 @@ from cupel.mechanisms.models.language_model import LanguageModel
 
 
 def audit(*arguments: object) -> Result:
-    return run("audit", "membership", *arguments)
+    """The subcommand that these arguments belong to: `model` or `text` with --records, else `scores`."""
+    given = list(arguments)
+    if "--records" not in given:
+        return run("audit", "membership", "scores", *given)
+    place = given.index("--records")
+    records = given.pop(place + 1)
+    given.pop(place)
+    return run("audit", "membership", "model" if "--model" in given else "text", records, *given)
 
 
 def rows(seed: int = 0, n: int = 200, m: int = 50, k: int = 8, shift: float = 4.0) -> list[dict[str, Any]]:

@@ -112,8 +112,8 @@ OVERWRITING = {
     "audit text": ("audit", "text", "OTHER", "--source", "DATA", "--holdout", "OTHER", "-o", "DATA"),
     "audit table": ("audit", "table", "OTHER", "--source", "OTHER", "--holdout", "DATA", "-o", "DATA"),
     "audit plan": ("audit", "plan", "--like", "DATA", "-o", "DATA"),
-    "audit membership": ("audit", "membership", "DATA", "-o", "DATA"),
-    "audit membership, candidates": ("audit", "membership", "--records", "DATA", "--synthetic", "OTHER", "-o", "DATA"),
+    "audit membership": ("audit", "membership", "scores", "DATA", "-o", "DATA"),
+    "audit membership, candidates": ("audit", "membership", "text", "DATA", "--synthetic", "OTHER", "-o", "DATA"),
     "audit secrets": (
         *("audit", "secrets", "--p", ".01", "--r", ".3", "--occurrences", "8", "--sampling-probability", ".1"),
         *("-o", "DATA"),

@@ -316,7 +316,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
         "text-audit.json",
         ["texts.jsonl", "--source", "seen.jsonl", "--holdout", "unseen.jsonl", "-o", "text-audit.json"],
     ),
-    "audit membership": ("signals.json", ["signals.csv", "--coins", "--delta", "1e-5", "-o", "signals.json"]),
+    "audit membership scores": ("signals.json", ["signals.csv", "--coins", "--delta", "1e-5", "-o", "signals.json"]),
     "utility": ("utility.json", ["texts.jsonl", "--real", "seen.jsonl", "-o", "utility.json", "-q"]),
 }
 
