@@ -27,8 +27,8 @@ def centres(
     from cupel.io.outputs import check_output
     from cupel.io.run_files import write_atomically
     from cupel.mechanisms.data.records import read_records
-    from cupel.mechanisms.embedding.centres import BUILTIN, Centres
-    from cupel.mechanisms.embedding.sentence import SentenceEmbedder
+    from cupel.mechanisms.embedding.centres import Centres
+    from cupel.mechanisms.embedding.load import BUILTIN, load_embedder
 
     check_output(output, (texts,))
     if output.is_dir():
@@ -38,9 +38,7 @@ def centres(
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
-        model = (
-            None if embedder == BUILTIN else SentenceEmbedder.load(embedder, texts_at_once=32, allow_network=download)
-        )
+        model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
         found = Centres.fit(public, count, embedder=model, seed=seed)
     with input_errors():
         write_atomically(output, found.to_bytes(), 0o644)
