@@ -42,7 +42,7 @@ def plan(
     from cupel.audit_jobs.canaries.readme import reach
 
     options = job.Options(
-        kind=kind,  # type: ignore[arg-type]  # checked by the job
+        kind=kind,
         canaries=canaries,
         like=like,
         text=text,
