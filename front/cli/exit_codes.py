@@ -87,7 +87,7 @@ def wants_json(arguments: Sequence[str]) -> bool:
 def _say(message: str, code: ExitCode, arguments: Sequence[str], start: str = "", **more: str) -> None:
     """One line on standard error: an object with the message and the exit code where JSON is asked for."""
     if wants_json(arguments):
-        said = json.dumps({"error": message, "exit_code": int(code), **more})
+        said = json.dumps({"error": one_line(message), "exit_code": int(code), **more})
     else:
         said = one_line(f"cupel: {message}")
     print(f"{start}{said}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Result, run
+from command import Result, plain, run
 
 from cupel.accounting import validate
 from cupel.accounting.events import ParallelDpEvent
@@ -45,7 +45,7 @@ def refused(result: Result, *says: str) -> str:
     """The one line that a command is refused with."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
-    (line,) = (line for line in result.stderr.split("\n")[:-1] if not line.startswith('{"stage"'))
+    (line,) = (line for line in plain(result.stderr).split("\n")[:-1] if not line.startswith('{"stage"'))
     assert len(line) <= LONGEST
     assert line.startswith("cupel: ")
     for part in says:

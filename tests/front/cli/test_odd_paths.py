@@ -85,8 +85,8 @@ def one_line(result: command.Result, says: str) -> None:
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("cupel: ")
-    assert re.search(says, result.stderr), result.stderr
+    assert command.plain(result.stderr).startswith("cupel: ")
+    assert re.search(says, command.plain(result.stderr)), result.stderr
     assert "SECRET" not in result.stderr
 
 
