@@ -387,7 +387,7 @@ def test_a_fault_of_the_tool_is_no_fault_of_a_disk(
         raise error
 
     monkeypatch.setattr("cupel.jobs.accountants.supported", fails)
-    result = command.run("accountants", "--json")
+    result = command.run("accountants")
     if says is None:
         assert result.returncode == 3
         assert result.stderr.startswith("Traceback")
