@@ -7,6 +7,8 @@ export OMP_WAIT_POLICY := PASSIVE
 .PHONY: setup demo test verify lint types imports model clean
 
 $(VENV)/stamp: pyproject.toml constraints.txt
+	@# what an older version left in a folder of the package's own name would hide the installed package
+	@if [ -d cupel ] && [ -z "$$(git ls-files cupel)" ]; then rm -rf cupel; fi
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@
@@ -19,16 +21,15 @@ demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdic
 test: $(VENV)/stamp  ## the test-suite, about 15 minutes on 2 cores
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-verify: $(VENV)/stamp  ## everything that is too slow for `make test`, and new random examples
-	$(BIN)/pytest -q -n 2 --hypothesis-profile=random
-	cd benchmarks && ../$(BIN)/python -m embedded_model.evaluate
+verify: $(VENV)/stamp  ## everything, with new random examples and the coverage; resumes where it was interrupted
+	$(BIN)/python tests/verify.py
 
 lint: $(VENV)/stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are those of users
-	rm -rf build
+	rm -rf build/installed build/lib build/bdist.*
 	$(BIN)/pip install --quiet --no-deps --target build/installed .
 	cd build/installed && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml --package cupel
 

@@ -1,4 +1,4 @@
-"""Errors of the operating system that say which file they are about."""
+"""The base of cupel's errors, and errors of the operating system that say which file they are about."""
 
 from __future__ import annotations
 
@@ -19,3 +19,10 @@ def naming(path: Path | str) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+class CupelError(ValueError):
+    """What cupel raises of its own accord: bad input, a ledger that does not verify, a budget that is spent.
+
+    It is a `ValueError`, so that code which catches that catches it, too.
+    """

@@ -20,7 +20,7 @@ def _ended(arguments: list[str]) -> ExitCode | int:
     except KeyboardInterrupt:
         return interrupted(arguments)
     except Exception:
-        return fault()
+        return fault(arguments)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cupel.accounting.errors import CupelError
 
-class InputError(ValueError):
+
+class InputError(CupelError):
     """Bad input. The message is one line: what was given, what is allowed, what to do. The command exits 2."""
 
 

@@ -19,11 +19,12 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from cupel.accounting.errors import CupelError
 
 C = TypeVar("C")
 
 
-class Unsupported(ValueError):
+class Unsupported(CupelError):
     """An accountant has no bound for an event at this adjacency and unit; the message is the reason."""
 
 

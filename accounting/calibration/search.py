@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from cupel.accounting.errors import CupelError
+
 A = TypeVar("A")
 
 CAP = 700.0
@@ -64,7 +66,7 @@ class Crossing(NamedTuple, Generic[A]):
     measurements: int
 
 
-class Unreachable(ValueError):
+class Unreachable(CupelError):
     """The limit is not met at the end of the range where the level is least."""
 
     def __init__(self, sample: Sample[Any]) -> None:
@@ -72,7 +74,7 @@ class Unreachable(ValueError):
         self.sample = sample
 
 
-class NotMonotone(ValueError):
+class NotMonotone(CupelError):
     """The level falls from one sample to the other, where it should rise."""
 
     def __init__(self, first: Sample[Any], second: Sample[Any]) -> None:

@@ -62,6 +62,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
+from cupel.accounting.errors import CupelError
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
 
 Spend: TypeAlias = DpEvent | Guarantee
@@ -86,7 +87,7 @@ FIXED = "What was spent was fixed before the first outcome was seen."
 _UNIT = 2.0**-53
 
 
-class BudgetExhausted(ValueError):
+class BudgetExhausted(CupelError):
     """What was asked for would exceed the budget. Nothing was charged, and it must not run."""
 
 

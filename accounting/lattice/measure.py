@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cupel.accounting.errors import CupelError
 from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Moved, Tails, attained
 
 MOST_POINTS = 1 << 21
@@ -29,7 +30,7 @@ LEAST = 1e-150
 """Masses below this are dropped from below and raised to it from above, so that none underflows."""
 
 
-class TooFine(ValueError):
+class TooFine(CupelError):
     """More lattice points would be needed than fit; a coarser step is needed."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dp_accounting import DpEvent
 
 from cupel.accounting import events
+from cupel.accounting.errors import CupelError
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
@@ -47,7 +48,7 @@ class Row(NamedTuple):
     hash: str
 
 
-class LedgerError(ValueError):
+class LedgerError(CupelError):
     """The ledger is not one, was changed, is out of reach, or was asked for what it must not hold. One line."""
 
 

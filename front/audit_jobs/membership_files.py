@@ -162,7 +162,7 @@ def _columns(path: Path, row: Mapping[str, Any]) -> tuple[list[str], bool]:
     """The columns of reference models, in order, and whether the file says what they saw."""
     for name in ("target", "included"):
         if name not in row:
-            raise InputError(f"{path}: there is no column {name!r}; see `cupel audit membership --help`")
+            raise InputError(f"{path}: there is no column {name!r}; see `cupel audit membership scores --help`")
     names = sorted((name for name in row if _REFERENCE.fullmatch(name)), key=lambda name: int(name[4:]))
     told = [f"ref_in_{name[4:]}" in row for name in names]
     if any(told) and not all(told):

@@ -56,12 +56,13 @@ def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
 
 
-def read_claim(path: Path) -> Claim:
+def read_claim(path: str | Path) -> Claim:
     """Reads and validates a claim file. Relative paths in it are taken from the file's own folder.
 
     Raises:
         InputError: one line that names the file, the key, what was given and what is allowed.
     """
+    path = Path(path)
     try:
         data = yaml.load(_text(path), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except InputError:
@@ -81,19 +82,35 @@ def read_claim(path: Path) -> Claim:
         ) from None
     if not isinstance(data, dict):
         raise InputError(f"{path}: a claim is a YAML mapping with the keys {', '.join(Claim.model_fields)}")
+    return _validated(data, f"{path}: ").located(path.parent)
+
+
+def make_claim(content: typing.Mapping[str, Any]) -> Claim:
+    """A claim from the content of a claim file, such as one that a program makes.
+
+    Args:
+        content: keys and values as in the file; relative paths are taken from the current folder.
+
+    Raises:
+        InputError: one line that names the key, what was given and what is allowed.
+    """
+    return _validated(dict(content), "").located(Path())
+
+
+def _validated(data: dict[str, Any], where: str) -> Claim:
+    """The claim that the content of a file makes; messages begin with `where`."""
     if "mechanism" not in data:
-        raise InputError(f"{path}: mechanism: is missing")
+        raise InputError(f"{where}mechanism: is missing")
     model = CLAIMS.get(str(data["mechanism"]))
     if model is None:
         given = str(data["mechanism"])[:80]
-        raise InputError(f"{path}: mechanism: must be {_alternatives(CLAIMS)}, not {given!r}")
+        raise InputError(f"{where}mechanism: must be {_alternatives(CLAIMS)}, not {given!r}")
     try:
-        claim = model.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        raise InputError(f"{path}: {_one_line(error, model)}") from None
+        raise InputError(f"{where}{_one_line(error, model)}") from None
     except RecursionError:
-        raise InputError(f"{path}: is nested too deeply; a claim has three levels") from None
-    return claim.located(path.parent)
+        raise InputError(f"{where}is nested too deeply; a claim has three levels") from None
 
 
 def _text(path: Path) -> str:

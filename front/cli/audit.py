@@ -33,5 +33,5 @@ _add(
 _add("score", _third_party.score, "Example: cupel audit score audit synthetic.jsonl")
 _add("bound", _third_party.bound, "Example: cupel audit bound audit")
 _add("report", _third_party.report, "Example: cupel audit report audit")
-_add("membership", _membership.membership, _membership.EXAMPLE)
+app.add_typer(_membership.app, name="membership")
 _add("secrets", _secrets.secrets, _secrets.EXAMPLE)

@@ -1,25 +1,20 @@
-"""The parser of the audits of somebody else's generator: `cupel audit plan`, `score`, `bound` and `report`."""
+"""`cupel audit plan`, `score`, `bound` and `report`: the audit of somebody else's generator by canaries."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cupel.cli.exit_codes import of_audit
+from cupel.cli.options import Confidence, Json, Quiet, progress, show
 from cupel.terminal import say
-
-if TYPE_CHECKING:
-    from cupel.progress import Progress
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `cupel audit plan` made.")]
 Expect = Annotated[
     str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest, as it was kept outside DIR.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 
 def plan(
@@ -36,7 +31,7 @@ def plan(
     copies: Annotated[int | None, typer.Option(help="Records of each canary, at unit user.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The claimed ε of adding or removing a unit.")] = None,
     delta: Annotated[float | None, typer.Option(help="The claimed δ; pure ε if not given.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of the result, in (0, 1).")] = 0.95,
+    confidence: Confidence = 0.95,
     guesses: Annotated[int | None, typer.Option(help="How many canaries are guessed to be in; not for keys.")] = None,
     scorings: Annotated[int, typer.Option(help="Synthetic files that may be scored; each is paid for.")] = 1,
     json_: Json = False,
@@ -47,7 +42,7 @@ def plan(
     from cupel.audit_jobs.canaries.readme import reach
 
     options = job.Options(
-        kind=kind,  # type: ignore[arg-type]  # checked by the job
+        kind=kind,
         canaries=canaries,
         like=like,
         text=text,
@@ -60,17 +55,18 @@ def plan(
         confidence=confidence,
         guesses=guesses,
         files=scorings,
-        progress=_progress(json_, quiet),
+        progress=progress(json_, quiet),
     )
     about = job.plan(options, output)
     planted = output / about["canaries"]["file"]
-    if json_:
-        print(json.dumps(about))
-    elif not quiet:
+
+    def in_words() -> None:
         say(f"{about['candidates']} canaries of kind {kind}; add the planted ones to the data: {planted}")
         say(f"SHA-256 of the manifest, to be kept outside {output}: {about['manifest_sha256']}")
         say("\n".join(reach(about)))
         say(f"What to do now is in {output / 'README.md'}")
+
+    show(about, in_words, json_, quiet)
 
 
 def score(
@@ -84,14 +80,10 @@ def score(
     """Scores the canaries of a plan by synthetic data, of which it sees nothing else."""
     from cupel.audit_jobs.canaries import score as job
 
-    entry = job.score(folder, synthetic, text=text, expect=expect, progress=_progress(json_, quiet))
+    entry = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
     shown = {key: entry[key] for key in ("file", "sha256", "bytes", "rows")}
-    if json_:
-        print(json.dumps(shown))
-    elif not quiet:
-        say(
-            f"Read {entry['rows']} rows ({entry['bytes']} bytes) of {synthetic}; scores are in {folder / 'scores.json'}"
-        )
+    read = f"Read {entry['rows']} rows ({entry['bytes']} bytes) of {synthetic}"
+    show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
 
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
@@ -99,10 +91,9 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
     from cupel.accounting.number_format import format_ceiling
     from cupel.audit_jobs.canaries import bound as job
 
-    found = job.bound(folder, expect=expect, progress=_progress(json_, quiet))
-    if json_:
-        print(json.dumps(found))
-    elif not quiet:
+    found = job.bound(folder, expect=expect, progress=progress(json_, quiet))
+
+    def in_words() -> None:
         audit = found["audit"]
         say(audit["conclusion"])
         for bound_ in audit["bounds"]:
@@ -114,6 +105,8 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         for file in found["synthetic"]:
             if not file["checked"]:
                 say(f"{file['file']} is not there any more, so that it could not be checked.")
+
+    show(found, in_words, json_, quiet)
     raise typer.Exit(of_audit(found["refuted"]))
 
 
@@ -122,13 +115,4 @@ def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qu
     from cupel.audit_jobs.canaries import report as job
 
     document = job.report(folder, expect=expect)
-    if json_:
-        print(json.dumps(document))
-    elif not quiet:
-        say(f"Report: {folder / 'report.html'}")
-
-
-def _progress(json_: bool, quiet: bool) -> Progress:
-    from cupel.progress import Progress
-
-    return Progress("quiet" if quiet else "json" if json_ else "bar")
+    show(document, lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet)

@@ -1,146 +1,279 @@
-"""The parser of `cupel audit membership`."""
+"""`cupel audit membership scores`, `model` and `text`: tells who was in the data."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from cupel.cli.exit_codes import of_audit
+from cupel.accounting.number_format import format_interval, format_lower, format_number
+from cupel.cli.exit_codes import IN_HELP, of_audit
+from cupel.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed, SyntheticText, progress, show
 from cupel.terminal import say
 
-EXAMPLE = (
-    "Examples: cupel audit membership scores.csv --coins --delta 1e-5\n\n"
-    "cupel audit membership --records candidates.jsonl --synthetic synthetic.jsonl --reference public.jsonl --coins\n\n"
-    "cupel audit membership --records candidates.jsonl --model my-model --references 16 --attack lira-online --coins"
+if TYPE_CHECKING:
+    from cupel.audit_jobs.membership import Options
+
+
+class _OldForm(TyperGroup):
+    """A group that says how the command is given now, where it is given as it was before it had subcommands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            ctx.fail(
+                "Name one of three commands: `scores FILE` for signals of models, `model RECORDS --model FOLDER` for a "
+                f"model, `text RECORDS --synthetic FILE` for synthetic text; not {args[0]!r}."
+            )
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_OldForm,
+    no_args_is_help=True,
+    help="Tells who was in the data: from signals of models, from a model, or from synthetic text alone.\n\n"
+    "With --coins there is a lower bound on ε; without, areas under the curve and rates only.",
 )
 
+Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet): columns text, included.")]
+Text = Annotated[str, typer.Option(help="Column of the text in files of records.")]
+Attack = Annotated[
+    list[str] | None,
+    typer.Option(help="loss, lira-online, lira-offline, rmia-online, rmia-offline; each of several is paid for."),
+]
+Guesses = Annotated[
+    list[int] | None, typer.Option(help="How many candidates to guess, fixed before; each of several is paid for.")
+]
+Side = Annotated[str, typer.Option(help="Guess at both ends, or only who is in: both or in.")]
+Coins = Annotated[bool, typer.Option("--coins", help="Each candidate was in by its own fair coin: then ε is bounded.")]
+Epsilon = Annotated[float | None, typer.Option(help="ε that is claimed at --delta; exit 1 if it is refuted.")]
+Unit = Annotated[str, typer.Option(help="What a candidate is: record, user or group(k).")]
+Gamma = Annotated[float, typer.Option(help="RMIA: γ.")]
+A = Annotated[float, typer.Option("--a", help="RMIA offline: a, in [0, 1].")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="JSON file; private/membership-audit.json by default.")
+]
 
-def membership(
-    scores: Annotated[
-        Path | None,
+
+@app.command(epilog=f"Example: cupel audit membership scores scores.csv --coins --delta 1e-5\n\n{IN_HELP}")
+def scores(
+    signals: Annotated[
+        Path,
         typer.Argument(
-            help="Signals (.csv, .jsonl, .parquet): columns target, included, ref_1, …, ref_in_1, …; larger: fits."
+            metavar="FILE",
+            help="Signals (.csv, .jsonl, .parquet): columns target, included, ref_1, …, ref_in_1, …; larger: fits.",
         ),
-    ] = None,
-    records: Annotated[
-        Path | None, typer.Option(help="Candidates in place of signals: columns text, included.")
-    ] = None,
-    synthetic: Annotated[
-        Path | None, typer.Option(help="With --records: the released texts; only they are seen.")
-    ] = None,
-    model: Annotated[Path | None, typer.Option(help="With --records: folder of the model trained on them.")] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="Texts of the same kind that are no candidates; RMIA's population.")
-    ] = None,
-    attack: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="loss, lira-online, lira-offline, rmia-online, rmia-offline; ngram, neighbourhood for synthetic text. "
-            "Repeat for several; each is paid for."
-        ),
-    ] = None,
-    guesses: Annotated[
-        list[int] | None, typer.Option(help="How many candidates to guess, fixed before; each of several is paid for.")
-    ] = None,
-    side: Annotated[str, typer.Option(help="Guess at both ends, or only who is in: both or in.")] = "both",
-    coins: Annotated[
-        bool, typer.Option("--coins", help="Each candidate was in by its own fair coin: then ε is bounded.")
-    ] = False,
-    epsilon: Annotated[
-        float | None, typer.Option(help="ε that is claimed at --delta; exit 1 if it is refuted.")
-    ] = None,
-    delta: Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")] = 0.0,
-    confidence: Annotated[float, typer.Option(help="Of the bound, in (0, 1).")] = 0.95,
-    unit: Annotated[str, typer.Option(help="What a candidate is: record, user or group(k).")] = "record",
-    text: Annotated[str, typer.Option(help="Column of the text in --records and --reference.")] = "text",
-    synthetic_text: Annotated[str, typer.Option(help="Column of the text in --synthetic.")] = "text",
-    order: Annotated[int, typer.Option(help="ngram: bytes of an n-gram.")] = 5,
-    neighbours: Annotated[int, typer.Option(help="neighbourhood: how many nearest texts.")] = 10,
-    gamma: Annotated[float, typer.Option(help="RMIA: γ.")] = 2.0,
-    a: Annotated[float, typer.Option("--a", help="RMIA offline: a, in [0, 1].")] = 1.0,
-    base: Annotated[
-        str, typer.Option(help="--model: the public model it was made from: builtin or a folder.")
-    ] = "builtin",
-    references: Annotated[int, typer.Option(help="--model: how many reference models to train.")] = 0,
+    ],
+    attack: Attack = None,
+    guesses: Guesses = None,
+    side: Side = "both",
+    coins: Coins = False,
+    epsilon: Epsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    unit: Unit = "record",
+    gamma: Gamma = 2.0,
+    a: A = 1.0,
+    seed: Seed = 0,
+    output: Output = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """From signals of the model and of reference models. A row without `included` is a population record."""
+    from cupel.audit_jobs import membership as job
+
+    path = _path(signals, output)
+    options = _options(
+        json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
+    )
+    _finish(job.audit_signals(signals, options), path, json_, quiet)
+
+
+@app.command(
+    epilog="Example: cupel audit membership model candidates.jsonl --model my-model --references 16 "
+    f"--attack lira-online --coins\n\n{IN_HELP}"
+)
+def model(
+    records: Records,
+    model: Annotated[Path, typer.Option(help="Folder of the model that was trained on them.")],
+    base: Annotated[str, typer.Option(help="The public model it was made from: builtin or a folder.")] = "builtin",
+    references: Annotated[int, typer.Option(help="How many reference models to train.")] = 0,
     epochs: Annotated[int, typer.Option(help="Reference models: epochs.")] = 3,
     batch_size: Annotated[int, typer.Option(help="Reference models: texts of a step.")] = 16,
     learning_rate: Annotated[float, typer.Option(help="Reference models: of AdamW.")] = 1e-3,
     workers: Annotated[int, typer.Option(help="Reference models: processes.")] = 1,
-    device: Annotated[str, typer.Option(help="Where models run: auto, cpu or cuda.")] = "cpu",
-    seed: Annotated[int, typer.Option(help="Of ties and reference models; it protects nothing.")] = 0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="JSON file; private/membership-audit.json by default.")
+    population: Annotated[
+        Path | None,
+        typer.Option("--reference", help="Texts of the same kind that are no candidates: RMIA's population."),
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    text: Text = "text",
+    attack: Attack = None,
+    guesses: Guesses = None,
+    side: Side = "both",
+    coins: Coins = False,
+    epsilon: Epsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    unit: Unit = "record",
+    gamma: Gamma = 2.0,
+    a: A = 1.0,
+    device: Device = "cpu",
+    seed: Seed = 0,
+    output: Output = None,
+    json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Tells who was in the data, from signals of models, from a model, or from synthetic text alone.
-
-    With --coins there is a lower bound on ε; without, areas under the curve and rates only. A row of SCORES without
-    `included` is a population record.
-    """
-    from cupel.errors import InputError, input_errors
-
-    given = (scores is not None, records is not None, synthetic is not None, model is not None)
-    if given not in ((True, False, False, False), (False, True, True, False), (False, True, False, True)):
-        raise InputError("give either SCORES, or --records with --synthetic, or --records with --model")
+    """From a model that was fine-tuned on some of the candidates. Given again, it resumes finished reference models."""
     from cupel.audit_jobs import membership as job
-    from cupel.progress import Progress
-    from cupel.utility.measures import output_file, synthetic_file, write
+    from cupel.errors import input_errors
+    from cupel.mechanisms.models.fine_tuning import Training
 
-    options = job.Options(
+    path = _path(records, output, records, model, population, Path(base))
+    options = _options(
+        json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
+    )
+    with input_errors():
+        training = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+    found = job.audit_model(
+        records,
+        str(model),
+        job.ReferenceOptions(base=base, models=references, training=training, device=device, workers=workers),
+        options,
+        text=text,
+        population=population,
+        folder=path.with_name("reference-models"),
+    )
+    _finish(found, path, json_, quiet)
+
+
+@app.command(
+    epilog="Example: cupel audit membership text candidates.jsonl --synthetic synthetic.jsonl "
+    f"--reference public.jsonl --coins\n\n{IN_HELP}"
+)
+def text(
+    records: Records,
+    synthetic: Annotated[Path, typer.Option(help="The released texts, or a run's folder; only they are seen.")],
+    reference: Annotated[Path | None, typer.Option(help="Texts of the same kind that are no candidates.")] = None,
+    text: Text = "text",
+    synthetic_text: SyntheticText = "text",
+    attack: Annotated[
+        list[str] | None, typer.Option(help="ngram or neighbourhood; repeat for both; each is paid for.")
+    ] = None,
+    order: Annotated[int, typer.Option(help="ngram: bytes of an n-gram.")] = 5,
+    neighbours: Annotated[int, typer.Option(help="neighbourhood: how many nearest texts.")] = 10,
+    guesses: Guesses = None,
+    side: Side = "both",
+    coins: Coins = False,
+    epsilon: Epsilon = None,
+    delta: BoundDelta = 0.0,
+    confidence: Confidence = 0.95,
+    unit: Unit = "record",
+    seed: Seed = 0,
+    output: Output = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """From synthetic text alone: is a candidate closer to it than it should be?"""
+    from cupel.audit_jobs import membership as job
+    from cupel.utility.measures import synthetic_file
+
+    path = _path(synthetic, output, records, reference)
+    options = _options(
+        json_,
+        quiet,
+        attack,
+        guesses,
+        side,
+        coins,
+        epsilon,
+        delta,
+        confidence,
+        unit,
+        seed,
+        order=order,
+        neighbours=neighbours,
+    )
+    file = synthetic_file(synthetic)
+    found = job.audit_texts(records, file, reference, options, text=text, synthetic_text=synthetic_text)
+    _finish(found, path, json_, quiet)
+
+
+def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
+    from cupel.audit_jobs.membership import NAME
+    from cupel.utility.measures import output_file
+
+    return output_file(beside, output, NAME, inputs)
+
+
+def _options(
+    json_: bool,
+    quiet: bool,
+    attack: list[str] | None,
+    guesses: list[int] | None,
+    side: str,
+    coins: bool,
+    epsilon: float | None,
+    delta: float,
+    confidence: float,
+    unit: str,
+    seed: int,
+    **of_the_attack: Any,
+) -> Options:
+    from cupel.audit_jobs.membership import Options
+
+    return Options(
         attacks=tuple(attack or ()),
         guesses=tuple(guesses or ()),
         side=side,
         coins=coins,
-        delta=delta,
         epsilon=epsilon,
+        delta=delta,
         confidence=confidence,
         unit=unit,
-        gamma=gamma,
-        a=a,
-        order=order,
-        neighbours=neighbours,
         seed=seed,
-        progress=Progress("quiet" if quiet else "json" if json_ else "bar"),
+        progress=progress(json_, quiet),
+        **of_the_attack,
     )
-    path = output_file(
-        scores or synthetic or records or Path(), output, job.NAME, (records, model, reference, Path(base))
-    )
-    found: dict[str, Any]
-    if scores is not None:
-        found = job.audit_signals(scores, options)
-    elif synthetic is not None:
-        assert records is not None
-        found = job.audit_texts(
-            records, synthetic_file(synthetic), reference, options, text=text, synthetic_text=synthetic_text
-        )
-    else:
-        assert records is not None
-        from cupel.mechanisms.models.fine_tuning import Training
 
-        with input_errors():
-            training = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-        found = job.audit_model(
-            records,
-            str(model),
-            job.ReferenceOptions(base=base, models=references, training=training, device=device, workers=workers),
-            options,
-            text=text,
-            population=reference,
-            folder=path.with_name("reference-models"),
-        )
+
+def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> NoReturn:
+    from cupel.utility.measures import write
+
     write(found, path)
-    if json_:
-        print(json.dumps(found))
-    elif not quiet:
-        from cupel.audit_jobs.membership_table import print_audit
 
+    def in_words() -> None:
         print_audit(found)
         say(f"Written to {path}")
+
+    show(found, in_words, json_, quiet)
     raise typer.Exit(of_audit(found["refuted"]))
+
+
+def print_audit(found: dict[str, Any]) -> None:
+    """Areas, rates and guesses of every attack as a table, and the conclusion."""
+    from rich.table import Table
+
+    from cupel.cli.table_console import TableConsole
+
+    audit = found["audits"][0]
+    details, rates = audit["details"], audit["rates"]
+    title = (
+        f"{details['candidates']} candidates, {details['included']} in the data; how many of those are found while at "
+        "most so many of the others are taken for them"
+    )
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(("attack", "area", "interval", "0.1 %", "1 %", "10 %", "right", "ε ≥")):
+        table.add_column(column, justify="right" if number else "left", no_wrap=column not in ("attack", "interval"))
+    for place, (name, area) in enumerate(details["areas"].items()):
+        low, high = area["interval"]
+        hits = [f"{rate['hits']}" for rate in rates[6 * place : 6 * place + 6 : 2]]
+        tries = [attempt for attempt in details["attempts"] if attempt["attack"] == name]
+        right = [f"{attempt['correct']}/{attempt['guesses']}" for attempt in tries]
+        epsilons = [format_lower(attempt["epsilon"]) for attempt in tries if attempt["epsilon"] is not None]
+        cells = (format_number(area["value"]), format_interval(low, high), *hits, "\n".join(right) or "–")
+        table.add_row(name, *cells, "\n".join(epsilons) or "–")
+    console = TableConsole()
+    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(table)
+    console.print(audit["conclusion"], markup=False, highlight=False)

@@ -1,17 +1,15 @@
-"""The parsers of `cupel audit text` and `cupel audit table`."""
+"""`cupel audit text` and `cupel audit table`: attacks on released data, against a holdout."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_points
+from cupel.cli.options import BoundDelta, Confidence, Json, Quiet, Seed, SyntheticText, SyntheticTexts, progress, show
 from cupel.terminal import say
-
-if TYPE_CHECKING:
-    from cupel.progress import Progress
 
 TEXT_EXAMPLE = "Example: cupel audit text report --source seen.jsonl --holdout unseen.jsonl"
 TABLE_EXAMPLE = "Example: cupel audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
@@ -22,26 +20,20 @@ Coins = Annotated[
     bool,
     typer.Option("--coins", help="Each unit is in source or holdout by its own fair coin: then ε is bounded too."),
 ]
-Delta = Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")]
-Confidence = Annotated[float, typer.Option(help="Of all bounds together, in (0, 1).")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 
 
 def text(
-    synthetic: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help="A run's folder, or a .jsonl, .csv or .parquet file.")
-    ],
+    synthetic: SyntheticTexts,
     source: Source,
     holdout: Holdout,
     text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
     user: Annotated[str | None, typer.Option(help="Column of the user, who is then the unit.")] = None,
-    synthetic_text: Annotated[str, typer.Option(help="Column of the text in the synthetic file.")] = "text",
+    synthetic_text: SyntheticText = "text",
     words: Annotated[int, typer.Option(help="Verbatim from so many consecutive words on.")] = 8,
     near_words: Annotated[int, typer.Option(help="Words in the runs that near-verbatim counts.")] = 4,
     near_share: Annotated[float, typer.Option(help="Near-verbatim from this share of them on, in (0, 1].")] = 0.75,
     coins: Coins = False,
-    delta: Delta = 0.0,
+    delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/text-audit.json by default.")
@@ -70,7 +62,7 @@ def text(
         coins=coins,
         delta=delta,
         confidence=confidence,
-        progress=_progress(json_, quiet),
+        progress=progress(json_, quiet),
     )
     _finish(job.audit_text(synthetic, options, path), path, json_, quiet)
 
@@ -86,9 +78,9 @@ def table(
     ] = None,
     limit: Annotated[int, typer.Option(help="At most so many units of both sides together.")] = 20_000,
     coins: Coins = False,
-    delta: Delta = 0.0,
+    delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
-    seed: Annotated[int, typer.Option(help="Of what is drawn; fix it before you look. It protects nothing.")] = 0,
+    seed: Seed = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/table-audit.json by default.")
     ] = None,
@@ -115,25 +107,63 @@ def table(
         delta=delta,
         confidence=confidence,
         seed=seed,
-        progress=_progress(json_, quiet),
+        progress=progress(json_, quiet),
     )
     _finish(job.audit_table(synthetic, options), path, json_, quiet)
-
-
-def _progress(json_: bool, quiet: bool) -> Progress:
-    from cupel.progress import Progress
-
-    return Progress("quiet" if quiet else "json" if json_ else "bar")
 
 
 def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> None:
     from cupel.utility.measures import write
 
     write(found, path)
-    if json_:
-        print(json.dumps(found))
-    elif not quiet:
-        from cupel.audit_jobs.released_table import print_audits
 
+    def in_words() -> None:
         print_audits(found)
         say(f"Written to {path}")
+
+    show(found, in_words, json_, quiet)
+
+
+def print_audits(found: dict[str, Any]) -> None:
+    """Every audit, what personal data were printed, and before them that all of it is private."""
+    from cupel.cli.table_console import TableConsole
+
+    console = TableConsole()
+    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(_audits(found))
+    if "personal_data" in found:
+        counts = {kind: of for kind, of in found["personal_data"]["counts"].items() if any(of.values())}
+        console.print(
+            _personal(counts) if counts else "No personal data on any side, of the kinds that are looked for."
+        )
+    for audit in found["audits"]:
+        console.print(f"{audit['name']}: {audit['conclusion']}", markup=False, highlight=False)
+
+
+def _audits(found: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    sure = format_confidence(found["confidence"])
+    title = f"Units hit ({found['unit']}); all bounds together hold with confidence {sure}"
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for audit in found["audits"]:
+        rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
+        low, high = audit["difference"]
+        bound = format_lower(audit["bounds"][0]["value"]) if audit["bounds"] else "–"
+        points = f"{format_points(low, 'down')} to {format_points(high, 'up')}"
+        table.add_row(audit["name"], *rates, points, format_p_value(audit["p_value"]), bound)
+    return table
+
+
+def _personal(counts: dict[str, dict[str, int]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Distinct values in the synthetic texts, by where else they occur", title_justify="left")
+    for number, column in enumerate(("kind", "source only", "holdout only", "both", "neither", "occurrences")):
+        table.add_column(column, justify="right" if number else "left")
+    for kind, of in counts.items():
+        columns = ("source", "holdout", "both", "neither", "occurrences")
+        table.add_row(kind.replace("_", " "), *(str(of[column]) for column in columns))
+    return table

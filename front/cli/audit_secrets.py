@@ -1,14 +1,14 @@
-"""The parser of `cupel audit secrets`."""
+"""`cupel audit secrets`: a secret is guessed from the releases that protect it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cupel.cli.exit_codes import of_audit
+from cupel.cli.options import Confidence, Json, Quiet, progress, show
 from cupel.terminal import say
 
 EXAMPLE = "Example: cupel audit secrets --p .01 --r .1 --occurrences 80 --sampling-probability .013"
@@ -24,19 +24,16 @@ def secrets(
         float | None, typer.Option(help="σ₁, for occurrences that contribute 1; the least for the claim if not given.")
     ] = None,
     variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
-    confidence: Annotated[float, typer.Option(help="Of the result, in (0, 1).")] = 0.95,
+    confidence: Confidence = 0.95,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the result; resumes there.")
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Guesses a secret in the noisy clusters of secret-protected evolution as well as can be: a lower bound on r."""
     from cupel.audit_jobs import secrets as job
     from cupel.io.outputs import check_output_folder
-    from cupel.progress import Progress
 
     check_output_folder(output, ())
 
@@ -50,9 +47,6 @@ def secrets(
         variant=variant,  # type: ignore[arg-type]  # checked by the job
         confidence=confidence,
     )
-    found = job.audit(secret, output, progress=Progress("quiet" if quiet else "json" if json_ else "bar"))
-    if json_:
-        print(json.dumps(found))
-    elif not quiet:
-        say("\n".join(job.in_words(found)))
+    found = job.audit(secret, output, progress=progress(json_, quiet))
+    show(found, lambda: say("\n".join(job.in_words(found))), json_, quiet)
     raise typer.Exit(of_audit(found["refuted"]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cupel.cli.options import Adjacency, Json, Occurrences, Quiet, SamplingProbability, Weights, show
 from cupel.terminal import say
 
 if TYPE_CHECKING:
@@ -25,19 +25,14 @@ TargetR = Annotated[float | None, typer.Option(help="Largest probability of a gu
 Delta = Annotated[float | None, typer.Option(help="δ in (0, 1).")]
 Alpha = Annotated[float | None, typer.Option(help="Type I error, in (0, 1).")]
 P = Annotated[float | None, typer.Option("--p", help="Largest probability of a guess before, in (0, 1).")]
-Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
 Method = Annotated[str | None, typer.Option(help="The accountant that judges; the certified lattice if not given.")]
 Tolerance = Annotated[float, typer.Option(help="How near to the threshold, relative.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout.")]
 
 
-def _show(found: Calibration, find: str, json_: bool) -> None:
+def _show(found: Calibration, find: str, json_: bool, quiet: bool) -> None:
     from cupel.jobs.calibrate import in_words
 
-    if json_:
-        print(json.dumps(found.to_json()))
-    else:
-        say("\n".join(in_words(found, decreasing=find == "noise")))
+    show(found.to_json(), lambda: say("\n".join(in_words(found, decreasing=find == "noise"))), json_, quiet)
 
 
 @app.command(
@@ -60,12 +55,13 @@ def dp_sgd(
     method: Method = None,
     tolerance: Tolerance = 1e-3,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Finds noise multiplier, sampling probability or number of steps of DP-SGD with Poisson-sampled batches."""
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
-    _show(job.dp_sgd(goal, find, noise_multiplier, sampling_probability, steps), find, json_)
+    _show(job.dp_sgd(goal, find, noise_multiplier, sampling_probability, steps), find, json_, quiet)
 
 
 @app.command(epilog="Example: cupel calibrate gaussian --target-epsilon 1 --delta 1e-5 --count 10")
@@ -84,12 +80,13 @@ def gaussian(
     method: Method = None,
     tolerance: Tolerance = 1e-3,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Finds the noise multiplier or the number of Gaussian releases of the whole data set."""
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
-    _show(job.gaussian(goal, find, noise_multiplier, count), find, json_)
+    _show(job.gaussian(goal, find, noise_multiplier, count), find, json_, quiet)
 
 
 @app.command(
@@ -113,12 +110,13 @@ def selection(
     method: Method = None,
     tolerance: Tolerance = 1e-3,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Finds the clip or the number of tokens drawn from a mean of clipped logits."""
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
-    _show(job.selection(goal, find, clip, temperature, batch_size, count), find, json_)
+    _show(job.selection(goal, find, clip, temperature, batch_size, count), find, json_, quiet)
 
 
 @app.command(
@@ -129,17 +127,14 @@ def secret(
     target_r: Annotated[float, typer.Option(help="Largest probability of a guess afterwards.")],
     p: Annotated[float, typer.Option("--p", help="Largest probability of a guess before, in (0, 1).")],
     find: Annotated[str, typer.Option(help="What to find: noise or rounds.")] = "noise",
-    occurrences: Annotated[int | None, typer.Option(help="How many records hold the secret.")] = None,
-    sampling_probability: Annotated[
-        float | None, typer.Option(help="With --occurrences: probability of each of them to be drawn.")
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="In their place: probabilities that 0, 1, … of them are drawn, with commas.")
-    ] = None,
+    occurrences: Occurrences = None,
+    sampling_probability: SamplingProbability = None,
+    weights: Weights = None,
     sigma: Annotated[float | None, typer.Option(help="Noise, for occurrences that contribute at most 1.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Releases with fresh noise and fresh draws.")] = None,
     tolerance: Tolerance = 1e-3,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Finds the noise or the number of rounds that protects a secret: who guessed it with p guesses it with r."""
     from cupel.jobs import calibrate as job
@@ -147,4 +142,4 @@ def secret(
 
     release = secret_of(1.0 if sigma is None else sigma, occurrences, sampling_probability, weights)
     goal = job.Goal("secret", r=target_r, p=p, tolerance=tolerance)
-    _show(job.secret(goal, find, release, sigma, rounds), find, json_)
+    _show(job.secret(goal, find, release, sigma, rounds), find, json_, quiet)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cupel.cli.options import Download, Embedder, Json, Quiet, Seed, show
 from cupel.terminal import say
 
 
@@ -15,20 +16,19 @@ def centres(
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, .safetensors.")],
     count: Annotated[int, typer.Option(help="How many centres.")] = 100,
     text: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
-    embedder: Annotated[
-        str, typer.Option(help="builtin, or the folder or hub id of a sentence-transformers model.")
-    ] = "builtin",
-    seed: Annotated[int, typer.Option(help="Of the public choices.")] = 0,
-    download: Annotated[bool, typer.Option("--download", help="Fetch a hub id that is not on this machine.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    embedder: Embedder = "builtin",
+    seed: Seed = 0,
+    download: Download = False,
+    json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Finds centres of clusters in public text by k-means, for `parameters: {centres: …}` of a claim."""
     from cupel.errors import InputError, input_errors
     from cupel.io.outputs import check_output
     from cupel.io.run_files import write_atomically
     from cupel.mechanisms.data.records import read_records
-    from cupel.mechanisms.embedding.centres import BUILTIN, Centres
-    from cupel.mechanisms.embedding.sentence import SentenceEmbedder
+    from cupel.mechanisms.embedding.centres import Centres
+    from cupel.mechanisms.embedding.load import BUILTIN, load_embedder
 
     check_output(output, (texts,))
     if output.is_dir():
@@ -38,11 +38,9 @@ def centres(
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
         # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
-        model = (
-            None if embedder == BUILTIN else SentenceEmbedder.load(embedder, texts_at_once=32, allow_network=download)
-        )
+        model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
         found = Centres.fit(public, count, embedder=model, seed=seed)
     with input_errors():
         write_atomically(output, found.to_bytes(), 0o644)
-    if not quiet:
-        say(f"{found.count} centres of {len(public)} public texts in {output}")
+    about = {"centres": found.count, "texts": len(public), "file": str(output)}
+    show(about, lambda: say(f"{found.count} centres of {len(public)} public texts in {output}"), json_, quiet)

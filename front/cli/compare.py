@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from cupel.accounting.number_format import format_interval, format_number, format_upper
+from cupel.cli.options import (
+    Adjacency,
+    Anchor,
+    Delta,
+    Json,
+    Occurrences,
+    Quiet,
+    SamplingProbability,
+    Weights,
+    progress,
+    show,
+)
 
 if TYPE_CHECKING:
     from cupel.jobs.compare import Compared, Options
@@ -18,7 +31,7 @@ class _LedgerByDefault(TyperGroup):
     """A group whose `ledger` command may be left out: `cupel compare PATH` is `cupel compare ledger PATH`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] != "--help":
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             if re.fullmatch(r"[a-z-]+", args[0].lower()) and not args[0].startswith("-") and not Path(args[0]).exists():
                 ctx.fail(f"{args[0]!r} is neither a ledger nor one of {', '.join(self.commands)}.")
             args = ["ledger", *args]
@@ -33,28 +46,19 @@ app = typer.Typer(
     epilog="Example: cupel compare dp-sgd --noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
 )
 
-Delta = Annotated[float, typer.Option(help="The δ at which ε is asked for, in (0, 1).")]
-Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
 Method = Annotated[list[str] | None, typer.Option(help="One accountant; repeat for several. All if not given.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Draw all curves into this .svg file.")]
 Seconds = Annotated[float, typer.Option(help="Time limit of each accountant in each panel of the figure.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")]
 
 
-def _options(method: list[str] | None, output: Path | None, seconds: float, json_: bool) -> Options:
+def _options(method: list[str] | None, output: Path | None, seconds: float, json_: bool, quiet: bool) -> Options:
     from cupel.jobs.compare import Options
-    from cupel.progress import Progress
 
-    return Options(tuple(method or ()), output, seconds, Progress("json" if json_ else "bar"))
+    return Options(tuple(method or ()), output, seconds, progress(json_, quiet))
 
 
-def _show(compared: Compared, json_: bool) -> None:
-    from cupel.jobs.compare import print_table
-
-    if json_:
-        print(json.dumps(compared.to_json()))
-    else:
-        print_table(compared)
+def _show(compared: Compared, json_: bool, quiet: bool) -> None:
+    show(compared.to_json(), lambda: _print(compared), json_, quiet)
 
 
 @app.command(
@@ -71,15 +75,16 @@ def dp_sgd(
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compares the accountants on DP-SGD with Poisson-sampled batches."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_)
+    options = _options(method, output, seconds, json_, quiet)
     compared = job.dp_sgd(
         noise_multiplier, sampling_probability, steps, adjacency=adjacency, delta=delta, options=options
     )
-    _show(compared, json_)
+    _show(compared, json_, quiet)
 
 
 @app.command(epilog="Example: cupel compare gaussian --noise-multiplier 5 --count 10 --delta 1e-5 -o figure.svg")
@@ -92,12 +97,13 @@ def gaussian(
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compares the accountants on Gaussian releases of the whole data set."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_)
-    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, options=options), json_)
+    options = _options(method, output, seconds, json_, quiet)
+    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, options=options), json_, quiet)
 
 
 @app.command(
@@ -115,6 +121,7 @@ def selection(
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compares the accountants on bounded-range selections, such as tokens drawn from a mean of clipped logits."""
     from cupel.errors import InputError, input_errors
@@ -129,8 +136,8 @@ def selection(
         assert batch_size is not None
         with input_errors():
             eta = job.softmax_range(clip, temperature, batch_size, adjacency)
-    options = _options(method, output, seconds, json_)
-    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, options=options), json_)
+    options = _options(method, output, seconds, json_, quiet)
+    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, options=options), json_, quiet)
 
 
 @app.command(
@@ -139,29 +146,25 @@ def selection(
 def secret(
     sigma: Annotated[float, typer.Option(help="Noise, for occurrences that contribute at most 1; at least 0.")],
     p: Annotated[float, typer.Option(help="The largest probability of a guess before the release, in (0, 1).")],
-    occurrences: Annotated[int | None, typer.Option(help="How many records hold the secret.")] = None,
-    sampling_probability: Annotated[
-        float | None, typer.Option(help="With --occurrences: probability of each of them to be drawn.")
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="In their place: probabilities that 0, 1, … of them are drawn, with commas.")
-    ] = None,
+    occurrences: Occurrences = None,
+    sampling_probability: SamplingProbability = None,
+    weights: Weights = None,
     rounds: Annotated[int, typer.Option(help="Releases with fresh noise and fresh draws, at least 1.")] = 1,
     method: Method = None,
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compares what guessing a secret may become: exactly, by composition of curves, and by a single Gaussian."""
-    from cupel.accounting.number_format import format_number
     from cupel.jobs import compare as job
 
     release = job.secret_of(sigma, occurrences, sampling_probability, weights)
     about = f"a secret in {occurrences} records, each drawn with probability {format_number(sampling_probability)}"
     about = "a secret with given occurrences" if weights is not None else about
     about += f", σ = {format_number(sigma)}, {rounds} round{'s' if rounds != 1 else ''}"
-    options = _options(method, output, seconds, json_)
-    _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_)
+    options = _options(method, output, seconds, json_, quiet)
+    _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_, quiet)
 
 
 @app.command(
@@ -181,6 +184,7 @@ def vectors(
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compares noise for the mean vectors of several layers: exact jointly, or layer by layer."""
     from cupel.jobs import compare as job
@@ -193,26 +197,58 @@ def vectors(
         sigma=sigma,
         adjacency=adjacency,
         delta=delta,
-        options=_options(method, output, seconds, json_),
+        options=_options(method, output, seconds, json_, quiet),
     )
-    _show(compared, json_)
+    _show(compared, json_, quiet)
 
 
-@app.command(epilog="Example: cupel compare report/private/ledger.sqlite --delta 1e-5")
+@app.command(epilog="Example: cupel compare ledger report/private/ledger.sqlite --delta 1e-5")
 def ledger(
     ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
     delta: Delta,
     method: Method = None,
-    anchor: Annotated[
-        Path | None,
-        typer.Option(help="The file that holds the heads of the ledgers; one in your folder for state if not given."),
-    ] = None,
+    anchor: Anchor = None,
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compares the accountants on what one or several ledgers were charged; the word `ledger` may be left out."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_)
-    _show(job.ledgers(ledgers, delta=delta, options=options, anchor=anchor), json_)
+    options = _options(method, output, seconds, json_, quiet)
+    _show(job.ledgers(ledgers, delta=delta, options=options, anchor=anchor), json_, quiet)
+
+
+def _print(compared: Compared) -> None:
+    """The comparison as a table for people, and below it who has no bound and why."""
+    from rich.table import Table
+
+    from cupel.cli.table_console import TableConsole
+    from cupel.jobs.compare import duration, relation_in_words
+    from cupel.reports.text import SYMBOLS
+
+    found = compared.comparison
+    sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
+    table = Table(title=f"{compared.about}\n{relation_in_words(found)}")
+    least = sign if found.quantity == "noise_multiplier" else f"{sign} at most"
+    for column in ("accountant", least, "certified interval", "rigor", "time"):
+        table.add_column(column)
+    for row in found.rows:
+        bound = row.bound
+        interval = format_interval(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
+        table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, duration(row.seconds))
+    console = TableConsole()
+    console.print(table)
+    for name, reason in found.unsupported.items():
+        if name not in found.inapplicable:
+            console.print(f"{name}: {reason}", markup=False, highlight=False)
+    if found.inapplicable:
+        names = ", ".join(found.inapplicable)
+        console.print(f"No bound for mechanisms of this kind: {names} (`cupel accountants` says why).", highlight=False)
+    told = [f"{row.bound.method}: {note}" for row in found.rows for note in row.notes]
+    told += [note for panel in compared.panels for note in panel.notes]
+    for note in dict.fromkeys((*told, *compared.assumptions)):
+        console.print(f"Note: {note}", markup=False, highlight=False)
+    if compared.figure is not None:
+        console.print(f"Figure: {compared.figure}", markup=False, highlight=False)

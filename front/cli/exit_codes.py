@@ -1,14 +1,17 @@
 """How a command ends: the exit codes, and what is said where one was interrupted or failed.
 
-Only the standard library is imported, so that this also works while everything else is still being imported.
+Little but the standard library is imported, so that this also works while everything else is still being imported.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import traceback
 from collections.abc import Sequence
 from enum import IntEnum
+
+from cupel.terminal import one_line
 
 
 class ExitCode(IntEnum):
@@ -54,16 +57,40 @@ def interrupted(arguments: Sequence[str]) -> ExitCode:
     if not _resumes(arguments):
         what = "this command does not resume; run it again from the start"
     exec("")  # noqa: S102 - an interruption inside of `exec` makes CPython exit by the signal, unless another one ends well
-    end_of_progress = "\n" if sys.stderr.isatty() else ""
-    print(f"{end_of_progress}cupel: interrupted; {what}", file=sys.stderr)
+    _say(f"interrupted; {what}", ExitCode.INTERRUPTED, arguments, start="\n" if sys.stderr.isatty() else "")
     return ExitCode.INTERRUPTED
 
 
-def fault() -> ExitCode:
+def bad_input(message: str, arguments: Sequence[str]) -> ExitCode:
+    """Says in one line what is wrong with the input, or which file cannot be written."""
+    _say(message, ExitCode.BAD_INPUT, arguments)
+    return ExitCode.BAD_INPUT
+
+
+def fault(arguments: Sequence[str]) -> ExitCode:
     """Prints the error that is being handled: a fault of the tool must not look like a verdict."""
+    said = "this is a fault of cupel, not of its input; please report it"
+    if wants_json(arguments):
+        _say(said, ExitCode.FAULT, arguments, traceback=traceback.format_exc())
+        return ExitCode.FAULT
     traceback.print_exc()
-    print("cupel: this is a fault of cupel, not of its input; please report it", file=sys.stderr)
+    _say(said, ExitCode.FAULT, arguments)
     return ExitCode.FAULT
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command was asked for JSON, also where its arguments cannot be read."""
+    options = list(arguments)
+    return "--json" in options[: options.index("--")] if "--" in options else "--json" in options
+
+
+def _say(message: str, code: ExitCode, arguments: Sequence[str], start: str = "", **more: str) -> None:
+    """One line on standard error: an object with the message and the exit code where JSON is asked for."""
+    if wants_json(arguments):
+        said = json.dumps({"error": one_line(message), "exit_code": int(code), **more})
+    else:
+        said = one_line(f"cupel: {message}")
+    print(f"{start}{said}", file=sys.stderr)
 
 
 def _resumes(arguments: Sequence[str]) -> bool:
@@ -73,8 +100,8 @@ def _resumes(arguments: Sequence[str]) -> bool:
             return True
         case ["audit", "secrets", *options]:
             return _given(options, "-o", "--output")
-        case ["audit", "membership", *options]:
-            return _given(options, "--model")  # the signals of finished reference models
+        case ["audit", "membership", "model", *_]:
+            return True  # the signals of finished reference models
     return False
 
 

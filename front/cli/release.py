@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cupel.cli.options import Anchor, Json, Quiet, RunFolder, show
 from cupel.terminal import say
-
-Anchor = Annotated[
-    Path | None,
-    typer.Option(help="File that keeps the head of the ledger; one in your state folder if not given."),
-]
 
 
 def release(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder that `cupel assay` wrote.")],
+    run_folder: RunFolder,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to make; it must be new or empty.")],
     accept: Annotated[
         str | None,
@@ -28,8 +23,8 @@ def release(
     ] = None,
     run: Annotated[str | None, typer.Option(help="Name of the run, where the ledger holds several.")] = None,
     anchor: Anchor = None,
-    json_: Annotated[bool, typer.Option("--json", help="Machine-readable: what was released, with digests.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Makes the folder of a finished run that may leave: documents, claim and the releasable page.
 
@@ -41,9 +36,10 @@ def release(
 
     check_output_folder(output, (run_folder, run_folder / "private", anchor))
     made = job.release(run_folder, output, accept=accept, run=run, anchor=anchor)
-    if json_:
-        print(json.dumps(made.to_json()))
-    elif not quiet:
+
+    def in_words() -> None:
         say(f"Released to {made.folder}: {', '.join(made.files)}. Head of the ledger: {made.head}")
         if not made.anchored:
             say("No anchor of this ledger was found, so a restored or rewritten file would not show.")
+
+    show(made.to_json(), in_words, json_, quiet)

@@ -1,20 +1,30 @@
-"""The parser of `cupel utility`."""
+"""`cupel utility`: how far synthetic texts are from real ones."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from cupel.accounting.number_format import format_confidence, format_interval, format_number
+from cupel.cli.options import (
+    Device,
+    Download,
+    Embedder,
+    Json,
+    Quiet,
+    Seed,
+    SyntheticText,
+    SyntheticTexts,
+    progress,
+    show,
+)
 from cupel.terminal import say
 
 
 def utility(
-    synthetic: Annotated[
-        Path, typer.Argument(metavar="RUN_FOLDER_OR_FILE", help="A run's folder, or a .jsonl, .csv or .parquet file.")
-    ],
+    synthetic: SyntheticTexts,
     real: Annotated[Path, typer.Option(help="File of the private texts that the generator saw.")],
     held_out: Annotated[
         Path | None, typer.Option(help="File of real texts that it did not see, with the same columns as --real.")
@@ -23,13 +33,11 @@ def utility(
     label: Annotated[
         str | None, typer.Option(help="Column of the label in real files; trains classifiers, if given.")
     ] = None,
-    synthetic_text: Annotated[str, typer.Option(help="Column of the text in the synthetic file.")] = "text",
+    synthetic_text: SyntheticText = "text",
     synthetic_label: Annotated[str, typer.Option(help="Column of the label in the synthetic file.")] = "label",
-    embedder: Annotated[
-        str, typer.Option(help="builtin, or a sentence-transformers model: a local folder or a hub id.")
-    ] = "builtin",
-    device: Annotated[str, typer.Option(help="Where such a model runs: auto, cpu or cuda.")] = "auto",
-    download: Annotated[bool, typer.Option("--download", help="Fetch a hub id that is not on this machine.")] = False,
+    embedder: Embedder = "builtin",
+    device: Device = "auto",
+    download: Download = False,
     mauve: Annotated[
         bool, typer.Option("--mauve", help="Also MAUVE, by the package mauve-text (GPL), from cupel\\[mauve].")
     ] = False,
@@ -38,22 +46,19 @@ def utility(
         int, typer.Option(help="Use at most so many texts of a file, drawn evenly; overlap looks at all real ones.")
     ] = 100_000,
     embedded: Annotated[int, typer.Option(help="Embed at most so many of the texts of a file.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="Of draws, splits and resamples; it protects nothing.")] = 0,
+    seed: Seed = 0,
     confidence: Annotated[float, typer.Option(help="Of all intervals, in (0, 1).")] = 0.95,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/utility.json by default.")
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Machine-readable: results on stdout, progress on stderr.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    json_: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measures how far synthetic texts are from real ones: embeddings, words, lengths, a classifier, overlap.
 
     Every number is computed from private data without noise, so it is private too: it goes to private/, is covered by
     no guarantee, and must not decide the parameters of a claimed run.
     """
-    from cupel.progress import Progress
     from cupel.utility import measures as job
 
     path = job.output_file(synthetic, output, inputs=(real, held_out))
@@ -73,14 +78,111 @@ def utility(
         embedded=embedded,
         seed=seed,
         confidence=confidence,
-        progress=Progress("quiet" if quiet else "json" if json_ else "bar"),
+        progress=progress(json_, quiet),
     )
     found = job.measure(synthetic, options)
     job.write(found, path)
-    if json_:
-        print(json.dumps(found))
-    elif not quiet:
-        from cupel.utility.tables import print_tables
 
-        print_tables(found)
+    def in_words() -> None:
+        _print(found)
         say(f"Written to {path}")
+
+    show(found, in_words, json_, quiet)
+
+
+def _print(found: dict[str, Any]) -> None:
+    """Every metric, and before them all that they are private."""
+    from cupel.cli.table_console import TableConsole
+
+    console = TableConsole()
+    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    for rows in (_embedding_rows(found), _side_rows(found), _overlap_rows(found), _classifier_rows(found)):
+        if rows:
+            console.print(_table(*rows))
+
+
+def _table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _interval(ends: list[float] | None) -> str:
+    return "–" if ends is None else format_interval(*ends)
+
+
+Rows = tuple[str, list[str], list[list[str]]]
+
+
+def _embedding_rows(found: dict[str, Any]) -> Rows:
+    frechet, mauve = found["frechet"], found["mauve"]
+    confidence = f"interval, confidence {format_confidence(frechet['confidence'])}"
+    rows = [
+        ["Fréchet distance", format_number(frechet["value"]), "", "0"],
+        ["… of equal distributions", format_number(frechet["sampling_alone"]), "", ""],
+        ["… bias taken off", format_number(frechet["corrected"]), _interval(frechet["interval"]), "0"],
+    ]
+    if mauve:
+        rows.append([f"MAUVE, {mauve['buckets']} buckets", format_number(mauve["value"]), "", "1"])
+        rows.append(["MAUVE*, smoothed", format_number(mauve["smoothed"]), "", "1"])
+    texts = f"{frechet['texts']['synthetic']} and {frechet['texts']['real']} texts"
+    title = f"Embeddings of {texts} ({found['embedder']['name']}, {frechet['dimensions']} dimensions)"
+    return title, ["", "value", confidence, "alike"], rows
+
+
+def _side_rows(found: dict[str, Any]) -> Rows:
+    rows = [["texts", str(found["synthetic"]["used"]), str(found["real"]["used"]), ""]]
+    for row in found["diversity"]:
+        distinct = row["distinct_at_same_size"]
+        rows.append([f"distinct-{row['n']}", format_number(distinct["synthetic"]), format_number(distinct["real"]), ""])
+    for unit, lengths in found["lengths"].items():
+        for quantile, name in (("0.05", "5 %"), ("0.5", "median"), ("0.95", "95 %")):
+            sides = [format_number(lengths[side]["quantiles"][quantile]) for side in ("synthetic", "real")]
+            rows.append([f"{unit}, {name}", *sides, ""])
+        apart = f"W₁ {format_number(lengths['wasserstein_1'])}, KS {format_number(lengths['kolmogorov_smirnov'])}"
+        rows.append([f"{unit}, distance", "", "", apart])
+    return "Diversity at the same number of words, and lengths", ["", "synthetic", "real", "distance"], rows
+
+
+def _overlap_rows(found: dict[str, Any]) -> Rows:
+    memorisation = found["memorisation"]
+    same = memorisation["same_size"]
+    sides = {f"{found['real']['texts']} seen": memorisation["real"]}
+    if same:
+        sides |= {f"{same['texts']} seen": same["real"], f"{same['texts']} not seen": same["held_out"]}
+    named = [
+        ("same as a real text", "exact_share"),
+        ("at least half of the runs in real texts", "near_share"),
+        ("runs in real texts, mean share", "mean_overlap"),
+    ]
+    rows = [[title, *(format_number(of[key]) for of in sides.values())] for title, key in named]
+    for quantile, name in (("0.5", "median"), ("0.95", "95 %"), ("1", "largest")):
+        longest = [format_number(of["longest_stretch_words"][quantile]) for of in sides.values()]
+        rows.append([f"longest stretch in words, {name}", *longest])
+    run_words = memorisation["real"]["run_words"]
+    return f"Synthetic texts among real ones, by runs of {run_words} words", ["", *sides], rows
+
+
+def _classifier_rows(found: dict[str, Any]) -> Rows | None:
+    classifier = found["classifier"]
+    if classifier is None:
+        return None
+    rows = []
+    for key, name in (
+        ("train_on_synthetic", "trained on synthetic"),
+        ("train_on_real", "trained on real (ceiling)"),
+        ("majority_class", "largest class (floor)"),
+    ):
+        of = classifier[key]
+        scores = (of[score] for score in ("accuracy", "macro_f1"))
+        values = [f"{format_number(score['value'])} in {_interval(score['interval'])}" for score in scores]
+        rows.append([name, *values])
+    texts = classifier["texts"]
+    seen = "held-out texts" if classifier["tested_on"] == "held_out" else "texts set apart of the real file"
+    title = f"Classifier of {classifier['labels']} labels, tested on {texts['real_test']} {seen}"
+    return title, ["", "accuracy", "macro F1"], rows

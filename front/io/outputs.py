@@ -67,3 +67,14 @@ def check_output_folder(output: Path | None, inputs: Iterable[Path | None]) -> N
     check_output(output, inputs)
     if output is not None and output.exists() and not output.is_dir():
         raise InputError(f"{output}: is a file, and the output is a folder; name another one with -o")
+
+
+def check_device(name: str) -> str:
+    """The name of a device, if it is one.
+
+    Raises:
+        InputError: for any other name.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise InputError(f"--device must be auto, cpu or cuda, not {name!r}")
+    return name

@@ -8,26 +8,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_accounting import DpEvent
 
-from cupel.accounting import events, validate
+from cupel.accounting import events, registry, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
+from cupel.accounting.html_table import html_table
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.ledger.run import Run
-from cupel.accounting.number_format import format_lower, format_number, format_upper
-from cupel.accounting.registry import ACCOUNTANTS, account, unsupported, upper_bounds
+from cupel.accounting.number_format import format_upper
+from cupel.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
 from cupel.claims.read import read_claim
 from cupel.errors import InputError, input_errors
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -101,20 +99,29 @@ class Account:
             "unsupported": self.unsupported,
         }
 
+    def _repr_html_(self) -> str:
+        rows = [
+            (bound.method, bound.quantity.replace("_", " "), format_upper(bound.value), bound.rigor)
+            for bound in self.bounds
+        ]
+        caption = f"{self.adjacency}, unit {self.unit}"
+        return html_table(("accountant", "quantity", "at most", "rigor"), rows, caption)
 
-def account_files(
-    paths: Sequence[Path],
+
+def account(
+    given: str | Path | Claim | Sequence[str | Path | Claim],
     *,
-    delta: float | None,
-    method: str | None,
+    delta: float | None = None,
+    method: str | None = None,
     p: float | None = None,
     anchor: Path | None = None,
 ) -> Account:
     """Composes what ledgers charged and what claims would charge, and bounds what it costs together.
 
     Args:
-        paths: ledgers over one data set, and claims (``.yaml``, ``.yml``) that would run on it: of a claim its plan is
-            charged, which needs no model, and no data but where the places of secrets decide it.
+        given: ledgers over one data set, and claims (files that end in ``.yaml`` or ``.yml``, or `Claim`s) that would
+            run on it. Of a claim its plan is charged, which needs no model, and no data but where the places of secrets
+            decide it.
         delta: δ in (0, 1); None asks for a pure ε, and at the δ that the claims name, if it is one.
         method: one accountant; None asks all.
         p: at unit secret, the probability of guessing a secret before; None asks for the budgets of runs and claims.
@@ -124,8 +131,9 @@ def account_files(
         InputError: for a file that is no ledger or claim, a ledger that does not verify, files at different adjacencies
             or units, an impossible δ, a δ at unit secret or a p at another, or a method that cannot read these events.
     """
-    claims = [read_claim(path) for path in paths if path.suffix in (".yaml", ".yml")]
-    files = [path for path in paths if path.suffix not in (".yaml", ".yml")]
+    several = [given] if isinstance(given, str | Path | Claim) else list(given)
+    claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]
+    files = [Path(one) for one in several if not isinstance(one, Claim) and not _is_claim(one)]
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_questions(delta, method, p)
@@ -136,8 +144,8 @@ def account_files(
         methods = None if method is None else [method]
         answers = asked.answers(asked.event, methods)
         bounds = [bound for _, bound in answers]
-        several = asked.unit.kind == "secret" and len(asked.questions) > 1
-        promised = tuple(budget for budget, _ in answers if several and isinstance(budget, SecretProtection))
+        budgets = asked.unit.kind == "secret" and len(asked.questions) > 1
+        promised = tuple(budget for budget, _ in answers if budgets and isinstance(budget, SecretProtection))
         reasons = unsupported(asked.event, adjacency=asked.adjacency, unit=asked.unit)
         if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
             try:
@@ -159,6 +167,10 @@ def account_files(
         if unfinished
         else (),
     )
+
+
+def _is_claim(given: str | Path | Claim) -> bool:
+    return isinstance(given, Claim) or Path(given).suffix in (".yaml", ".yml")
 
 
 def _doubts(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
@@ -307,45 +319,8 @@ def _ex_post(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> lis
             run = ledger.run(name)
             if not run.realised():
                 return []
-            found.append(account(run, method="ex_post", adjacency=adjacency, unit=unit))
+            found.append(registry.account(run, method="ex_post", adjacency=adjacency, unit=unit))
     if not found:
         return []
     total = math.nextafter(math.fsum(bound.value for bound in found), math.inf) if len(found) > 1 else found[0].value
     return [dataclasses.replace(found[0], value=total)]
-
-
-def print_table(account: Account) -> None:
-    """The account as a table for people, then the state of each ledger, and why some accountants gave no bound."""
-    from cupel.cli.table_console import TableConsole
-
-    console = TableConsole()
-    what = "would be charged" if account.planned else "was charged"
-    console.print(_table(account, account.bounds, f"What {what}"))
-    if account.whole_plan:
-        console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
-    for ledger in account.ledgers:
-        for note in ledger.notes():
-            console.print(note, markup=False, soft_wrap=True, highlight=False)
-    for name, reason in account.unsupported.items():
-        console.print(f"{name}: {reason}", markup=False)
-
-
-def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
-    """Bounds as rows; where an accountant encloses the exact value, with its lower end."""
-    from rich.table import Table
-
-    table = Table(title=f"{title}, at {account.adjacency}, unit {account.unit}")
-    enclosed = any(bound.interval for bound in bounds)
-    function = "p" if account.unit.kind == "secret" else "δ"
-    of = ["claimed"] if account.budgets else []
-    for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
-        table.add_column(column, overflow="fold")
-    claimed = [[format_number(budget.r)] for budget in account.budgets]
-    for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
-        note = " (private: depends on the data)" if bound.private else ""
-        least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
-        argument = bound.delta if account.unit.kind != "secret" else bound.at
-        at = "" if argument is None else format_number(argument)
-        quantity = bound.quantity.replace("_", "-") + note
-        table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)
-    return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dp_accounting import dp_event
 from cupel.accounting.bounds import Bound
 from cupel.accounting.events import to_json
 from cupel.accounting.guarantees import Guarantee
+from cupel.accounting.html_table import html_table
 from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import Verdict, decide
@@ -25,7 +27,8 @@ from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomical
 from cupel.jobs import narrative
 from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 from cupel.progress import Progress
-from cupel.reports.assay import Assay, PastVerdict
+from cupel.reports import text
+from cupel.reports.assay import Assay, BoundRow, PastVerdict
 from cupel.reports.html import render
 from cupel.reports.release import claim_digest, releasable
 
@@ -69,9 +72,72 @@ class Evidence:
         return list(dict.fromkeys([*now, *before]))
 
 
+ASSAY, REPORT = "assay.json", "report.html"
+
+
+@dataclasses.dataclass(frozen=True)
+class AssayResult:
+    """A finished assay.
+
+    Attributes:
+        document: everything that was found, as ``private/assay.json`` holds it. It is private.
+        folder: of the run; what may be shared is made by `cupel.release`.
+    """
+
+    document: Assay = dataclasses.field(repr=False)
+    folder: Path
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def verdict(self) -> str:
+        """``SUPPORTED``, ``REFUTED`` or ``UNPROVEN``."""
+        return self.document.verdict
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        return self.document.sentence
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Every bound: those of accountants first, then those of audits, also of earlier ones."""
+        return tuple(Bound.from_json(row.model_dump(mode="json")) for row in self.document.bounds)
+
+    @property
+    def best_upper(self) -> Bound | None:
+        """The certified upper bound that is closest to the claim; None if there is none."""
+        return self._bound(self.document.best_upper)
+
+    @property
+    def best_lower(self) -> Bound | None:
+        """The lower bound that refutes the claim, else the largest that could have; None if there is none."""
+        return self._bound(self.document.best_lower)
+
+    @staticmethod
+    def _bound(row: BoundRow | None) -> Bound | None:
+        return None if row is None else Bound.from_json(row.model_dump(mode="json"))
+
+    @property
+    def report(self) -> Path:
+        """The private page, ``private/report.html``."""
+        return self.folder / PRIVATE / REPORT
+
+    def to_json(self) -> dict[str, Any]:
+        """The document in JSON types."""
+        body: dict[str, Any] = self.document.model_dump(mode="json", by_alias=True)
+        return body
+
+    def _repr_html_(self) -> str:
+        rows = [(text.bound(row), text.method(row.method), text.rigor(row)) for row in self.document.bounds]
+        table = html_table(("bound", "by", "rigor"), rows)
+        return f"<p><b>{escape(self.sentence)}</b> Private: do not release.</p>{table}"
+
+
 def assay(
     claim: Claim,
-    output: Path,
+    output: str | Path,
     *,
     model: str | None = None,
     device: str = "auto",
@@ -79,7 +145,7 @@ def assay(
     progress: Progress | None = None,
     anchor: Path | None = None,
     allow_endpoint: str | None = None,
-) -> Assay:
+) -> AssayResult:
     """Runs the claimed mechanism, accounts for it, attacks it, records the verdict, and writes the private report.
 
     Args:
@@ -90,15 +156,16 @@ def assay(
         download: whether a hub id may be fetched.
         progress: where to show progress.
         anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
-        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; see `generation.Options`.
+        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; None allows none but one
+            of this machine without a key.
 
     Returns:
-        The finished assay, as ``private/assay.json`` holds it.
+        The verdict, the bounds that it rests on, and where the report is.
 
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run or in which another process works.
     """
-    claim = claim.written_by(model)
+    output, claim = Path(output), claim.written_by(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
     options = Options(
@@ -118,11 +185,11 @@ def assay(
         proof = prove(done, guarantee)
         evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier)
         verdict = least_favourable(done, proof.parts, evidence)
-        assay = settle(done, document(done, proof, evidence, verdict))
-        write(assay, done.ledger_path.parent)
-    for warning in assay.warnings:  # at the end, because a refusal is one line
+        found = settle(done, document(done, proof, evidence, verdict))
+        write(found, done.ledger_path.parent)
+    for warning in found.warnings:  # at the end, because a refusal is one line
         shown.note(f"Warning: {warning}")
-    return assay
+    return AssayResult(found, output)
 
 
 def least_favourable(done: FinishedRun, parts: list[Part], evidence: Evidence) -> Verdict:
@@ -260,5 +327,5 @@ def settle(done: FinishedRun, assay: Assay) -> Assay:
 def write(assay: Assay, private: Path) -> None:
     """Writes ``assay.json`` and ``report.html`` into the private folder, each whole or not at all."""
     with input_errors():
-        write_atomically(private / "report.html", render(assay, side="private"))
-        write_atomically(private / "assay.json", assay.model_dump_json(by_alias=True, indent=2) + "\n")
+        write_atomically(private / REPORT, render(assay, side="private"))
+        write_atomically(private / ASSAY, assay.model_dump_json(by_alias=True, indent=2) + "\n")

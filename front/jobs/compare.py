@@ -27,14 +27,13 @@ from cupel.accounting.comparison.releases import (
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.gaussian import mean_sensitivity
 from cupel.accounting.ledger.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
-from cupel.accounting.number_format import format_interval, format_number, format_upper
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection.accountant import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.io.run_files import write_atomically
 from cupel.progress import Progress
-from cupel.reports.text import SYMBOLS
 
 MOST_RELEASES = 10**9
 """Steps, releases, selections or rounds that are compared; more are no mechanism that runs."""
@@ -345,7 +344,7 @@ def _of_event(
         for row in rows:
             said = format_upper(row.bound.value)
             sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
-            options.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {_time(row.seconds)})")
+            options.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {duration(row.seconds)})")
 
     with options.progress.stage("accountants") as step:
         found = compare(
@@ -379,49 +378,19 @@ def finish(compared: Compared, options: Options) -> Compared:
         return compared
     from cupel.reports.comparison import figure, standalone
 
-    drawing = standalone(figure(found, compared.panels, f"{compared.about}; {_where(found)}"))
+    drawing = standalone(figure(found, compared.panels, f"{compared.about}; {relation_in_words(found)}"))
     with input_errors():
         write_atomically(options.output, drawing, 0o644)
     return Compared(compared.about, found, compared.panels, compared.assumptions, options.output)
 
 
-def _where(found: Comparison) -> str:
+def relation_in_words(found: Comparison) -> str:
+    """What a comparison is about: adjacency, unit, and the δ or p at which it is asked."""
     at = "p" if found.quantity == "r" else "δ"
     unit = "" if found.unit == unit_of(found.adjacency) else f", unit {found.unit}"
     return f"{found.adjacency}{unit}, {at} = {format_number(found.at)}"
 
 
-def print_table(compared: Compared) -> None:
-    """The comparison as a table for people, and below it who has no bound and why."""
-    from rich.table import Table
-
-    from cupel.cli.table_console import TableConsole
-
-    found = compared.comparison
-    sign = SYMBOLS.get(found.quantity, found.quantity.replace("_", " "))
-    table = Table(title=f"{compared.about}\n{_where(found)}")
-    least = sign if found.quantity == "noise_multiplier" else f"{sign} at most"
-    for column in ("accountant", least, "certified interval", "rigor", "time"):
-        table.add_column(column)
-    for row in found.rows:
-        bound = row.bound
-        interval = format_interval(bound.interval.lower, bound.interval.upper) if bound.interval else "–"
-        table.add_row(bound.method, format_upper(bound.value), interval, bound.rigor, _time(row.seconds))
-    console = TableConsole()
-    console.print(table)
-    for name, reason in found.unsupported.items():
-        if name not in found.inapplicable:
-            console.print(f"{name}: {reason}", markup=False, highlight=False)
-    if found.inapplicable:
-        names = ", ".join(found.inapplicable)
-        console.print(f"No bound for mechanisms of this kind: {names} (`cupel accountants` says why).", highlight=False)
-    told = [f"{row.bound.method}: {note}" for row in found.rows for note in row.notes]
-    told += [note for panel in compared.panels for note in panel.notes]
-    for note in dict.fromkeys((*told, *compared.assumptions)):
-        console.print(f"Note: {note}", markup=False, highlight=False)
-    if compared.figure is not None:
-        console.print(f"Figure: {compared.figure}", markup=False, highlight=False)
-
-
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time with its unit."""
     return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{max(seconds * 1000, 0.1):.3g} ms"

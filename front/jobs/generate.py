@@ -14,7 +14,7 @@ from cupel.progress import Progress
 
 def generate(
     claim: Claim,
-    output: Path,
+    output: str | Path,
     *,
     model: str | None = None,
     device: str = "auto",
@@ -40,6 +40,6 @@ def generate(
         anchor=anchor,
         allow_endpoint=allow_endpoint,
     )
-    claim = claim.written_by(model)
+    output, claim = Path(output), claim.written_by(model)
     with one_process(output / PRIVATE):
         return registry.generate(claim, output, options)

@@ -69,7 +69,12 @@ class Released:
 
 
 def release(
-    folder: Path, output: Path, *, accept: str | None = None, run: str | None = None, anchor: Path | None = None
+    folder: str | Path,
+    output: str | Path,
+    *,
+    accept: str | None = None,
+    run: str | None = None,
+    anchor: Path | None = None,
 ) -> Released:
     """Makes the folder of a finished run that may leave.
 
@@ -83,6 +88,7 @@ def release(
     Raises:
         InputError: where the run may not be released, or cannot be.
     """
+    folder, output = Path(folder), Path(output)
     ledger = folder / PRIVATE / LEDGER
     if not ledger.exists():
         raise InputError(f"{folder}: holds no run, {ledger} is not there; name a folder that cupel assay wrote")

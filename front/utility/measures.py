@@ -158,13 +158,10 @@ def measure(synthetic: Path, options: Options) -> dict[str, Any]:
 
 
 def _embedder(options: Options) -> Embedder:
-    from cupel.mechanisms.embedding.embedder import HashedNgrams
-    from cupel.mechanisms.embedding.sentence import SentenceEmbedder
+    from cupel.mechanisms.embedding.load import load_embedder
 
-    if options.embedder == "builtin":
-        return HashedNgrams()
     # Nothing is released, so texts may share a forward, which moves the last bits of their vectors.
-    return SentenceEmbedder.load(options.embedder, options.device, texts_at_once=32, allow_network=options.download)
+    return load_embedder(options.embedder, device=options.device, texts_at_once=32, download=options.download)
 
 
 def _classified(written: Sample, real: Sample, held_out: Sample | None, options: Options) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from cupel.accounting.ledger.entries import Charge
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from cupel.mechanisms.embedding.load import load_embedder
 from cupel.mechanisms.evolution import run as evolution_run
 from cupel.mechanisms.evolution.journal import Journal
 from cupel.mechanisms.evolution.loop import EvolutionSettings, Select, SyntheticText, evolve
@@ -147,7 +148,7 @@ class AugPE:
 
     def load_embedder(self) -> Embedder:
         """The public embedder; the builtin one is not fitted, because there is no public text."""
-        return evolution_run.load_embedder(self.embedder)
+        return load_embedder(self.embedder)
 
     def check(self, records: Sequence[Record], writer: Writer) -> None:
         """That these records can be run, before anything is charged or written.
@@ -156,7 +157,7 @@ class AugPE:
             ValueError: one line that tells nothing of any record.
         """
         evolution_run.by_label(records, self.labels)
-        evolution_run.check_embedder(self.embedder)
+        load_embedder(self.embedder)  # fails early if it is not on this machine
 
     def generate(
         self,

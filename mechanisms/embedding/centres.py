@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from cupel.accounting import validate
 from cupel.accounting.errors import naming
 from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors, all_embedded
-from cupel.mechanisms.embedding.sentence import SentenceEmbedder
+from cupel.mechanisms.embedding.load import BUILTIN, load_embedder
 
-BUILTIN = "builtin"
 MINI_BATCH_ABOVE = 100_000
 """From more public documents than this, centres are found by mini-batch k-means."""
 
@@ -146,7 +145,7 @@ class Centres:
         Raises:
             ValueError: for another embedder than that of the centres.
         """
-        chosen: Embedder | None = self.embedder if source == BUILTIN else SentenceEmbedder.load(source)
+        chosen: Embedder | None = self.embedder if source == BUILTIN else load_embedder(source)
         if chosen is None:
             raise ValueError(
                 f"embedder must be the model {self.embedder_name!r} (its folder or hub id) that the centres were made "

@@ -3,7 +3,7 @@
 An embedder is public: nothing in it was fitted on private text. Each vector is a function of its own text alone, so
 that one record more or less moves no other record's vector. The default, `HashedNgrams`, needs no model: hashed counts
 of character n-grams under a fixed public projection, or under one that was fitted on public text (latent semantic
-analysis). `sentence_embedder` has the models.
+analysis). `cupel.mechanisms.embedding.sentence` has the models.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from cupel.accounting.errors import naming
+from cupel.accounting.errors import CupelError, naming
 
 _VERSION = 1
 _LINES, _SECONDS = 64, 2.0  # how much may be lost where the machine stops; nothing where only the process does
 
 
-class JournalError(ValueError):
+class JournalError(CupelError):
     """A journal that cannot be gone on with, in one line that shows nothing of a text."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 
@@ -15,9 +14,6 @@ from cupel.accounting import validate
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.batching import label_indices
 from cupel.mechanisms.data.records import Record, check_ids
-from cupel.mechanisms.embedding.centres import BUILTIN
-from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams
-from cupel.mechanisms.embedding.sentence import SentenceEmbedder
 from cupel.mechanisms.primitives import charged
 from cupel.mechanisms.primitives.charged import OtherRunError
 
@@ -42,7 +38,7 @@ def check_settings(mechanism: object, names: Sequence[str]) -> None:
         validate.integer(minimum=0, **{name: getattr(mechanism, name)})
     embedder: object = getattr(mechanism, "embedder")  # noqa: B009
     if not isinstance(embedder, str) or not embedder:
-        raise ValueError(f"embedder must be {BUILTIN}, a folder or a hub id, not {embedder!r}")
+        raise ValueError(f"embedder must be builtin, a folder or a hub id, not {embedder!r}")
 
 
 def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | None, NDArray[np.int64]]:
@@ -57,37 +53,6 @@ def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | Non
     found = label_indices(records, labels)
     names: tuple[str | None, ...] = tuple(labels) or (None,)
     return {name: np.flatnonzero(found == index) for index, name in enumerate(names)}
-
-
-def load_embedder(source: str, public_texts: Sequence[str] | None = None, seed: int = 0) -> Embedder:
-    """The embedder of a run.
-
-    Args:
-        source: ``builtin``, or the folder or hub id of a model on this machine.
-        public_texts: that the builtin one is fitted on; None gives the one without fitting.
-        seed: public, of the fit.
-
-    Raises:
-        ValueError: where there is no such model.
-    """
-    if source != BUILTIN or public_texts is None:
-        return _loaded(source)
-    return HashedNgrams.fitted(public_texts, seed=seed)
-
-
-def check_embedder(source: str) -> None:
-    """That a model is on this machine, if the embedder is one.
-
-    Raises:
-        ValueError: where it is not.
-    """
-    if source != BUILTIN:
-        _loaded(source)
-
-
-@functools.lru_cache(maxsize=1)
-def _loaded(source: str) -> Embedder:
-    return HashedNgrams() if source == BUILTIN else SentenceEmbedder.load(source)
 
 
 def inputs_digest(records: Sequence[Record], public: object) -> str:

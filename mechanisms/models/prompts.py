@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cupel.accounting.errors import CupelError
 from cupel.mechanisms.models.template_rendering import RenderingError, filled, rendered
 
 FENCE = "```"
@@ -52,7 +53,7 @@ class Tokens(Protocol):
     def decode(self, tokens: Sequence[int]) -> str: ...
 
 
-class PromptError(ValueError):
+class PromptError(CupelError):
     """A template that cannot be rendered. One line that shows nothing of a record."""
 
 

@@ -20,6 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from cupel.accounting.errors import CupelError
+
 if TYPE_CHECKING:
     import jinja2
 
@@ -35,7 +37,7 @@ LONGEST = 2**22
 Kind = Literal["prompt", "chat"]
 
 
-class RenderingError(ValueError):
+class RenderingError(CupelError):
     """A template that cannot be rendered. Its message is the kind of error and shows nothing of the values.
 
     Attributes:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from cupel.accounting import validate
+from cupel.accounting.errors import CupelError
 from cupel.mechanisms.models.prompts import FENCE, ours, render
 from cupel.mechanisms.models.template_rendering import RenderingError
 
@@ -30,7 +31,7 @@ _CHARACTERS_A_TOKEN = 64  # of what a prompt shows, so that no text takes long t
 _UNWRITABLE = ("Cc", "Cs")  # control characters, halves of surrogate pairs
 
 
-class WriterError(ValueError):
+class WriterError(CupelError):
     """A writer that cannot be used, in one line; what it had written until then is not lost."""
 
 

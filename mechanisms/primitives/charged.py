@@ -7,12 +7,13 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
+from cupel.accounting.errors import CupelError
 from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Json, Outcome
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.primitives.randomness import Source
 
 
-class OtherRunError(ValueError):
+class OtherRunError(CupelError):
     """An interrupted run cannot go on with these records, model, key or parameters. One line that names no record."""
 
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from cupel.mechanisms.data.batching import Cells, label_indices, unit_records
 from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.embedding.centres import BUILTIN, Centres, most_counted, split_slots
+from cupel.mechanisms.embedding.centres import Centres, most_counted, split_slots
 from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from cupel.mechanisms.embedding.load import BUILTIN
 from cupel.mechanisms.primitives.nearest import nearest
 
 

@@ -35,6 +35,7 @@ from cupel.accounting.ledger.entries import Charge
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.embedding.embedder import Embedder, Vectors, all_embedded
+from cupel.mechanisms.embedding.load import fitted_embedder, load_embedder
 from cupel.mechanisms.evolution import run as evolution_run
 from cupel.mechanisms.evolution import voting
 from cupel.mechanisms.evolution.journal import Journal
@@ -171,7 +172,7 @@ class SecretEvolution:
     def load_embedder(self, records: Sequence[Record], incidence: Incidence) -> Embedder:
         """The public embedder; the builtin one is fitted on the public records."""
         public = [record.text for record, private in zip(records, incidence.private, strict=True) if not private]
-        return evolution_run.load_embedder(self.embedder, public, self.seed)
+        return fitted_embedder(self.embedder, public, self.seed)
 
     def check(self, records: Sequence[Record], writer: Writer, incidence: Incidence | None = None) -> Incidence:
         """That these records can be run, before anything is charged or written; where their secrets are.
@@ -210,7 +211,7 @@ class SecretEvolution:
             if private > most:
                 raise ValueError(f"at most {most} records that share clusters may hold a secret, not {private}")
         self.noise(places)
-        evolution_run.check_embedder(self.embedder)
+        load_embedder(self.embedder)  # fails early if it is not on this machine
         return places
 
     def generate(

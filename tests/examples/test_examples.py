@@ -22,7 +22,7 @@ from cupel.accounting import ApproxDP, SecretProtection, Unit, upper_bounds
 from cupel.claims.base import Claim
 from cupel.claims.read import read_claim
 from cupel.errors import InputError
-from cupel.jobs.account import account_files
+from cupel.jobs.account import account as account_files
 from cupel.mechanisms.data.records import read_records
 from cupel.mechanisms.embedding.centres import Centres
 

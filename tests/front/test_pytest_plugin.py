@@ -69,4 +69,4 @@ def test_the_plugin_is_declared_and_loads_nothing() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     others, own = result.stdout.splitlines()
     assert not {name.split(".")[0] for name in others.split()} & {"numpy", "scipy", "torch", "pydantic", "transformers"}
-    assert own == "cupel cupel.pytest_plugin"
+    assert own == "cupel cupel._renamed cupel.pytest_plugin"

@@ -61,9 +61,9 @@ def _no_largest_file() -> None:
 
 
 def _unescaped_refusals() -> None:
-    from cupel.cli import app
+    from cupel.cli import exit_codes
 
-    app.one_line = lambda text: " ".join(text.split())[:500]
+    exit_codes.one_line = lambda text: " ".join(text.split())[:500]
 
 
 def _long_refusals() -> None:

@@ -121,10 +121,10 @@ COMMANDS = (
     _command("audit score planned copied.jsonl", "planned", "copied.jsonl", weight=2),
     _command("audit bound scored", "scored", weight=2),
     _command("audit report bounded", "bounded", weight=2),
-    _command("audit membership scores.csv --coins --delta 1e-3 --epsilon 1 -o m.json", "scores.csv", weight=2),
-    _command("audit membership scores.jsonl --attack rmia-offline --a .3 --guesses 4 -o m.json", "scores.jsonl",
+    _command("audit membership scores scores.csv --coins --delta 1e-3 --epsilon 1 -o m.json", "scores.csv", weight=2),
+    _command("audit membership scores scores.jsonl --attack rmia-offline --a .3 --guesses 4 -o m.json", "scores.jsonl",
              weight=2),
-    _command("audit membership --records candidates.jsonl --synthetic synthetic.jsonl --reference unseen.jsonl "
+    _command("audit membership text candidates.jsonl --synthetic synthetic.jsonl --reference unseen.jsonl "
              "--coins -o m.json", "candidates.jsonl", "synthetic.jsonl", "unseen.jsonl"),
     _command("audit secrets --p .01 --r .3 --occurrences 8 --sampling-probability .1 --sigma 4", weight=0.3),
     _command("audit secrets --p .01 --r .3 --occurrences 8 --sampling-probability .1 --rounds 2 -o games", weight=0.3),

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import fuzz_mutations
+from command import plain
 from fuzz_inputs import COMMANDS, Command
 
 SECONDS = 20
@@ -187,6 +188,7 @@ def _is_working(folder: Path, stderr: str) -> bool:
 def judge(code: int, stdout: str, stderr: str, changed: Iterable[str]) -> list[str]:
     """What is wrong with how a command ended."""
     faults = []
+    stderr = plain(stderr)
     lines = stderr.splitlines() if "\x1c" not in stderr else stderr.split("\n")
     if code not in (0, 1, 2, 4):
         faults.append(f"exit code {code}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 from dataclasses import dataclass
 
 
@@ -14,6 +15,15 @@ class Result:
     returncode: int
     stdout: str
     stderr: str
+
+
+def plain(stderr: str) -> str:
+    """Standard error as it reads without ``--json``: an error that is an object becomes its line."""
+    lines = stderr.split("\n")
+    for place, line in enumerate(lines):
+        if line.startswith('{"error"'):
+            lines[place] = f"cupel: {json.loads(line)['error']}"
+    return "\n".join(lines)
 
 
 def run(*arguments: object) -> Result:

@@ -20,7 +20,6 @@ from cupel.attacks.black_box.recorder import Recorder
 from cupel.attacks.canaries.reconstruction import Reconstruction
 from cupel.attacks.released.holdout import Hits
 from cupel.attacks.secrets.reconstruction import SecretGuesses
-from cupel.audit_jobs import membership_table, released_table
 from cupel.audit_jobs.canaries import readme
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.games.canaries import Scoring, third_party_audit
@@ -34,6 +33,7 @@ from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
 from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
+from cupel.cli import audit_membership, audit_released
 from cupel.reports import canaries
 from cupel.reports.assay import Assay, Audit, BoundRow
 from cupel.reports.html import render
@@ -175,10 +175,10 @@ def on_the_command_line(result: AuditResult, claim: Guarantee, capsys: pytest.Ca
     audits = [result.to_json()]
     match result.name:
         case "membership":
-            membership_table.print_audit({"private": "", "audits": audits})
+            audit_membership.print_audit({"private": "", "audits": audits})
         case "verbatim_extraction":
             given = {"private": "", "unit": "record", "confidence": 1 - 0.05 / 3}
-            released_table.print_audits({**given, "audits": audits})
+            audit_released.print_audits({**given, "audits": audits})
         case "distinguishing":
             return describe_bound(distinguished, claim, result.bounds[0])
     return capsys.readouterr().out

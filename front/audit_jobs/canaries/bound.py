@@ -19,7 +19,6 @@ from cupel.audit_jobs.canaries.files import (
     sealed,
     write_whole,
 )
-from cupel.audit_jobs.canaries.score import ATTACKS
 from cupel.audits.games.canaries import Scoring, refutes, third_party_audit
 from cupel.errors import InputError
 from cupel.progress import Progress
@@ -48,7 +47,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         manifest.design,
         manifest.coins,
         [_scoring(entry) for entry in document["scorings"]],
-        attack=ATTACKS[manifest.kind],
+        attack=manifest.canary_kind.attack,
         kind=manifest.kind,
     )
     found = sealed(

@@ -15,7 +15,7 @@ from typing import Any
 
 from cupel.attacks.canaries.reconstruction import extract_keys
 from cupel.attacks.canaries.rows import Column, ColumnReader
-from cupel.audit_jobs.canaries.files import Kind, write_whole
+from cupel.audit_jobs.canaries.files import write_whole
 from cupel.errors import InputError
 from cupel.mechanisms.data.records import read_rows
 from cupel.progress import Progress
@@ -49,15 +49,12 @@ class Data:
         return self.path.suffix.lower() if self.path else ".jsonl"
 
 
-def read_data(
-    path: Path | None, *, kind: Kind, text: str, id: str | None, user: str | None, progress: Progress
-) -> Data:
+def read_data(path: Path | None, *, text: str | None, id: str | None, user: str | None, progress: Progress) -> Data:
     """Learns what canaries have to know of the data, in one pass and bounded memory.
 
     Args:
         path: a ``.jsonl``, ``.csv`` or ``.parquet`` file; None for records of a text, and of a user if there is one.
-        kind: of the canaries.
-        text, id, user: columns.
+        text, id, user: columns; None for no text where canaries are rows of a table.
         progress: shows the pass.
 
     Raises:
@@ -73,7 +70,7 @@ def read_data(
         for number, (where, row) in enumerate(read_rows(path), 1):
             for name, value in row.items():
                 readers.setdefault(name, ColumnReader(name)).read(value)
-            _look(data, row, text if kind != "table" else None, id, where)
+            _look(data, row, text, id, where)
             if len(data.rows) < SAMPLE:  # an even sample: Vitter 1985, algorithm R
                 data.rows.append(row)
             elif (place := drawn.randrange(number)) < SAMPLE:
@@ -85,9 +82,9 @@ def read_data(
         raise ValueError(f"{path}: holds no rows to make canaries like")
     asked: list[tuple[str, str | None]] = [("text", text), ("id", id), ("user", user)]
     for what, column in asked:
-        if column is not None and column not in readers and (what != "text" or kind != "table"):
+        if column is not None and column not in readers:
             raise ValueError(f"{path}: there is no column {column!r}; name the {what} column with --{what}")
-    taken: set[str | None] = {id, user, text if kind != "table" else None}
+    taken: set[str | None] = {id, user, text}
     data.columns = [Column(name, "other") if name in taken else reader.column for name, reader in readers.items()]
     return data
 

@@ -21,12 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, Val
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.attacks.canaries.rows import Column
-from cupel.attacks.canaries.texts import Echo
+from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
 from cupel.audits.games.canaries_design import Design
 from cupel.errors import InputError, input_errors
 from cupel.io.run_files import write_atomically
 
-Kind = Literal["key", "echo", "table"]
 MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
 _BLOCK = 1 << 20
 _SHOWN = 1 << 26  # bytes of a file that takes long enough to be watched
@@ -36,33 +35,6 @@ class Part(BaseModel):
     """A piece of a file; unknown keys are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Canary(Part):
-    """A candidate: a text of which the end is what is looked for, or a row of a table.
-
-    Attributes:
-        text: of a key or an echo.
-        start: where its end begins.
-        row: of a table, column by column.
-        reference: what its score is measured against: log-probability of the end under the data's own model, or
-            distance to the nearest row of the data.
-    """
-
-    text: str = ""
-    start: int = 0
-    row: dict[str, str | int | float | bool | None] | None = None
-    reference: float = 0.0
-
-    @property
-    def end(self) -> str:
-        """What is looked for."""
-        return self.text[self.start :]
-
-    @property
-    def echo(self) -> Echo:
-        """The canary as the attack takes it."""
-        return Echo(self.text, self.start)
 
 
 class Scored(Part):
@@ -115,7 +87,7 @@ class Manifest(Part):
     schema_version: Literal[1] = 1
     cupel: str
     nonce: str
-    kind: Kind
+    kind: str
     text: str | None
     columns: list[dict[str, Any]] = []
     unit: str
@@ -129,6 +101,11 @@ class Manifest(Part):
     candidates: list[Canary]
     included: str
     never: list[Canary]
+
+    @property
+    def canary_kind(self) -> CanaryKind:
+        """The kind of the canaries."""
+        return KINDS[self.kind]
 
     @property
     def coins(self) -> NDArray[np.bool_]:
@@ -161,10 +138,10 @@ class Manifest(Part):
         every = (*self.candidates, *self.never)
         if any(not 0 <= canary.start <= len(canary.text) or not math.isfinite(canary.reference) for canary in every):
             raise ValueError("each canary has an end and a finite reference")
-        if self.kind != "table" and (self.text is None or not all(canary.end for canary in every)):
-            raise ValueError("canaries of text have a column, and an end that is looked for")
-        if self.kind == "table" and any(canary.row is None or canary.reference <= 0 for canary in every):
-            raise ValueError("canaries of a table have a row and a distance")
+        if self.canary_kind.of_text and self.text is None:
+            raise ValueError("canaries of text have a column")
+        for canary in every:
+            self.canary_kind.check(canary)
 
     @property
     def table(self) -> list[Column]:

@@ -19,27 +19,24 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.attacks.canaries import texts as text_canaries
-from cupel.attacks.canaries.rows import draw_rows, draw_unusual_rows
+from cupel.attacks.canaries.rows import draw_rows
 from cupel.audit_jobs.canaries.data import Data, read_data, write_rows
 from cupel.audit_jobs.canaries.files import (
     MANIFEST,
     PLAN,
-    Canary,
     Claimed,
-    Kind,
     Manifest,
     guarantee,
     hashed,
     write_whole,
 )
+from cupel.audit_jobs.canaries.kinds import KINDS, Canary
 from cupel.audit_jobs.canaries.readme import readme
 from cupel.audits.games.canaries_design import Design
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.progress import Progress
 
-_DISTANCES = 10**8
-"""Between candidates and rows of the data, at most about; that takes about ten seconds."""
 MOST_ROWS = 10**6
 """Canaries, with all their copies."""
 
@@ -48,7 +45,7 @@ MOST_ROWS = 10**6
 class Options:
     """What is asked for; see `cupel audit plan --help`."""
 
-    kind: Kind
+    kind: str
     canaries: int
     like: Path | None = None
     text: str = "text"
@@ -84,23 +81,24 @@ def plan(options: Options, folder: Path) -> dict[str, Any]:
         design, copies = _design(options)
         data = read_data(
             options.like,
-            kind=options.kind,
-            text=options.text,
+            text=options.text if KINDS[options.kind].of_text else None,
             id=options.id,
             user=_user(options),
             progress=options.progress,
         )
         rng = np.random.default_rng(secrets.randbits(256))
-        drawn = _draw(options, data, rng)
+        # Candidates, and after them as many for the negative control, all drawn alike.
+        count, half = 2 * options.canaries, options.canaries // 2
+        drawn = KINDS[options.kind].draw(count, half, data, options.text, rng)
         rows = _rows(options, data, drawn, copies, rng)
-    candidates = drawn[: options.canaries]
+    candidates, of_text = drawn[: options.canaries], KINDS[options.kind].of_text
     coins = text_canaries.draw_coins(options.canaries)
     manifest = Manifest(
         cupel=__version__,
         nonce=secrets.token_hex(32),
         kind=options.kind,
-        text=None if options.kind == "table" else options.text,
-        columns=[dataclasses.asdict(column) for column in data.columns] if options.kind == "table" else [],
+        text=options.text if of_text else None,
+        columns=[] if of_text else [dataclasses.asdict(column) for column in data.columns],
         unit=options.unit,
         copies=copies,
         guesses=design.guesses,
@@ -119,7 +117,7 @@ def plan(options: Options, folder: Path) -> dict[str, Any]:
 
 def _design(options: Options) -> tuple[Design, int]:
     """Checks the numbers, and works out those that were not given."""
-    validate.one_of(("key", "echo", "table"), kind=options.kind)
+    kind = KINDS[validate.one_of(tuple(KINDS), kind=options.kind)]
     validate.integer(minimum=2, maximum=MOST_ROWS, canaries=options.canaries)
     unit = Unit.parse(options.unit)
     copies = unit.size if options.copies is None else validate.integer(minimum=1, copies=options.copies)
@@ -135,9 +133,9 @@ def _design(options: Options) -> tuple[Design, int]:
         )
     if unit.kind == "user" and options.like is not None and options.user is None:
         raise ValueError("at unit user each canary is a user of its own; name the column of users with --user")
-    if options.kind == "table" and options.like is None:
-        raise ValueError("canaries of kind table are rows like those of a file; name it with --like")
-    named = [("text", options.text)] if options.kind != "table" else []
+    if not kind.of_text and options.like is None:
+        raise ValueError(f"canaries of kind {kind.name} are rows like those of a file; name it with --like")
+    named = [("text", options.text)] if kind.of_text else []
     named += [(what, column) for what, column in (("id", options.id), ("user", _user(options))) if column is not None]
     if len({column for _, column in named}) < len(named):
         raise ValueError(
@@ -145,12 +143,12 @@ def _design(options: Options) -> tuple[Design, int]:
             "canaries get something new in each"
         )
     validate.integer(minimum=1, scorings=options.files)
-    if options.kind == "key" and options.guesses is not None:
-        raise ValueError("canaries of kind key are guessed where they are printed; leave --guesses out")
+    if not kind.fixed_guesses and options.guesses is not None:
+        raise ValueError(f"canaries of kind {kind.name} are guessed where they are found; leave --guesses out")
     if options.epsilon is None and options.delta is not None and options.delta > 0:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     claim = guarantee(options.epsilon, options.delta or 0.0) if options.epsilon is not None else None
-    guesses = None if options.kind == "key" else options.canaries // 2 if options.guesses is None else options.guesses
+    guesses = None if not kind.fixed_guesses else options.canaries // 2 if options.guesses is None else options.guesses
     design = Design(
         candidates=options.canaries,
         guesses=guesses,
@@ -160,7 +158,7 @@ def _design(options: Options) -> tuple[Design, int]:
         claim=claim,
         delta=options.delta or 0.0,
     )
-    if options.kind != "key" and options.guesses is None:
+    if kind.fixed_guesses and options.guesses is None:
         design = dataclasses.replace(design, guesses=_default_guesses(design))
     return design, copies
 
@@ -174,39 +172,6 @@ def _default_guesses(design: Design) -> int:
 def _user(options: Options) -> str | None:
     """The column of users, if there is one."""
     return options.user or ("user" if Unit.parse(options.unit).kind == "user" else None)
-
-
-def _draw(options: Options, data: Data, rng: np.random.Generator) -> list[Canary]:
-    """Candidates, and after them as many for the negative control, all drawn alike."""
-    count = 2 * options.canaries
-    if options.kind == "key":
-        keys = text_canaries.draw_keys(count, data.keys, rng)
-        return [Canary(text=text_canaries.key_text(key), start=len(text_canaries.key_text(key)) - 5) for key in keys]
-    if options.kind == "echo":
-        texts = _wording(options, data, rng)
-        echoes = text_canaries.draw_echoes(count + options.canaries // 2, texts, rng)
-        # Echoes of no use but for the reference, as many as are planted: it knows what echoes are like, but not which.
-        echoes, others = echoes[:count], [echo.text for echo in echoes[count:]]
-        likely, _ = text_canaries.echo_log_probabilities([*texts, *others], echoes)
-        return [
-            Canary(text=echo.text, start=echo.start, reference=float(value))
-            for echo, value in zip(echoes, likely, strict=True)
-        ]
-    known = data.rows[:: max(1, 2 * count * len(data.rows) // _DISTANCES)]
-    rows, distances = draw_unusual_rows(count, data.columns, known, rng)
-    return [Canary(row=row, reference=float(value)) for row, value in zip(rows, distances, strict=True)]
-
-
-def _wording(options: Options, data: Data, rng: np.random.Generator) -> list[str]:
-    """What echoes sound like: the data, as much as one model is fitted to, or without data the builtin notes."""
-    if data.path is None:
-        from cupel.mechanisms.data.corpora import notes
-
-        return [text for text, _ in notes(400, 0)]
-    texts = [str(row[options.text]) for row in data.rows if row.get(options.text)]
-    texts = [texts[place] for place in rng.permutation(len(texts))]
-    lengths = np.cumsum([len(text) for text in texts])
-    return texts[: max(1, int(np.searchsorted(lengths, text_canaries.PIECE)))]
 
 
 def _rows(

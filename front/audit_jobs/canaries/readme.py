@@ -6,13 +6,7 @@ from typing import Any
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_confidence, format_number, format_upper
-
-_WHAT = {
-    "key": "a sentence with a random 5-digit key; the audit looks for keys that synthetic texts print",
-    "echo": "a text that begins as the data do and ends in random common words; the audit looks for synthetic texts "
-    "that make the endings likely",
-    "table": "a row of values that stand together in no row of the data; the audit looks for synthetic rows nearby",
-}
+from cupel.audit_jobs.canaries.kinds import KINDS
 
 _STEPS = """# An audit that is planned
 
@@ -60,7 +54,7 @@ def readme(about: dict[str, Any]) -> str:
     unit = Unit.parse(about["unit"])
     return _STEPS.format(
         file=about["canaries"]["file"],
-        what=_WHAT[about["kind"]],
+        what=KINDS[about["kind"]].what,
         digest=about["manifest_sha256"],
         unit=_unit(unit, about["copies"]),
         runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",

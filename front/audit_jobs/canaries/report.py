@@ -105,7 +105,7 @@ def _limitations(manifest: Manifest) -> list[str]:
         "It shows what leaks at least: the attack reads synthetic data only and knows no model; a better attack may "
         "find more.",
     ]
-    if manifest.kind != "key":
+    if manifest.canary_kind.like_data:
         lines.append(
             "Canaries are made up from what the data look like; the rarest records may leak more than they do."
         )

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.attacks.canaries import texts as text_canaries
-from cupel.attacks.canaries.rows import compared, nearest
 from cupel.audit_jobs.canaries.files import (
     BOUND,
     PLAN,
@@ -30,15 +28,6 @@ from cupel.mechanisms.data.records import read_rows, read_texts
 from cupel.progress import Progress, Step
 
 Floats = NDArray[np.float64]
-
-ATTACKS = {
-    "key": "a key that a synthetic text prints is guessed to be in the data",
-    "echo": "the log-probability of a canary's ending under an n-gram model of the synthetic text, less that under one "
-    "of the data and of other such canaries; the highest are guessed to be in the data",
-    "table": "minus the distance to the nearest synthetic row, as a share of the distance to the nearest row of the "
-    "data; the highest are guessed to be in the data",
-}
-"""How canaries of each kind are scored, in words."""
 
 
 @dataclass(slots=True)
@@ -154,34 +143,6 @@ def _lines(path: Path) -> int:
 
 def _scores(manifest: Manifest, path: Path, text: str | None, counted: _Counted) -> dict[str, Floats]:
     """Scores of candidates, of control candidates, and of candidates had the file held a copy of each planted one."""
-    every = [*manifest.candidates, *manifest.never]
-    references = np.array([canary.reference for canary in every])
-    here = len(manifest.candidates)
-    if manifest.kind == "table":
-        plain, copied = _near(manifest, path, counted)
-        plain, copied = -plain / references, -copied / references
-    else:
-        texts = counted.texts(path, str(text))
-        planted = [canary.text for canary in manifest.planted]
-        if manifest.kind == "key":
-            keys = [canary.end for canary in every]
-            plain = text_canaries.printed_keys(texts, keys).astype(np.float64)
-            copied = np.maximum(plain, text_canaries.printed_keys(planted, keys))
-        else:
-            echoes = [canary.echo for canary in every]
-            plain, copied = text_canaries.echo_log_probabilities(texts, echoes, copied=planted)
-            plain, copied = plain - references, copied - references
+    every, here = [*manifest.candidates, *manifest.never], len(manifest.candidates)
+    plain, copied = manifest.canary_kind.score(every, manifest.planted, manifest.table, str(text), path, counted)
     return {"candidates": plain[:here], "never": plain[here:], "copied": copied[:here]}
-
-
-def _near(manifest: Manifest, path: Path, counted: _Counted) -> tuple[Floats, Floats]:
-    """Distances to the nearest synthetic row, without and with a copy of each planted row."""
-    every = [canary.row or {} for canary in (*manifest.candidates, *manifest.never)]
-    columns = manifest.table
-    names = {column.name for column in compared(columns)}
-    plain, rows = nearest(every, columns, counted.all(path, names))
-    missing = sorted(names - counted.columns)
-    if rows and missing:
-        raise ValueError(f"{path}: there is no column {missing[0]!r}, which the data of the plan have")
-    copied, _ = nearest(every, columns, [canary.row or {} for canary in manifest.planted])
-    return plain, np.minimum(plain, copied)

@@ -17,8 +17,7 @@ from cupel.generators.base import Options
 from cupel.generators.evolution.claim import EvolutionClaim
 from cupel.io.documents import Documents
 from cupel.io.run_files import open_ledger
-from cupel.mechanisms.embedding import sentence
-from cupel.mechanisms.embedding.centres import BUILTIN
+from cupel.mechanisms.embedding.load import fetch_embedder
 from cupel.mechanisms.evolution.journal import JournalError
 from cupel.mechanisms.evolution.loop import SyntheticText
 from cupel.mechanisms.models.writers import Writer, WriterError
@@ -40,9 +39,8 @@ def load_writer(
         InputError: when there is no such model on this machine, or a setting does not fit it.
     """
     with input_errors():
-        embedder = claim.parameters.embedder
-        if options.download and embedder != BUILTIN:
-            sentence.model_folder(embedder, allow_network=True)
+        if options.download:
+            fetch_embedder(claim.parameters.embedder)
         if claim.parameters.endpoint is not None:
             if options.model is not None:
                 raise InputError("--model: the claim names an endpoint, which writes in place of a model; drop one")

@@ -28,8 +28,7 @@ from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.io.documents import Documents
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
-from cupel.mechanisms.embedding import sentence
-from cupel.mechanisms.embedding.centres import BUILTIN
+from cupel.mechanisms.embedding.load import fetch_embedder
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.private_inference.generator import PrivateInference
 from cupel.mechanisms.private_inference.transcripts import Generation
@@ -194,10 +193,9 @@ def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, dow
     Raises:
         InputError: when it is no model, or not on this machine.
     """
-    embedder = claim.parameters.embedder
     with input_errors():
-        if download and embedder != BUILTIN:
-            sentence.model_folder(embedder, allow_network=True)
+        if download:
+            fetch_embedder(claim.parameters.embedder)
         return LanguageModel.load(model or claim.model, device, allow_network=download)
 
 

@@ -12,7 +12,7 @@ import command
 import numpy as np
 import pytest
 
-from cupel.audit_jobs.released_table import print_audits
+from cupel.cli.audit_released import print_audits
 
 SECRET = "4111 1111 1111 1111"
 ANOTHER = "jo.doe@example.org"

@@ -177,7 +177,11 @@ def test_the_table_of_exit_codes_is_that_of_the_code() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["assay"], *(["audit", name] for name in ("text", "table", "plan", "score", "bound", "membership", "secrets"))],
+    [
+        ["assay"],
+        *(["audit", name] for name in ("text", "table", "plan", "score", "bound", "secrets")),
+        *(["audit", "membership", name] for name in ("scores", "model", "text")),
+    ],
 )
 def test_help_says_the_exit_codes(command: list[str]) -> None:
     words = " ".join(cupel(*command, "--help").stdout.replace("│", " ").split())
@@ -197,8 +201,8 @@ STARTS_ANEW = "cupel: interrupted; this command does not resume; run it again fr
         (["audit", "secrets", "--p", "0.1", "--output=games"], RESUMES),
         (["audit", "secrets", "--p", "0.1", "-ogames"], RESUMES),
         (["audit", "secrets", "--p", "0.1"], STARTS_ANEW),
-        (["audit", "membership", "--records", "c.jsonl", "--model", "m"], RESUMES),
-        (["audit", "membership", "signals.csv", "-o", "found.json"], STARTS_ANEW),
+        (["audit", "membership", "model", "c.jsonl", "--model", "m"], RESUMES),
+        (["audit", "membership", "scores", "signals.csv", "-o", "found.json"], STARTS_ANEW),
         (["audit", "text", "s.jsonl"], STARTS_ANEW),
         (["account", "ledger.sqlite"], STARTS_ANEW),
         ([], STARTS_ANEW),
@@ -215,7 +219,7 @@ def test_an_interruption_says_truthfully_whether_it_resumes(
     assert (result.returncode, result.stdout, result.stderr) == (130, "", says)
 
 
-@pytest.mark.parametrize("module", ["typer", "cupel.claims.read", "cupel.jobs.assay", "numpy"])
+@pytest.mark.parametrize("module", ["typer", "cupel.claims.read", "cupel.jobs.assay", "numpy", "torch"])
 def test_an_interruption_while_modules_are_imported_is_one_line(module: str, claim: Path) -> None:
     """The signal arrives where a module would be looked for, as Ctrl-C while the libraries load."""
     code = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Result, run
+from command import Result, plain, run
 
 from cupel.accounting import validate
 from cupel.accounting.events import ParallelDpEvent
@@ -45,7 +45,7 @@ def refused(result: Result, *says: str) -> str:
     """The one line that a command is refused with."""
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
-    (line,) = (line for line in result.stderr.split("\n")[:-1] if not line.startswith('{"stage"'))
+    (line,) = (line for line in plain(result.stderr).split("\n")[:-1] if not line.startswith('{"stage"'))
     assert len(line) <= LONGEST
     assert line.startswith("cupel: ")
     for part in says:
@@ -112,8 +112,8 @@ OVERWRITING = {
     "audit text": ("audit", "text", "OTHER", "--source", "DATA", "--holdout", "OTHER", "-o", "DATA"),
     "audit table": ("audit", "table", "OTHER", "--source", "OTHER", "--holdout", "DATA", "-o", "DATA"),
     "audit plan": ("audit", "plan", "--like", "DATA", "-o", "DATA"),
-    "audit membership": ("audit", "membership", "DATA", "-o", "DATA"),
-    "audit membership, candidates": ("audit", "membership", "--records", "DATA", "--synthetic", "OTHER", "-o", "DATA"),
+    "audit membership": ("audit", "membership", "scores", "DATA", "-o", "DATA"),
+    "audit membership, candidates": ("audit", "membership", "text", "DATA", "--synthetic", "OTHER", "-o", "DATA"),
     "audit secrets": (
         *("audit", "secrets", "--p", ".01", "--r", ".3", "--occurrences", "8", "--sampling-probability", ".1"),
         *("-o", "DATA"),

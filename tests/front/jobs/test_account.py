@@ -22,8 +22,9 @@ from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.claims.read import read_claim
+from cupel.cli.account import _print as print_table
 from cupel.errors import InputError
-from cupel.jobs.account import account_files, print_table
+from cupel.jobs.account import account as account_files
 
 
 def ledger(path: Path, *charged: DpEvent) -> Path:

@@ -59,7 +59,7 @@ def released_page(done: Assay) -> str:
 
 
 def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(tmp_path: Path) -> None:
-    done = assay.assay(read_claim(claim_file(tmp_path)), tmp_path / "out")
+    done = assay.assay(read_claim(claim_file(tmp_path)), tmp_path / "out").document
     assert done.verdict == "SUPPORTED"
     assert done.verdict_is_private
     assert len(done.batches) == 4
@@ -83,7 +83,7 @@ def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(t
 
 def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
     text = (CLAIMS / "keys-unprotected.yaml").read_text().replace("records: 1024", "records: 256")
-    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document
     assert done.verdict == "REFUTED"
     above = {
         bound.method: bound.rigor for bound in done.bounds if bound.direction == "lower" and float(bound.value) > 3
@@ -110,7 +110,9 @@ def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
 def test_other_architectures_run_through(architecture: str, make_model: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_model(tmp_path / "model", architecture)
     text = SMALL.replace("batch_size: 31", "batch_size: 7").replace("records: 124", "records: 28")
-    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out", model=str(folder), device="cpu")
+    done = assay.assay(
+        read_claim(claim_file(tmp_path, text)), tmp_path / "out", model=str(folder), device="cpu"
+    ).document
     assert done.verdict == "SUPPORTED"
     assert done.ledger.planned
     reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
@@ -121,7 +123,7 @@ def test_other_architectures_run_through(architecture: str, make_model: Callable
 
 def test_canaries_are_put_among_other_data(tmp_path: Path) -> None:
     text = SMALL.replace("name: keys", "name: notes").replace("[key]", "[]").replace("tokens: 24", "tokens: 12")
-    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document
     reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
     assert reconstruction.trials == evidence.GAME_CANDIDATES
     assert sum(rate.trials for rate in reconstruction.rates) == evidence.GAME_CANDIDATES, "in the data or held out"
@@ -152,7 +154,7 @@ def test_recorded_noise_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_shipped_claims_come_out_as_the_readme_says(name: str, verdict: str, tmp_path: Path) -> None:
-    done = assay.assay(read_claim(CLAIMS / f"{name}.yaml"), tmp_path)
+    done = assay.assay(read_claim(CLAIMS / f"{name}.yaml"), tmp_path).document
     assert done.verdict == verdict, done.sentence
     if name == "keys-mean":
         certified = {bound.method: float(bound.value) for bound in done.bounds if bound.rigor == "certified"}
@@ -194,7 +196,7 @@ public: {{records: 62, labels: [key]}}
 guarantee: {{type: pure_dp, epsilon: 1000.0}}
 audits: [record_replay]
 """
-    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+    done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document
     assert done.verdict == "SUPPORTED"
     (replayed,) = done.audits
     assert replayed.trials == (2 if adjacency == "add_remove" else 1) * evidence.REPLAYED
@@ -209,7 +211,7 @@ def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypat
     for name, words in (("whole", "Every event held"), ("less", "The run did not keep to its events: range")):
         if name == "less":
             monkeypatch.setattr("cupel.audits.games.replay.private_inference._Audit._eta", lambda self: 1e-6)
-        done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out")
+        done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document
         assert done.verdict == {"whole": "SUPPORTED", "less": "UNPROVEN"}[name]
         assert done.audits[0].conclusion.startswith(words)
         pages.append(released_page(done))
@@ -224,14 +226,14 @@ def test_a_larger_loss_than_the_proof_allows_leaves_the_claim_unproven(
     text = SMALL.replace("[leave_one_out, reconstruction]", "[leave_one_out]").replace("tokens: 24", "tokens: 6")
     text = text.replace("{type: ex_post, epsilon: 1000.0}", guarantee)
     claim = read_claim(claim_file(tmp_path, text))
-    whole = assay.assay(claim, tmp_path / "out")
+    whole = assay.assay(claim, tmp_path / "out").document
     assert (whole.verdict, whole.contradictions) == ("SUPPORTED", [])
     assert two_forms(render(whole, side="private"), random=True) == []
     page = released_page(whole)
     realised = max(batch.epsilon for batch in whole.batches)
     for loss, verdict in ((0.999 * realised, "SUPPORTED"), (-realised - 1, "UNPROVEN")):
         monkeypatch.setattr(evidence, "reruns", lambda *_, value=loss: [Loss(value, 1e-9)])
-        done = assay.assay(claim, tmp_path / "out")
+        done = assay.assay(claim, tmp_path / "out").document
         assert done.verdict == verdict
         assert released_page(done) == page
     assert done.best_upper is None

@@ -117,8 +117,8 @@ def one_line(result: command.Result, says: str) -> None:
     assert result.returncode == 2, result.stderr
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1, result.stderr
-    assert result.stderr.startswith("cupel: ")
-    assert says in result.stderr
+    assert command.plain(result.stderr).startswith("cupel: ")
+    assert says in command.plain(result.stderr)
     assert "zqprivate" not in result.stderr
 
 

@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     """A run folder, real texts, and others that the run did not see; the same five texts are in the first two."""
     rows = notes(700, 0)
     return {
-        "run": write(tmp_path / "run" / "private" / "synthetic.jsonl", rows[295:500], "text", "label").parents[2],
+        "run": write(tmp_path / "run" / "private" / "synthetic.jsonl", rows[295:500], "text", "label").parents[1],
         "real": write(tmp_path / "real.jsonl", rows[:300]),
         "held_out": write(tmp_path / "held-out.jsonl", rows[500:]),
     }

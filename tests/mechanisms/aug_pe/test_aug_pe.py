@@ -24,7 +24,6 @@ from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
 from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.evolution import run as evolution_run
 from cupel.mechanisms.primitives.charged import OtherRunError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 
@@ -34,7 +33,7 @@ LABELS = ("tree", "wood")
 
 @pytest.fixture(autouse=True)
 def _little_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evolution_run, "load_embedder", lambda *arguments: EMBEDDER)
+    monkeypatch.setattr("cupel.mechanisms.aug_pe.generator.load_embedder", lambda *arguments: EMBEDDER)
 
 
 def begin(mechanism: AugPE, ledger: Ledger, *, noise: str = "recorded") -> Run:

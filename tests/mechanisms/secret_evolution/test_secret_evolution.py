@@ -20,7 +20,6 @@ from cupel.accounting.ledger.run import Run
 from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.evolution import run as evolution_run
 from cupel.mechanisms.models.endpoint import EndpointError
 from cupel.mechanisms.primitives.charged import OtherRunError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
@@ -42,7 +41,8 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture
 def little_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evolution_run, "load_embedder", lambda *arguments: EMBEDDER)
+    for name in ("load_embedder", "fitted_embedder"):
+        monkeypatch.setattr(f"cupel.mechanisms.secret_evolution.generator.{name}", lambda *arguments: EMBEDDER)
 
 
 pytestmark = pytest.mark.usefixtures("little_embedder")

@@ -115,7 +115,7 @@ def works(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("mechanism", ["secret_evolution", "aug_pe"])
 def test_a_claim_is_supported_and_its_pages_tell_no_secret(mechanism: str, server: TextServer, tmp_path: Path) -> None:
     path = write(tmp_path, body(server, mechanism))
-    done = assay.assay(read_claim(path), tmp_path / "run")
+    done = assay.assay(read_claim(path), tmp_path / "run").document
     assert done.verdict == "SUPPORTED", done.sentence
     assert done.ledger.planned
     assert run("release", tmp_path / "run", "-o", tmp_path / "out", "-q").returncode == 0
@@ -151,7 +151,7 @@ def own_budgets(server: TextServer, tmp_path: Path, **of_others: float) -> Assay
     """A claim with two secrets at its own p and r, and three that have others."""
     (tmp_path / "codes.txt").write_text("10001\n10002\n10003\n")
     sources = [{"list": "codes.txt", **of_others}, {"pattern": r"\b2\d{4}\b"}]
-    return assay.assay(read_claim(write(tmp_path, body(server, secrets=sources))), tmp_path / "run")
+    return assay.assay(read_claim(write(tmp_path, body(server, secrets=sources))), tmp_path / "run").document
 
 
 def test_secrets_with_budgets_of_their_own_are_decided_by_themselves(server: TextServer, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_secrets_with_budgets_of_their_own_are_decided_by_themselves(server: Tex
 def test_records_are_sent_to_an_endpoint_where_the_claim_asks_for_it_only(
     examples: int, server: TextServer, tmp_path: Path
 ) -> None:
-    done = assay.assay(read_claim(write(tmp_path, body(server, examples=examples))), tmp_path / "run")
+    done = assay.assay(read_claim(write(tmp_path, body(server, examples=examples))), tmp_path / "run").document
     sent = {row["text"] for row in records() for prompt in server.prompts if f"\n\n{row['text']}\n\n" in prompt}
     assert bool(sent) == bool(examples)
     assert len(sent) <= examples
@@ -223,7 +223,7 @@ def test_as_published_stays_private_and_is_not_supported_where_it_is_wrong(
     claim = body(server, mechanism) | {"variant": "as_published"}
     if mechanism == "aug_pe":
         claim |= {"adjacency": "replace_one"}
-    done = assay.assay(read_claim(write(tmp_path, claim)), tmp_path / "run")
+    done = assay.assay(read_claim(write(tmp_path, claim)), tmp_path / "run").document
     assert (tmp_path / "run" / "private" / "synthetic.jsonl").exists()
     assert releasable(done).shortfalls
     refused_release = run("release", tmp_path / "run", "-o", tmp_path / "out")
@@ -412,7 +412,7 @@ def test_documents_are_committed_and_released_from_there(mechanism: str, server:
 def test_a_secret_that_occurs_nowhere_is_reported(server: TextServer, tmp_path: Path) -> None:
     (tmp_path / "codes.txt").write_text("10001\n10002\n77777\n")
     path = write(tmp_path, body(server, secrets=[{"list": "codes.txt"}]))
-    done = assay.assay(read_claim(path), tmp_path / "run")
+    done = assay.assay(read_claim(path), tmp_path / "run").document
     assert done.verdict == "SUPPORTED", done.sentence
     assert done.secrets is not None
     assert (done.secrets.sources[0].secrets, done.secrets.sources[0].nowhere) == (3, 1)

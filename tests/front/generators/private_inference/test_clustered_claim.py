@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
-    found = assay.assay(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet"))
+    found = assay.assay(read_claim(folder / "claim.yaml"), tmp_path, device="cpu", progress=Progress("quiet")).document
     assert found.verdict == "SUPPORTED"
     assert found.ledger.planned
     body = json.loads((tmp_path / "private" / "assay.json").read_text())

@@ -1,0 +1,84 @@
+"""`cupel account`: what ledgers cost, and what claims would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cupel.accounting.number_format import format_lower, format_number, format_upper
+from cupel.cli.options import Anchor, Json, Quiet, show
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cupel.accounting.bounds import Bound
+    from cupel.jobs.account import Account
+
+
+def account(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Ledgers over one data set, which compose, and claims (.yaml) that would run on it."),
+    ],
+    delta: Annotated[
+        float | None, typer.Option(help="The δ at which ε is asked for, in (0, 1); that of the claims if not given.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="One accountant; all that support the events if not given.")
+    ] = None,
+    p: Annotated[
+        float | None,
+        typer.Option(
+            help="The p at which r is asked for, at unit secret; those of the runs and claims if not given. Such a "
+            "claim's plan depends on where secrets are, so its data are read."
+        ),
+    ] = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Says what ledgers cost, and what claims would cost if they ran, by every accountant that can read them."""
+    from cupel.jobs import account as job
+
+    found = job.account(files, delta=delta, method=method, p=p, anchor=anchor)
+    show(found.to_json(), lambda: _print(found), json_, quiet)
+
+
+def _print(account: Account) -> None:
+    """The account as a table for people, then the state of each ledger, and why some accountants gave no bound."""
+    from cupel.cli.table_console import TableConsole
+
+    console = TableConsole()
+    what = "would be charged" if account.planned else "was charged"
+    console.print(_table(account, account.bounds, f"What {what}"))
+    if account.whole_plan:
+        console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
+    for ledger in account.ledgers:
+        for note in ledger.notes():
+            console.print(note, markup=False, soft_wrap=True, highlight=False)
+    for name, reason in account.unsupported.items():
+        console.print(f"{name}: {reason}", markup=False)
+
+
+def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
+    """Bounds as rows; where an accountant encloses the exact value, with its lower end."""
+    from rich.table import Table
+
+    table = Table(title=f"{title}, at {account.adjacency}, unit {account.unit}")
+    enclosed = any(bound.interval for bound in bounds)
+    function = "p" if account.unit.kind == "secret" else "δ"
+    of = ["claimed"] if account.budgets else []
+    for column in ("accountant", "quantity", *of, *(["at least"] if enclosed else []), "at most", function, "rigor"):
+        table.add_column(column, overflow="fold")
+    claimed = [[format_number(budget.r)] for budget in account.budgets]
+    for bound, whose in zip(bounds, claimed or [[]] * len(bounds), strict=True):
+        note = " (private: depends on the data)" if bound.private else ""
+        least = [format_lower(bound.interval.lower) if bound.interval else ""] if enclosed else []
+        argument = bound.delta if account.unit.kind != "secret" else bound.at
+        at = "" if argument is None else format_number(argument)
+        quantity = bound.quantity.replace("_", "-") + note
+        table.add_row(bound.method, quantity, *whose, *least, format_upper(bound.value), at, bound.rigor)
+    return table

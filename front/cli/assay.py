@@ -1,0 +1,49 @@
+"""`cupel assay`: a claim goes in; a verdict, its proof and its evidence come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cupel.cli.exit_codes import of_verdict
+from cupel.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, Quiet, progress, show
+from cupel.terminal import say
+
+
+def assay(
+    claim: Annotated[Path, typer.Argument(help="The claim, a YAML file (see `cupel schema claim`).")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")] = Path("report"),
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    allow_endpoint: AllowEndpoint = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs the claimed mechanism, accounts for it, attacks it, and writes the report with a verdict.
+
+    Everything is written to private/; `cupel release` makes the folder that may be shared. Every verdict is kept in the
+    ledger and counts for the next one. Given again, the same command resumes a run that was interrupted.
+    """
+    from cupel.claims.read import read_claim
+    from cupel.io.outputs import check_device, check_output_folder
+
+    asserted, on = read_claim(claim), check_device(device)
+    check_output_folder(output, asserted.reads(claim, model))
+    from cupel.jobs import assay as job  # loads torch, which a mistake in the claim need not wait for
+
+    result = job.assay(
+        asserted,
+        output,
+        model=model,
+        device=on,
+        download=download,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+        progress=progress(json_, quiet),
+    )
+    show(result.to_json(), lambda: say(f"{result.sentence} Report: {result.report}"), json_, quiet)
+    raise typer.Exit(of_verdict(result.verdict))

@@ -1,0 +1,49 @@
+"""`cupel generate`: synthetic data, and the ledger of what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cupel.cli.options import AllowEndpoint, Anchor, Device, Download, Json, Model, Quiet, progress, show
+from cupel.terminal import say
+
+
+def generate(
+    config: Annotated[Path, typer.Argument(help="A claim file; its guarantee and audits are not needed.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
+    model: Model = None,
+    device: Device = "auto",
+    download: Download = False,
+    allow_endpoint: AllowEndpoint = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Runs a generator: synthetic data, and the ledger of what they cost, in private/."""
+    from cupel.claims.read import read_claim
+    from cupel.io.outputs import check_device, check_output_folder
+
+    configured, on = read_claim(config), check_device(device)
+    check_output_folder(output, configured.reads(config, model))
+    from cupel.jobs import generate as job  # loads torch, which a mistake in the claim need not wait for
+
+    run = job.generate(
+        configured,
+        output,
+        model=model,
+        device=on,
+        download=download,
+        anchor=anchor,
+        allow_endpoint=allow_endpoint,
+        progress=progress(json_, quiet),
+    )
+    summary = run.summary()
+
+    def in_words() -> None:
+        say(f"{summary['documents']} documents in {summary['path']}; what they cost is in {summary['ledger']}")
+        say(f"Head of the ledger: {summary['head']}")
+
+    show(summary, in_words, json_, quiet)

@@ -1,0 +1,15 @@
+"""`cupel report`: draws the page of a finished assay again."""
+
+from __future__ import annotations
+
+from cupel.cli.options import Json, Quiet, RunFolder, show
+from cupel.terminal import say
+
+
+def report(run_folder: RunFolder, json_: Json = False, quiet: Quiet = False) -> None:
+    """Draws private/report.html again from private/assay.json, such as after an update. Nothing is computed anew."""
+    from cupel.jobs import report as job
+
+    drawn = job.report(run_folder)
+    found = {"verdict": drawn.verdict, "report": str(drawn.report)}
+    show(found, lambda: say(f"{drawn.sentence} Report: {drawn.report}"), json_, quiet)

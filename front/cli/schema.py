@@ -1,0 +1,26 @@
+"""`cupel schema`: the JSON Schemas of the files that cupel reads and writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from cupel.cli.options import Json, Quiet
+
+
+def schema(
+    of: Annotated[str, typer.Argument(help="claim or assay")] = "claim", json_: Json = False, quiet: Quiet = False
+) -> None:
+    """Prints the JSON Schema of a claim file or of assay.json; --json prints it on one line."""
+    if of == "claim":
+        from cupel.claims.read import json_schema
+    elif of == "assay":
+        from cupel.reports.schema import json_schema
+    else:
+        from cupel.errors import InputError
+
+        raise InputError(f"there is a schema of `claim` and of `assay`, not of {of!r}")
+    if json_ or not quiet:
+        print(json.dumps(json_schema(), indent=None if json_ else 2, ensure_ascii=False))

@@ -1,0 +1,27 @@
+"""Draws the page of a finished assay again, from its document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cupel.errors import input_errors
+from cupel.io.run_files import PRIVATE, write_atomically
+from cupel.jobs.assay import ASSAY, REPORT, AssayResult
+from cupel.reports import schema
+from cupel.reports.html import render
+
+
+def report(folder: str | Path) -> AssayResult:
+    """Draws ``private/report.html`` of a run's folder from ``private/assay.json``.
+
+    Args:
+        folder: that `cupel.assay` wrote.
+
+    Raises:
+        InputError: where it holds no assay that this version reads, or the page cannot be written.
+    """
+    private = Path(folder) / PRIVATE
+    with input_errors():
+        found = AssayResult(schema.load(private / ASSAY), Path(folder))
+        write_atomically(private / REPORT, render(found.document, side="private"))
+    return found

@@ -1,0 +1,37 @@
+"""Whether a ledger, or its export, is what was written: every entry against the hashes that chain them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cupel.accounting.ledger.chain import verify_export
+from cupel.accounting.ledger.ledger import open_ledgers
+from cupel.errors import InputError, input_errors
+from cupel.jobs.account import LedgerState
+
+
+def verify_ledger(path: str | Path, *, expect: str | None = None, anchor: str | Path | None = None) -> LedgerState:
+    """Verifies a ledger, and says what it was then.
+
+    Args:
+        path: a ledger (``.sqlite``), or its export (``.jsonl``), which is read by itself.
+        expect: a head that was printed; it must be the hash of one of the entries.
+        anchor: the file that holds the heads of ledgers; None is the one in the user's folder for state.
+
+    Returns:
+        The state of the ledger. An export has no anchor, and what is unfinished is not read from it.
+
+    Raises:
+        InputError: naming the first bad entry, or the head that is missing.
+    """
+    file = Path(path)
+    with input_errors():
+        if file.suffix == ".jsonl":
+            if anchor is not None:
+                raise InputError(f"{file}: is an export, which has no anchor; give --expect in place of --anchor")
+            head = verify_export(file, expected_head=expect)
+            with file.open(encoding="utf-8") as lines:
+                return LedgerState(file, head, sum(1 for _ in lines), False, ())
+        with open_ledgers([file], anchor=None if anchor is None else Path(anchor)) as (ledger,):
+            ledger.verify(expected_head=expect)
+            return LedgerState.of(ledger)

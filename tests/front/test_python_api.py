@@ -1,0 +1,141 @@
+"""The front door for Python: names, typed results, errors, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+
+import cupel
+from cupel.accounting.bounds import Bound
+
+ROOT = Path(__file__).resolve().parents[2]
+LIGHT = "import sys, cupel; loaded = {'torch', 'transformers', 'numpy', 'pydantic', 'scipy'} & set(sys.modules); "
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_cupel_loads_nothing_heavy() -> None:
+    assert python(LIGHT + "print(loaded)") == "set()"
+    assert (
+        python(
+            LIGHT.replace("import sys, cupel", "import sys, cupel; cupel.read_claim, cupel.assay")
+            + ("print('torch' in sys.modules, 'transformers' in sys.modules)")
+        )
+        == "False False"
+    )
+
+
+def test_every_public_name_is_there() -> None:
+    for name in cupel.__all__:
+        assert getattr(cupel, name) is not None, name
+    assert set(cupel.__all__) >= {"assay", "generate", "account", "compare", "calibrate", "release", "read_claim"}
+    with pytest.raises(AttributeError):
+        cupel.assays  # noqa: B018
+
+
+def test_names_of_a_job_are_not_hidden_by_its_module() -> None:
+    """`cupel.jobs.assay` is a module and `cupel.assay` a function, in whatever order they are imported."""
+    assert python("import cupel.jobs.assay, cupel; print(callable(cupel.assay))") == "True"
+    assert python("import cupel; cupel.assay; import cupel.jobs.assay as m; print(m.__name__)") == "cupel.jobs.assay"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> cupel.jobs.assay.AssayResult:  # type: ignore[name-defined]
+    claim = cupel.make_claim(
+        {
+            "name": "small",
+            "data": {"source": "builtin", "name": "keys"},
+            "mechanism": "private_inference",
+            "parameters": {
+                "aggregate": "mean",
+                "clip": 4.0,
+                "temperature": 2.0,
+                "batch_size": 8,
+                "records_per_context": 1,
+                "tokens": 8,
+            },
+            "public": {"records": 16, "labels": ["key"]},
+            "guarantee": {"type": "pure_dp", "epsilon": 50.0},
+        }
+    )
+    return cupel.assay(claim, tmp_path_factory.mktemp("api") / "out", device="cpu")
+
+
+def test_an_assay_has_typed_results(result: cupel.jobs.assay.AssayResult) -> None:  # type: ignore[name-defined]
+    assert result.verdict == "SUPPORTED"
+    assert isinstance(result.best_upper, Bound)
+    assert result.best_upper.value <= 50
+    assert result.best_lower is None
+    assert result.best_upper in result.bounds
+    assert result.report.is_file()
+    assert result.to_json()["verdict"] == "SUPPORTED"
+    page = result._repr_html_()
+    assert "<table>" in page
+    assert "do not release" in page
+
+
+def test_a_report_is_drawn_again(result: cupel.jobs.assay.AssayResult) -> None:  # type: ignore[name-defined]
+    drawn = result.report.read_text()
+    result.report.unlink()
+    again = cupel.report(result.folder)
+    assert again.verdict == result.verdict
+    assert result.report.read_text() == drawn
+
+
+def test_ledgers_are_verified_and_accounted_for(result: cupel.jobs.assay.AssayResult) -> None:  # type: ignore[name-defined]
+    path = result.folder / "private" / "ledger.sqlite"
+    state = cupel.verify_ledger(path)
+    assert state.head == result.document.ledger.head
+    assert cupel.verify_ledger(str(path), expect=state.head).entries == state.entries
+    with pytest.raises(cupel.CupelError, match="that of no entry"):
+        cupel.verify_ledger(path, expect="f" * 64)
+    found = cupel.account(path)
+    assert found.bounds
+    assert "<table>" in found._repr_html_()
+
+
+def test_a_claim_is_read_or_made_and_a_mistake_is_an_error_of_cupel(tmp_path: Path) -> None:
+    claim = cupel.read_claim(str(ROOT / "examples" / "claims" / "keys-median.yaml"))
+    assert claim.name == "keys-median"
+    with pytest.raises(cupel.CupelError, match="mechanism: must be") as error:
+        cupel.make_claim({"name": "x", "mechanism": "magic"})
+    assert isinstance(error.value, ValueError)
+    with pytest.raises(cupel.InputError, match=r"none\.yaml"):
+        cupel.read_claim(tmp_path / "none.yaml")
+
+
+def test_comparisons_and_calibrations_are_at_hand() -> None:
+    event = SelfComposedDpEvent(PoissonSampledDpEvent(0.01, GaussianDpEvent(1.0)), 100)
+    compared = cupel.compare(event, adjacency="add_remove", delta=1e-5, methods=["lattice", "rdp"])
+    assert {row.bound.method for row in compared.rows} == {"lattice", "rdp"}
+    found = cupel.calibrate(
+        lambda value: GaussianDpEvent(value),
+        cupel.accounting.ApproxDP(1.0, 1e-5),
+        adjacency="add_remove",
+        decreasing=True,
+        bracket=(0.1, 100.0),
+    )
+    assert found.bound.value <= 1.0
+
+
+def test_modules_that_were_moved_are_found_with_a_warning() -> None:
+    from cupel import _renamed
+
+    code = (
+        "import sys, warnings, importlib\nwarnings.simplefilter('ignore')\nimport cupel\nfrom cupel import _renamed\n"
+    )
+    code += "for old, new in _renamed.RENAMED.items():\n"
+    code += "    assert importlib.import_module(old) is importlib.import_module(new), old\n"
+    code += "    assert importlib.import_module(new).__spec__.name == new\n"
+    code += "print(len(_renamed.RENAMED))"
+    assert python(code) == str(len(_renamed.RENAMED))
+    sys.modules.pop("cupel.mechanisms.corpora", None)
+    with pytest.warns(DeprecationWarning, match=r"cupel\.mechanisms\.data\.corpora since cupel 0\.2"):
+        __import__("cupel.mechanisms.corpora")
