@@ -17,10 +17,11 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_python_prints_what_the_next_block_says() -> None:
+def test_python_prints_what_the_next_block_says(tmp_path: Path) -> None:
     code, expected = blocks("python"), blocks("text")
     assert len(code) == len(expected) >= 2
-    result = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", "\n".join(code)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert result.stdout == "".join(expected)
 
 
