@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,9 +24,8 @@ MEASURE = [sys.executable, "-m", "embedded_model.evaluate"]
 
 def digest() -> str:
     """SHA-256 over every file that git knows or would add."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True
-    ).stdout
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     found = hashlib.sha256()
     for name in sorted(set(listed.decode().split("\0")) - {""}):
         path = ROOT / name
@@ -70,11 +70,9 @@ def main() -> int:
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
     """Runs a step with its output shown; the exit code and the last line."""
-    import os
-
-    last = ""
+    last, given = "", {**os.environ, **environment}
     with subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=folder, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
