@@ -146,7 +146,7 @@ def test_wrong_scores_are_refused() -> None:
     for bad in ([], [float("nan")], [[1.0]]):
         with pytest.raises(ValueError, match="in_scores must be one row"):
             epsilon_from_scores(bad, good, delta=0.0, confidence=0.9)
-    with pytest.raises(ValueError, match="too few to be split"):
+    with pytest.raises(ValueError, match="too few to split"):
         epsilon_from_scores([1.0], good, delta=0.0, confidence=0.9)
     with pytest.raises(ValueError, match="at least one threshold"):
         Grid(())

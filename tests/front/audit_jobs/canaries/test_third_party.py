@@ -408,7 +408,7 @@ def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> N
         (("--guesses", 5), "leave --guesses out"),
         (("--kind", "echo", "--canaries", 100, "--guesses", 51), "at most half of the 100 candidates"),
         (("--copies", 2), "a unit of 2 records is --unit 'group(2)' or --unit user"),
-        (("--unit", "secret"), "no unit secret"),
+        (("--unit", "secret"), "cannot test unit secret"),
         (("--unit", "house"), "unit must be record, user, group(k) or secret"),
         (("--delta", 0.1), "give --epsilon too"),
         (("--epsilon", -1), "epsilon must"),
