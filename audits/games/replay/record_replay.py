@@ -252,8 +252,8 @@ def _check_self_replay(mechanism: Mechanism[Data], data: Data, run: Recording) -
     """Checks that a run replayed on its own data repeats itself; otherwise it uses unrecorded randomness."""
     again = replay(mechanism, data, run)
     said = "the same run on the same data with the same releases"
-    if again.broke_off is not None:
-        return Finding("control", len(again.steps), None, said, again.broke_off)
+    if again.divergence is not None:
+        return Finding("control", len(again.steps), None, said, again.divergence)
     for number, (step, repeated) in enumerate(zip(run.steps, again.steps, strict=True)):
         if step.scale != repeated.scale or not np.array_equal(step.query, repeated.query):
             return Finding("control", number, None, said, "another query: it depends on unrecorded randomness")
@@ -281,8 +281,8 @@ def _compare(
             yield found, Finding("sampling", number, neighbor, "a query of the sample", said)
         elif found - declared > least:
             yield found - declared, Finding(kind, number, neighbor, declared, found)
-    if other.broke_off is not None:
-        yield math.inf, Finding("steps", len(other.steps), neighbor, "the steps of the data", other.broke_off)
+    if other.divergence is not None:
+        yield math.inf, Finding("steps", len(other.steps), neighbor, "the steps of the data", other.divergence)
     elif not outputs_equal(run.output, other.output):
         said = "an output that is a function of the releases"
         yield math.inf, Finding("output", None, neighbor, said, "another output from the same releases")

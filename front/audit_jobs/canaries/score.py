@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.attacks.canaries import texts as text_canaries
-from cupel.attacks.canaries.rows import compared, nearest
+from cupel.attacks.canaries.rows import comparable_columns, nearest
 from cupel.audit_jobs.canaries.files import (
     BOUND,
     PLAN,
@@ -178,7 +178,7 @@ def _near(manifest: Manifest, path: Path, counted: _Counted) -> tuple[Floats, Fl
     """Distances to the nearest synthetic row, without and with a copy of each planted row."""
     every = [canary.row or {} for canary in (*manifest.candidates, *manifest.never)]
     columns = manifest.table
-    names = {column.name for column in compared(columns)}
+    names = {column.name for column in comparable_columns(columns)}
     plain, rows = nearest(every, columns, counted.all(path, names))
     missing = sorted(names - counted.columns)
     if rows and missing:

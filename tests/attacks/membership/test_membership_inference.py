@@ -218,19 +218,19 @@ POPULATION: dict[str, Any] = {"population_target": np.zeros(3), "population_refe
     ("attack", "wrong", "message"),
     [
         (mi.lira_online, {"target": [0.0, np.nan]}, "record 1 has none"),
-        (mi.lira_online, {"target": np.zeros((2, 1))}, "one row"),
+        (mi.lira_online, {"target": np.zeros((2, 1))}, "1-D array"),
         (mi.lira_online, {"references": np.zeros((4, 3))}, "2 columns"),
         (
             mi.lira_online,
             {"references": np.diag([np.inf, 1.0, 1, 1])[:, :2]},
-            "model 0 has none for record 0",
+            "not for model 0 and record 0",
         ),
         (mi.lira_online, {"inclusion": np.ones((4, 2))}, "of bool"),
         (mi.lira_online, {"inclusion": np.ones((4, 2), bool)}, "without it; record 0 has 0"),
         (mi.lira_offline, {"inclusion": np.ones((4, 2), bool)}, "without it; record 0 has 0"),
         (mi.lira_online, {"references": np.zeros((4, 2)), "variance": "per_record"}, "use the global variance"),
-        (mi.lira_online, {"references": np.zeros((4, 2))}, "no variance can be seen"),
-        (mi.lira_offline, {"references": np.full((7, 2), 0.1), "inclusion": None}, "no variance can be seen"),
+        (mi.lira_online, {"references": np.zeros((4, 2))}, "no variance can be fitted"),
+        (mi.lira_offline, {"references": np.full((7, 2), 0.1), "inclusion": None}, "no variance can be fitted"),
         (
             mi.lira_online,
             {"references": np.zeros((2, 2)), "inclusion": np.array([[True, True], [False, False]])},

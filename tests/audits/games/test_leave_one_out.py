@@ -186,9 +186,9 @@ def test_an_infinite_loss_survives_json() -> None:
     [
         ({"adjacency": "replace_one"}, "omit the audit"),
         ({"unit": Unit("group", 2)}, "omit the audit"),
-        ({"losses": {}}, "no loss"),
-        ({"losses": {0: math.nan}}, "must be a number"),
-        ({"losses": {0: -0.1}}, "must be a number"),
+        ({"losses": {}}, "at least one loss"),
+        ({"losses": {0: math.nan}}, "must not be NaN"),
+        ({"losses": {0: -0.1}}, "must not be NaN"),
         ({"losses": {7: 0.1}}, "must come from the same run"),
     ],
 )

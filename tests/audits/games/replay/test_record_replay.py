@@ -127,7 +127,7 @@ def test_noise_and_steps_that_depend_on_the_data_are_found() -> None:
 
     (more,) = findings(private_count, list("aab"), [list("aabb")])
     assert (more.kind, more.step, more.neighbor) == ("steps", 3, 0)
-    assert "a step more than the 3" in more.found
+    assert "one step more than the 3" in more.found
 
 
 def test_what_is_charged_is_compared_with_the_plan() -> None:

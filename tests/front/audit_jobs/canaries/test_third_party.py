@@ -415,7 +415,7 @@ def test_a_column_that_synthetic_rows_lack(customers: Path, tmp_path: Path) -> N
         (("--epsilon", 1, "--delta", 1), "delta must"),
         (("--confidence", 1), "confidence must"),
         (("--scorings", 0), "scorings must be at least 1"),
-        (("--canaries", 50_001), "100000 keys of five digits are not in the data, and 100002 are needed"),
+        (("--canaries", 50_001), "100000 keys of five digits are not in the data, but 100002 are needed"),
         (("--unit", "user", "--user", "text"), "--text text, --user text: one column cannot be two of them"),
         (("--kind", "table", "--like", "x.csv", "--id", "a", "--user", "a"), "--id a, --user a: one column cannot"),
         (("--like", "nothing.jsonl"), "there is no such file"),
