@@ -111,8 +111,8 @@ def test_a_replay_breaks_off_where_steps_depend_on_the_data(change: Any, said: s
         (lambda r: r.gaussian(math.nan, GAUSSIAN, scale=1.0), "finite numbers"),
         (lambda r: r.gaussian(0.0, GAUSSIAN, scale=-1.0), "scale must be at least 0"),
         (lambda r: r.select([], SELECTION), "non-empty 1-D array"),
-        (lambda r: r.select([-math.inf], SELECTION), "finite largest"),
-        (lambda r: r.sample(["a", "a"], SAMPLED), "names of units must differ"),
+        (lambda r: r.select([-math.inf], SELECTION), "finite maximum"),
+        (lambda r: r.sample(["a", "a"], SAMPLED), "names of units must be distinct"),
         (lambda r: r.sample(["a"], SAMPLED, included=[True, False]), "1 units need as many flags"),
         (
             lambda r: r.sample(["a"], GAUSSIAN),
@@ -122,7 +122,7 @@ def test_a_replay_breaks_off_where_steps_depend_on_the_data(change: Any, said: s
             lambda r: r.gaussian(0.0, LAPLACE, scale=1.0),
             "a gaussian step needs an event of type GaussianDpEvent, not Laplace",
         ),
-        (lambda r: r.select([0.0], GAUSSIAN), "BoundedRangeSelectionDpEvent or ExPostSelectionDpEvent, not by a Gauss"),
+        (lambda r: r.select([0.0], GAUSSIAN), "BoundedRangeSelectionDpEvent or ExPostSelectionDpEvent, not Gauss"),
         (lambda r: r.discrete_laplace(0, GAUSSIAN, scale=0.0), "scale must be above 0"),
     ],
 )
@@ -139,7 +139,7 @@ def test_all_neighbours() -> None:
     assert list(neighbors("ab", "0", adjacency="zero_out")) == [["0", "b"], ["a", "0"]]
     arrays = list(neighbors([np.ones(2), np.zeros(2)], [np.zeros(2)], adjacency="zero_out"))
     assert [[unit.sum() for unit in other] for other in arrays] == [[0, 0]]
-    with pytest.raises(ValueError, match="not enumerated"):
+    with pytest.raises(ValueError, match="cannot be enumerated"):
         list(neighbors("ab", "0", adjacency="secret"))
 
 

@@ -25,7 +25,7 @@ from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.embedding.centres import Centres
 from cupel.mechanisms.embedding.embedder import HashedNgrams
 from cupel.mechanisms.primitives import counts as noise
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.primitives.randomness import Recorded
 from cupel.mechanisms.private_inference.generator import PrivateInference
@@ -316,13 +316,13 @@ def test_a_run_goes_on_with_the_same_assignment_only(
             write(2)
             return
         for _ in range(2):
-            with pytest.raises(OtherRunError, match="records fall into other clusters") as error:
+            with pytest.raises(RunMismatchError, match="records fall into other clusters") as error:
                 write(2)
             assert "\n" not in str(error.value)
     finished = write(3)
     with monkeypatch.context() as patched:
         patched.setattr("cupel.mechanisms.private_inference.clusters.nearest", as_on_another_machine)
-        with pytest.raises(OtherRunError, match="records fall into other clusters"):
+        with pytest.raises(RunMismatchError, match="records fall into other clusters"):
             write(4)
     assert write(5).transcript == finished.transcript
 

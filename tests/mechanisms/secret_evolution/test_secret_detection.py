@@ -31,7 +31,7 @@ from cupel.mechanisms.secret_evolution.detection import (
 )
 from cupel.mechanisms.secret_evolution.incidence import Found, Incidence
 from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
-from cupel.mechanisms.secret_evolution.listed import Phrases, canonical, composed, read_list
+from cupel.mechanisms.secret_evolution.listed import PhraseFinder, canonical, composed, read_list
 
 DEFAULT = SecretProtection(1e-4, 1e-3)
 
@@ -121,7 +121,7 @@ _TEXT = st.text("ab .-+_é\u0301\n1", max_size=30)
 def test_many_secrets_at_once_are_what_one_by_one_finds(secrets: list[str], text: str) -> None:
     """Overlapping, nested, punctuated and decomposed; the alphabet is small so that secrets do occur."""
     forms = {form for secret in secrets if (form := canonical(secret))}
-    assert Phrases(forms)(composed(text)) == {form for form in forms if occurs(form, text)}
+    assert PhraseFinder(forms)(composed(text)) == {form for form in forms if occurs(form, text)}
 
 
 def test_secrets_that_contain_one_another_both_count(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cupel.accounting.secret_protection.groups import of_group
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.evolution import run as evolution_run
 from cupel.mechanisms.models.endpoint import EndpointError
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 from cupel.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
 from cupel.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
@@ -398,7 +398,7 @@ def test_a_run_goes_on_with_the_same_inputs_only(tmp_path: Path) -> None:
         write(chosen, records[1:], tmp_path, Recorded(1))
     private = [dataclasses.replace(records[0], text=records[0].text.replace(CODES[0], "zx99999")), *records[1:]]
     private[1:3] = [dataclasses.replace(x, text=x.text.replace(CODES[0], "zx99999")) for x in records[1:3]]
-    with pytest.raises(OtherRunError, match="other records, another writer, embedder or parameters"):
+    with pytest.raises(RunMismatchError, match="other records, another writer, embedder or parameters"):
         write(chosen, private, tmp_path, Recorded(1))  # the same places, another secret
 
 
@@ -417,7 +417,7 @@ def test_other_public_clusters_are_refused(tmp_path: Path, monkeypatch: pytest.M
         return fit(vectors, count, **{**rest, "seed": 99})
 
     monkeypatch.setattr(PublicClusters, "fit", other)
-    with pytest.raises(OtherRunError, match="public clusters are others"):
+    with pytest.raises(RunMismatchError, match="public clusters are others"):
         write(chosen, records, tmp_path, Recorded(1))
 
 
