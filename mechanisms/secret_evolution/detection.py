@@ -269,7 +269,7 @@ def _check_budget(p: float | None, r: float | None) -> None:
     if r is not None:
         validate.probability(r=r)
     if p is not None and r is not None and p >= r:
-        raise ValueError(f"r must be above p, since no noise gives r = p (p={p}, r={r})")
+        raise ValueError(f"r must be above p, since no noise achieves r ≤ p (p={p}, r={r})")
 
 
 def _budget(p: float | None, r: float | None, default: SecretProtection) -> SecretProtection:

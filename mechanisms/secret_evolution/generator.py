@@ -106,7 +106,7 @@ class SecretEvolution:
             validate.open_probability(p=p)
             validate.probability(r=r)
             if p >= r:
-                raise ValueError(f"r must be above p, since no noise gives r = p, not p={p!r} and r={r!r}")
+                raise ValueError(f"r must be above p, since no noise achieves r ≤ p, not p={p!r} and r={r!r}")
         evolution_run.check_settings(self, ("rounds", "synthetic", "variations", "clusters"))
         validate.positive(radius=self.radius)
         validate.one_of(("every_round", "once"), releases=self.releases)

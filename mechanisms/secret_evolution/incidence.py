@@ -66,7 +66,7 @@ class Incidence:
             raise ValueError(f"group must have indices of the {len(self.budgets)} budgets")
         for budget in self.budgets:
             if budget.p >= budget.r:
-                raise ValueError(f"r must be above p, since no noise gives r = p (p={budget.p}, r={budget.r})")
+                raise ValueError(f"r must be above p, since no noise achieves r ≤ p (p={budget.p}, r={budget.r})")
         group.flags.writeable = False
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "group", group)

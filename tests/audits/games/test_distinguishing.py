@@ -123,7 +123,7 @@ def test_the_exact_ratio_as_a_score() -> None:
     outputs = randomised_response(np.random.default_rng(1), 4000)
     result = audited(outputs, PureDP(0.9), score=lambda told: 1.0 if told else -1.0)
     assert 0.85 < result.bounds[0].value <= 1.0
-    assert result.attack.endswith("where the given score ≥ 0")
+    assert result.attack.endswith("if the given score ≥ 0")
     with pytest.raises(ValueError, match="the score of an output is NaN"):
         audited(outputs, PureDP(0.9), score=lambda told: math.nan)
 
@@ -142,7 +142,7 @@ def test_outputs_without_noise() -> None:
     fixed = audited(([1.5] * 400, [2.5] * 400), PureDP(1.0))
     assert fixed.bounds[0].value == fixed.bounds[0].ceiling
     assert "it comes from a fixed seed" in fixed.conclusion
-    assert "these are not independent" in fixed.conclusion
+    assert "the runs are not independent" in fixed.conclusion
     one = audited(([1.5] * 400, varied), PureDP(1.0))
     assert one.details["refuted"]
     assert one.details["notes"] == ["Every run on D gave the same output; the runs on its neighbour did not."]
@@ -166,7 +166,7 @@ def test_claims_that_many_runs_cannot_test_are_refused(guarantee: Guarantee) -> 
 
 
 def test_bad_numbers_of_runs_are_refused() -> None:
-    with pytest.raises(ValueError, match="as many runs on both data sets, not 3 and 4"):
+    with pytest.raises(ValueError, match="the same number of runs, not 3 and 4"):
         audited(([1.0] * 3, [1.0] * 4), PureDP(1.0))
     with pytest.raises(ValueError, match="10 runs on each side are too few"):
         audited(([1.0] * 10, [1.0] * 10), PureDP(1.0))

@@ -181,7 +181,7 @@ def test_what_so_many_games_find_half_of_the_time(games: int, r: float) -> None:
     claim = SecretProtection(1e-4, r)
     audit = secret_reconstruction_audit(SecretGuesses(games, 0, 1e-4, 10_000, 1), guarantee=claim, confidence=0.975)
     assert audit.details["detectable"] == [found]
-    assert audit.conclusion.endswith(f"if guesses are right with {format_upper(found, 2)}.")
+    assert audit.conclusion.endswith(f"if guesses are right with probability {format_upper(found, 2)}.")
 
 
 def test_games_with_another_source_of_noise_share_the_confidence() -> None:
@@ -210,5 +210,5 @@ def test_a_control_that_fails_leaves_no_conclusion() -> None:
     assert (good.controls_passed, len(good.bounds)) == (True, 1)
     bad = secret_reconstruction_audit(played, guarantee=claim, control=SecretGuesses(100, 98, 0.01, 100, 1))
     assert (bad.controls_passed, bad.bounds) == (False, ())
-    assert bad.conclusion.startswith("No conclusion: without noise 98 of 100 secrets are guessed")
+    assert bad.conclusion.startswith("No conclusion: without noise only 98 of 100 secrets are guessed")
     assert bad.controls[0].hits == 98

@@ -240,7 +240,7 @@ def test_more_files_than_planned_and_scores_of_others_are_refused() -> None:
     one = scoring(np.zeros(M), included, np.zeros(M))
     with pytest.raises(ValueError, match="the plan has 1 synthetic files; 2 were scored"):
         audit(design(), included, one, one)
-    with pytest.raises(ValueError, match="one coin and one score for each of 300 candidates"):
+    with pytest.raises(ValueError, match="each of the 300 candidates needs one coin and one score"):
         audit(design(), included[:-1], one)
     with pytest.raises(ValueError, match="not NaN"):
         scoring(np.full(M, np.nan), included, np.zeros(M))
