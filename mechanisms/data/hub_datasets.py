@@ -1,8 +1,8 @@
 """Records from the library `datasets` (``pip install 'cupel[datasets]'``): hub data sets and local folders.
 
 Only data are read: the library runs no code of a data set, and formats other than those below, some of which can
-contain pickles, are refused. The library keeps a hub data set in its own cache, as usual. Local folders are read in place,
-without a copy.
+contain pickles, are refused. The library keeps a hub data set in its own cache, as usual. Local folders are read in
+place, without a copy.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_records_without_a_key_are_not_asked_for() -> None:
     ],
 )
 def test_impossible_canaries_are_refused(keys: tuple[str, ...], included: list[bool], never: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="(canaries|included) must have"):
+    with pytest.raises(ValueError, match=r"(canaries|included) must have"):
         Canaries(keys, np.array(included), never)
 
 

@@ -144,7 +144,7 @@ def test_power_grows_with_the_sample() -> None:
 def test_wrong_scores_are_refused() -> None:
     good = [0.0, 1.0]
     for bad in ([], [float("nan")], [[1.0]]):
-        with pytest.raises(ValueError, match="in_scores must be a 1-D array"):
+        with pytest.raises(ValueError, match="in_scores must "):
             epsilon_from_scores(bad, good, delta=0.0, confidence=0.9)
     with pytest.raises(ValueError, match="too few to split"):
         epsilon_from_scores([1.0], good, delta=0.0, confidence=0.9)

@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
     "JSON on several lines": ("jsonl", EMPTY, json.dumps([ROW], indent=1).encode(), "line 1: is not JSON"),
     "JSON nested deeply": ("jsonl", EMPTY, b"[" * 100_000, "line 1: is not JSON"),
     "a number of 5000 digits": ("jsonl", EMPTY, b'{"x": ' + b"1" * 5000 + b"}", "line 1: is not JSON"),
-    "a quote that does not end": ("csv", EMPTY, b'text\nx\n"SECRET\ny\n', "is not CSV; does every quote end?"),
+    "a quote that does not end": ("csv", EMPTY, b'text\nx\n"SECRET\ny\n', "is not CSV; check that every quote is closed"),
     "two columns of one name": ("csv", EMPTY, b"text,text\nSECRET,x\n", "has 2 columns 'text'"),
     "parquet, two of one name": ("parquet", EMPTY, table([("text", ["SECRET"]), ("text", ["x"])]), "has 2 columns"),
     "JSON numbers as texts": ("jsonl", EMPTY, lines({"text": 424242}), "line 1: column 'text' must hold text"),
@@ -222,7 +222,7 @@ def test_an_assay_on_canaries_that_cannot_start_keeps_none(tmp_path: Path, loade
     data, long = "{source: builtin, name: keys}", f'tokens: 4, prefix: "{"many words " * 200}"'
     text = case.claim.read_text().replace("{source: file, path: data.jsonl, text: text}", data)
     case.claim.write_text(text.replace("tokens: 4", long) + "audits: [reconstruction]\n")
-    case.refused("beside the template and the prefix", name="assay")
+    case.refused("after the template and the prefix", name="assay")
 
 
 ACCEPTED: dict[str, tuple[str, str, bytes, list[str]]] = {
@@ -363,11 +363,11 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "weights cut short": (broken("model.safetensors", 999), "is not in the format safetensors"),
     "weights of another size": (lambda folder: edit(folder / "config.json", n_embd=16), "other shapes than"),
     "a weight missing": (without_one, "1 of its weights are missing from the files"),
-    "a weight that is NaN": (with_nan, "its logits are not all numbers"),
-    "no tokenizer": (without_tokenizer, "the tokenizer's files are missing"),
+    "a weight that is NaN": (with_nan, "some logits are not finite"),
+    "no tokenizer": (without_tokenizer, "files of the tokenizer are missing"),
     "a tokenizer cut short": (broken("tokenizer.json", 9), "tokenizer.json is not valid JSON"),
     "fewer rows than tokens": (lambda folder: with_rows(folder, 270), "its tokenizer has 300 tokens"),
-    "code of its own": (with_code, "is not known to transformers"),
+    "code of its own": (with_code, "is not supported by transformers"),
     "an encoder": (lambda folder: edit(folder / "config.json", model_type="vit"), "for this kind of AutoModel"),
     "eight positions": (
         lambda folder: with_positions(folder, 8),

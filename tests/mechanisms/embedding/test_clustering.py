@@ -143,7 +143,7 @@ def test_centres_belong_to_their_embedder() -> None:
         foreign.own_embedder()
     for call, message in (
         (lambda: Centres.fit(PUBLIC, 401), "401 centres need at least as many public texts, not 400"),
-        (lambda: Centres.fit([PUBLIC[0]] * 9, 2, embedder=SMALL), "as many different public texts, not 1"),
+        (lambda: Centres.fit([PUBLIC[0]] * 9, 2, embedder=SMALL), "as many distinct public texts, not 1"),
         (lambda: Centres(2 * centres.vectors[:1] / np.linalg.norm(centres.vectors[0]), "a", "b"), "unit ball"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -184,7 +184,7 @@ def test_what_may_go_away_is_tried_again_and_then_told(server: Server, broken: R
     assert told is not None
     assert told.startswith(f"endpoint 127.0.0.1:{server.server_address[1]}: ")
     assert "after 3 tries" in told
-    assert told.endswith("the same command goes on from there")
+    assert told.endswith("the same command resumes from there")
     assert len(server.requests) == 3
 
 
@@ -261,7 +261,7 @@ def test_a_key_that_is_none_sends_nothing(server: Server, monkeypatch: pytest.Mo
         monkeypatch.setenv("SOME_KEY", value)
     texts, told = written(EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY"), 3)
     assert texts == []
-    assert "the environment variable SOME_KEY holds no API key" in (told or "")
+    assert "the environment variable SOME_KEY has no API key" in (told or "")
     assert not server.requests
 
 

@@ -372,5 +372,5 @@ def test_wrong_inputs_are_refused_in_one_line(table_model: Any, centres: Path, t
         with pytest.raises(ValueError, match=message) as error:
             make().check(data_set(1, 6), table_model())
         assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="cluster counts that it released"):
+    with pytest.raises(ValueError, match="batched by its released cluster counts"):
         mechanism(centres).batches(data_set(1, 6), KEY)

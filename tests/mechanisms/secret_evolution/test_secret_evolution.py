@@ -417,7 +417,7 @@ def test_other_public_clusters_are_refused(tmp_path: Path, monkeypatch: pytest.M
         return fit(vectors, count, **{**rest, "seed": 99})
 
     monkeypatch.setattr(PublicClusters, "fit", other)
-    with pytest.raises(RunMismatchError, match="public clusters are others"):
+    with pytest.raises(RunMismatchError, match="public clusters differ"):
         write(chosen, records, tmp_path, Recorded(1))
 
 
@@ -457,8 +457,8 @@ def test_the_journal_alone_is_enough_or_none(tmp_path: Path) -> None:
         ({"embedder": 3}, "embedder must be builtin"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"variant": "printed"}, "variant must be one of sound, as_published"),
-        ({"variant": "as_published", "releases": "once"}, "belong to the sound variant"),
-        ({"variant": "as_published", "expected_sample": 1.0}, "belong to the sound variant"),
+        ({"variant": "as_published", "releases": "once"}, "parameters of the sound variant"),
+        ({"variant": "as_published", "expected_sample": 1.0}, "parameters of the sound variant"),
     ],
     ids=str,
 )
@@ -521,9 +521,9 @@ def labelled(records: list[Record]) -> list[Record]:
 
 def test_places_of_other_records_are_refused() -> None:
     chosen = SecretEvolution(**SMALL)
-    with pytest.raises(ValueError, match="places of secrets are those of 40 records, not of 39"):
+    with pytest.raises(ValueError, match="incidence is that of 40 records, but there are 39"):
         chosen.check(some_records(())[1:], ToyWriter(), chosen.incidence(some_records(())))
-    with pytest.raises(ValueError, match=r"^the places of secrets are those of other records, or of these in another "):
+    with pytest.raises(ValueError, match=r"^incidence is that of other records, or of these in another "):
         chosen.check(some_records(())[::-1], ToyWriter(), chosen.incidence(some_records(())))
 
 

@@ -251,7 +251,7 @@ def test_an_endpoint_that_fails_half_way_is_one_line_and_nothing_is_lost(server:
         assert result.returncode == 2
         assert len(result.stderr.splitlines()) == 1
         assert "HTTP 500" in result.stderr
-        assert "the same command goes on" in result.stderr
+        assert "the same command resumes" in result.stderr
     assert not (tmp_path / "run" / "private" / "synthetic.jsonl").exists()
     server.fails_after = None
     texts = works(path)
@@ -301,7 +301,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "an API key that is not there": (
         {"endpoint": {"api_key_env": "CUPEL_NO_KEY"}},
         None,
-        "CUPEL_NO_KEY holds no API key",
+        "CUPEL_NO_KEY has no API key",
     ),
     "another number of records": ({}, None, "public.records: is 61, and the data hold 60 records"),
     "an unknown key": ({"colour": "red"}, None, "parameters.colour: unknown key"),
