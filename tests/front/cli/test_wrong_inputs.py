@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
     "JSON on several lines": ("jsonl", EMPTY, json.dumps([ROW], indent=1).encode(), "line 1: is not JSON"),
     "JSON nested deeply": ("jsonl", EMPTY, b"[" * 100_000, "line 1: is not JSON"),
     "a number of 5000 digits": ("jsonl", EMPTY, b'{"x": ' + b"1" * 5000 + b"}", "line 1: is not JSON"),
-    "a quote that does not end": ("csv", EMPTY, b'text\nx\n"SECRET\ny\n', "is not CSV; check that every quote is closed"),
+    "a quote that does not end": ("csv", EMPTY, b'text\nx\n"SECRET\ny\n', "is not CSV; check that every quote"),
     "two columns of one name": ("csv", EMPTY, b"text,text\nSECRET,x\n", "has 2 columns 'text'"),
     "parquet, two of one name": ("parquet", EMPTY, table([("text", ["SECRET"]), ("text", ["x"])]), "has 2 columns"),
     "JSON numbers as texts": ("jsonl", EMPTY, lines({"text": 424242}), "line 1: column 'text' must hold text"),
