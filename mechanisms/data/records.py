@@ -211,7 +211,7 @@ def _row(
         value = values[column]
         missing = value is None or (value == "" and name not in empty) or value != value
         if missing or isinstance(value, bool | list | dict):
-            raise ValueError(f"{where}: column {column!r} must hold a non-empty string or a number")
+            raise ValueError(f"{where}: column {column!r} must hold a string or a number that is not empty")
         if name == "text" and not isinstance(value, str):
             raise ValueError(f"{where}: column {column!r} must hold text")
         given = str(value)

@@ -87,7 +87,7 @@ def test_a_repeated_given_id_is_refused_without_naming_it(tmp_path: Path) -> Non
         ("r.jsonl", "{broken", "line 1: is not JSON"),
         ("r.jsonl", '{"text": "a"}\n[1]', "line 2: is not a JSON object"),
         ("r.jsonl", '{"body": "a"}', "no column 'text'"),
-        ("r.jsonl", '{"text": ""}', "non-empty"),
+        ("r.jsonl", '{"text": ""}', "not empty"),
         ("r.jsonl", '{"text": "a", "text": "b"}', "line 1: has a repeated key"),
         ("r.jsonl", r'{"text": "a\ud800"}', "unpaired surrogate"),
         ("r.jsonl", '{"text": 5}', "must hold text"),

@@ -333,7 +333,7 @@ def test_settings_are_checked(name: str, value: int) -> None:
     with pytest.raises(ValueError, match="labels must be distinct"):
         EvolutionSettings(rounds=1, synthetic=1, variations=1, labels=("a", "a"))
     EvolutionSettings(rounds=1, synthetic=5_000_000, variations=2)
-    with pytest.raises(ValueError, match="at most 10000000 may be written"):
+    with pytest.raises(ValueError, match="at most 10000000 are allowed"):
         EvolutionSettings(rounds=1, synthetic=5_000_001, variations=2)
 
 

@@ -359,7 +359,7 @@ def test_wrong_inputs_are_refused_in_one_line(table_model: Any, centres: Path, t
     good = Centres.load(centres)
     Centres(good.vectors, "some model", "0123456789abcdef").save(stale)
     cases: list[tuple[Callable[[], PrivateInference], str]] = [
-        (lambda: mechanism(centres, kept_centres=None), "need kept_centres"),
+        (lambda: mechanism(centres, kept_centres=None), "centres needs kept_centres"),
         (lambda: mechanism(centres, kept_centres=4), "kept_centres must be at most 3, the number of slots"),
         (lambda: mechanism(centres, kept_centres=0), "kept_centres must be at least 1"),
         (lambda: mechanism(centres, cluster_count_epsilon=0.0), "cluster_count_epsilon must be above 0"),

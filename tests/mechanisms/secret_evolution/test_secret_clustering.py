@@ -331,7 +331,7 @@ def test_bad_input_is_refused_in_one_line() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             PublicClusters(np.array(vectors), np.array(sizes), radius)
-    with pytest.raises(ValueError, match="2 centres need at least as many different"):
+    with pytest.raises(ValueError, match="2 centres need at least as many distinct"):
         PublicClusters.fit(np.ones((9, 3)), 2)
     with pytest.raises(ValueError, match="finite numbers"):
         PublicClusters.fit(np.array([[math.inf], [1.0]]), 1)

@@ -307,13 +307,13 @@ def test_one_secret_with_two_ps_is_refused_without_naming_it(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ("secrets.txt", "is a mapping"),
+        ("secrets.txt", "must be a mapping"),
         ({}, "exactly one of list, pattern, quantile, presidio, not 0"),
         ({"list": "a", "pattern": "hunter2"}, "not 2 of them"),
         ({"pattern": "hunter2", "hunter3": 1}, "may have, besides pattern, only each, p, r"),
         ({"list": "a", "each": "match"}, "may have, besides list, only p, r"),
         ({"list": 5}, "list must be the path"),
-        ({"pattern": 20202}, "pattern must be text"),
+        ({"pattern": 20202}, "pattern must be a string"),
         ({"pattern": "(hunter2"}, r"not a regular expression of Python's re \(column 1\)"),
         ({"pattern": "(?P<hunter2>a)(?P<hunter2>b)"}, "not a regular expression"),
         ({"pattern": "(hunter2)?"}, "matches the empty string"),
@@ -382,7 +382,7 @@ def test_planted_secrets_are_what_their_description_says(count: int) -> None:
 
 
 def test_too_few_notes_for_planted_secrets() -> None:
-    with pytest.raises(ValueError, match="n is 83; two planted keys"):
+    with pytest.raises(ValueError, match="n must be at least 84, for two planted keys in 10 notes each, not 83"):
         builtin_records("notes-with-secrets", 83, 0)
 
 

@@ -286,7 +286,7 @@ EVERYWHERE = [{**row, "text": row["text"] + " SECRET 99999"} for row in records(
 REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "a secret that is everywhere": ({}, EVERYWHERE, "every record holds a secret"),
     "no secret anywhere": ({}, records(()), "no secret was found in any record"),
-    "more clusters than public records": ({"clusters": 46}, None, "clusters must be at most the number of different"),
+    "more clusters than public records": ({"clusters": 46}, None, "clusters must be at most the number of distinct"),
     "a list that is missing": ({"secrets": [{"list": "none.txt"}]}, None, "there is no such file"),
     "a list without a secret": ({"secrets": [{"list": "empty.txt"}]}, None, "lists no secret"),
     "sources that are no list": (
@@ -297,7 +297,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "a pattern that is a number": ({"secrets": [{"pattern": 10001}]}, None, "pattern: input should be a valid string"),
     "a broken pattern": ({"secrets": [{"pattern": "SECRET ("}]}, None, "is not a regular expression"),
     "p at r": ({"p": 0.05}, None, "r must be above p"),
-    "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 may be written"),
+    "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 are allowed"),
     "an API key that is not there": (
         {"endpoint": {"api_key_env": "CUPEL_NO_KEY"}},
         None,
