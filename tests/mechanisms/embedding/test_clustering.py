@@ -118,8 +118,8 @@ def test_what_is_no_file_of_centres_is_refused_in_one_line(tmp_path: Path) -> No
         (b"", "not a file of centres"),
         (content[:100], "not a file of centres"),
         (content.replace(b'dimension\\": ', b'dimensiom\\": '), "not a file of centres"),
-        (content.replace(b'dimension\\": 16', b'dimension\\": 17'), "not the one that the centres name"),
-        (content.replace(good.embedder_fingerprint.encode(), b"0" * 64), "not the one that the centres name"),
+        (content.replace(b'dimension\\": 16', b'dimension\\": 17'), "embedder must have the fingerprint"),
+        (content.replace(good.embedder_fingerprint.encode(), b"0" * 64), "embedder must have the fingerprint"),
     ]
     for changed, message in cases:
         assert changed != content

@@ -363,7 +363,7 @@ def test_wrong_inputs_are_refused_in_one_line(table_model: Any, centres: Path, t
         (lambda: mechanism(centres, kept_centres=4), "kept_centres must be at most 3, the number of slots"),
         (lambda: mechanism(centres, kept_centres=0), "kept_centres must be at least 1"),
         (lambda: mechanism(centres, cluster_count_epsilon=0.0), "cluster_count_epsilon must be above 0"),
-        (lambda: PrivateInference(**(BASE | {"kept_centres": 2})), "belong to centres"),
+        (lambda: PrivateInference(**(BASE | {"kept_centres": 2})), "need centres"),
         (lambda: mechanism(centres, batch_size=1, kept_centres=5), "at most the number of centres in the file, 4"),
         (lambda: mechanism(stale), "embedder must be the model 'some model'"),
         (lambda: mechanism(tmp_path / "none"), "there is no such file"),

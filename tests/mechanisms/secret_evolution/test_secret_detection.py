@@ -418,7 +418,7 @@ def test_presidio_finds_patterns_without_a_model_or_a_network(monkeypatch: pytes
     assert by_entity.found == (Found("presidio", secrets=5, records=3, occurrences=5, nowhere=1),)
     with pytest.raises(ValueError, match="does not find PERSON without a spaCy model"):
         found(texts, {"presidio": ["PERSON"]})
-    with pytest.raises(ValueError, match="'no_such_model' of spaCy is not installed"):
+    with pytest.raises(ValueError, match="spaCy model 'no_such_model' is not installed"):
         found(texts, {"presidio": ["PERSON"], "model": "no_such_model"})
 
 
