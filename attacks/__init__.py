@@ -1,1 +1,1 @@
-"""Adversaries: they see released artefacts and give scores or guesses."""
+"""Attacks: from released data or outputs, they compute scores or guesses."""

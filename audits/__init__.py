@@ -1,4 +1,4 @@
-"""Lower bounds: privacy games, statistics, verdicts."""
+"""Privacy audits: games and statistics that give lower bounds, and verdicts on claims."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What one guarantee says of another: the implications that let a bound count for or against a claim.
+"""Implications between guarantees, which decide whether a bound counts for or against a claim.
 
-Conversions are those of `cupel.accounting.conversions.guarantees`: they hold for every mechanism at one unit and
-adjacency. Where none is known, nothing follows.
+The conversions are those of `cupel.accounting.conversions.guarantees`. They hold for every mechanism, at a fixed unit
+and adjacency. Where no conversion is known, nothing follows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def parameter(guarantee: Guarantee) -> float:
     """The claimed number that an upper bound must not exceed: ε (at its δ or order), ρ, μ, r, or the δ of one point.
 
     Raises:
-        ValueError: for a privacy profile of several points, which claims several numbers.
+        ValueError: if the guarantee is a privacy profile with several points, which claims several numbers.
     """
     match guarantee:
         case PureDP(epsilon) | ApproxDP(epsilon, _) | ExPostDP(epsilon) | RDP(_, epsilon):
@@ -42,11 +42,11 @@ def parameter(guarantee: Guarantee) -> float:
             return r
         case PrivacyProfile(_, (delta,)):
             return delta
-    raise ValueError("a privacy profile claims several numbers; take its points one by one")
+    raise ValueError("a privacy profile with several points claims several numbers; pass one point at a time")
 
 
 def as_guarantee(upper: Bound) -> Guarantee | None:
-    """The guarantee that an upper bound states; None for one that is vacuous or of a quantity that is no guarantee."""
+    """The guarantee that an upper bound states; None if it is vacuous or bounds a quantity without a guarantee."""
     if math.isinf(upper.value):
         return None
     match upper.quantity:
@@ -68,7 +68,8 @@ def _at_argument(upper: Bound) -> Guarantee | None:
     argument, value = float(upper.at or 0.0), upper.value
     match upper.quantity:
         case "delta" if value < 1:
-            least = -math.expm1(argument)  # no mechanism has less; a bound may by a rounding, and says nothing by more
+            # No mechanism has a smaller δ. A bound below it by more than rounding states nothing.
+            least = -math.expm1(argument)
             return PrivacyProfile((argument,), (max(value, least, 0.0),)) if value >= least * (1 - 1e-12) else None
         case "renyi_epsilon":
             return RDP(argument, max(value, 0.0))
@@ -77,8 +78,8 @@ def _at_argument(upper: Bound) -> Guarantee | None:
     return None
 
 
-def upper_for(claim: Guarantee, upper: Bound) -> float:
-    """What an upper bound proves of the number that is claimed; inf where nothing follows.
+def implied_upper(claim: Guarantee, upper: Bound) -> float:
+    """The upper bound on the claimed number that follows from an upper bound; inf if none follows.
 
     Args:
         claim: not a privacy profile of several points.
@@ -88,7 +89,7 @@ def upper_for(claim: Guarantee, upper: Bound) -> float:
     if proven is None:
         return math.inf
     match claim:
-        case SecretProtection(p, _):  # its reference is no neighbour of the other guarantees
+        case SecretProtection(p, _):  # its reference distribution is not a neighbour under the other guarantees
             return _number(proven, SecretProtection, p=p) if isinstance(proven, SecretProtection) else math.inf
         case ApproxDP(_, delta):
             return _number(proven, ApproxDP, delta=delta)
@@ -100,10 +101,10 @@ def upper_for(claim: Guarantee, upper: Bound) -> float:
 
 
 def implied_limit(claim: Guarantee, lower: Bound) -> float:
-    """The largest value that a lower bound can truly have if the claim holds; inf where the claim says nothing of it.
+    """The largest value that the bounded quantity can have if the claim holds; inf if the claim does not limit it.
 
-    A claim is held to the number it implies for what the bound is about: to an ε at the bound's δ, to a δ at its ε, to
-    an r at its p. A lower bound on one outcome's log-ratio (ex-post ε) refutes pure and ex-post claims only.
+    The claim is converted to the quantity of the bound: to an ε at the bound's δ, to a δ at its ε, to an r at its p.
+    A lower bound on one outcome's log-ratio (ex-post ε) refutes pure and ex-post claims only.
     """
     match lower.quantity, claim:
         case "r", SecretProtection():
@@ -128,7 +129,7 @@ def implied_limit(claim: Guarantee, lower: Bound) -> float:
 
 
 def _number(guarantee: Guarantee, kind: type[Any], **argument: Any) -> float:
-    """The number of the strongest guarantee of a kind that follows; inf where none does, or only a δ of 1."""
+    """The number of the strongest guarantee of this kind that follows; inf if none follows, or only δ = 1."""
     try:
         value = parameter(convert(guarantee, kind, **argument))
     except ValueError:
@@ -137,13 +138,13 @@ def _number(guarantee: Guarantee, kind: type[Any], **argument: Any) -> float:
 
 
 def describe_limit(claim: Guarantee, limit: float) -> str:
-    """What a claim allows: a number that it states as it states it, one that follows from it rounded up."""
+    """The limit as text: unchanged if the claim states it, rounded up if it follows from the claim."""
     stated = (*claim.epsilons, *claim.deltas) if isinstance(claim, PrivacyProfile) else (parameter(claim),)
     return format_number(limit) if limit in stated else format_upper(limit)
 
 
 def describe(guarantee: Guarantee) -> str:
-    """The guarantee in words, parameters filled in."""
+    """The guarantee in words, with its parameters."""
     match guarantee:
         case PureDP(epsilon):
             return f"pure differential privacy with ε = {format_number(epsilon)}"

@@ -1,4 +1,4 @@
-"""What an audit found: its bounds, its rates with exact intervals, its controls, and everything that was tried."""
+"""The result of an audit: bounds, rates with exact intervals, controls, and everything that was tried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cupel.audits.statistics.binomial import clopper_pearson
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A count of hits with its exact Clopper–Pearson interval.
+    """A number of hits with its exact Clopper–Pearson interval.
 
     Attributes:
         name: what was counted.
@@ -35,7 +35,7 @@ class Rate:
 
     @property
     def rate(self) -> float:
-        """hits/trials; 0 where there was no trial."""
+        """hits/trials; 0 if there was no trial."""
         return self.hits / self.trials if self.trials else 0.0
 
     @property
@@ -51,26 +51,26 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
-    """One audit: game × attack × statistic → bounds.
+    """The result of one audit (a game, an attack and statistics).
 
     Attributes:
         name: registry name of the audit.
-        game: what the attacker is given and has to find.
-        attack: how it guesses.
-        statistics: what turned guesses into bounds.
-        conclusion: one sentence for a reader; it says so when a control failed.
+        game: what the attacker is given and has to guess.
+        attack: how the attacker guesses.
+        statistics: the statistics that turn guesses into bounds.
+        conclusion: one sentence for the reader; it says so if a control failed.
         trials: number of trials of the game, counted by unit.
-        bounds: lower bounds; empty where no conclusion is drawn.
+        bounds: lower bounds; empty if no conclusion is drawn.
         rates: hit rates of the audit.
         controls: hit rates of the controls.
-        controls_passed: whether every control came out as it must; None if there is none.
-        difference: interval of the source minus the holdout hit rate.
-        control_difference: the same for the positive control.
+        controls_passed: whether every control passed; None if there is none.
+        difference: confidence interval of the source hit rate minus the holdout hit rate.
+        control_difference: the same interval for the positive control.
         p_value: of the hypothesis that the output does not depend on who is in the data; no ε follows from it.
         multiplicity: every statistic, score, threshold and canary kind that was tried.
-        contradictions: what was seen and which certified statement about the run's events it contradicts, one
-            sentence each. Where there is one, no upper bound of the run supports a claim (`cupel.audits.verdict`).
-        details: further numbers, JSON types only.
+        contradictions: one sentence for each observation that contradicts a certified statement about the run's
+            events. If there is one, no upper bound of the run supports a claim (`cupel.audits.verdict`).
+        details: further numbers, as JSON types only.
     """
 
     name: str
@@ -91,7 +91,7 @@ class AuditResult:
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The audit as the assay document holds it; `contradictions` go into its details."""
+        """The audit as JSON types, in the form of the assay document; `contradictions` are part of `details`."""
         return {
             "name": self.name,
             "game": self.game,

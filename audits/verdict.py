@@ -1,11 +1,11 @@
-"""The verdict on a claim: SUPPORTED, REFUTED or UNPROVEN, and the bounds that it rests on.
+"""The verdict on a claim (SUPPORTED, REFUTED or UNPROVEN) and the bounds that justify it.
 
-A claim is refuted by a certified or finite-sample lower bound above it, supported by a certified upper bound at or
-below it when nothing refutes, and unproven otherwise. Bounds count only at the claim's own unit and adjacency, and only
-through implications that hold for every mechanism (`cupel.audits.implications`).
+A claim is refuted if a certified or finite-sample lower bound exceeds it. It is supported if nothing refutes it and a
+certified upper bound is at most the claim. Otherwise it is unproven. A bound counts only at the claim's unit and
+adjacency, and only through implications that hold for every mechanism (`cupel.audits.implications`).
 
-All upper bounds rest on one description of the mechanism. Evidence that contradicts one of them therefore makes all of
-them estimates: the run did not do what is described, or accounting or audit is wrong.
+All upper bounds rest on the same description of the mechanism. Evidence that contradicts one of them therefore turns
+all of them into estimates: the run did not do what is described, or the accounting or the audit is wrong.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
 from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 from cupel.audits import implications
-from cupel.audits.implications import describe, describe_limit, implied_limit, upper_for
+from cupel.audits.implications import describe, describe_limit, implied_limit, implied_upper
 
 ALLOWED_ERROR = 0.05
-"""The finite-sample bounds that could refute a claim must hold jointly with confidence 1 − this."""
+"""Finite-sample bounds may refute a claim only if they hold jointly with confidence 1 − this value."""
 
-_ROUNDING = 1e-12  # of a sum of a few 1 − confidence
+_ROUNDING = 1e-12  # absolute float error of a sum of a few terms 1 − confidence
 
 
 Name: TypeAlias = Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
@@ -34,12 +34,12 @@ Name: TypeAlias = Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What an UNPROVEN claim lacks.
+    """The proof that an UNPROVEN claim lacks.
 
     Attributes:
         statement: one sentence.
-        best_upper: the best certified upper bound on the claimed quantity; None if there is none.
-        claimed: the claimed value of it.
+        best_upper: the smallest certified upper bound on the claimed quantity; None if there is none.
+        claimed: the claimed value of that quantity.
     """
 
     statement: str
@@ -57,18 +57,18 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be said of a claim.
+    """The verdict on a claim.
 
     Attributes:
         name: SUPPORTED, REFUTED or UNPROVEN.
         sentence: the verdict in one sentence.
-        reasons: what else a reader must know: assumptions of the proof, bounds that do not count and why.
-        best_upper: the certified upper bound that is closest to the claim; None where evidence contradicts the proof.
-        best_lower: the lower bound that refutes, else the largest that could have.
-        missing: what an UNPROVEN claim lacks.
-        is_private: the verdict depends on the private data and may not be released: every verdict on an ex-post
-            claim, a refutation by a bound that is private, and every verdict where evidence contradicts the proof.
-        contradictions: what contradicts the certified upper bounds, one sentence each.
+        reasons: the assumptions of the proof, and which bounds do not count and why.
+        best_upper: the certified upper bound that is closest to the claim; None if evidence contradicts the proof.
+        best_lower: the lower bound that refutes the claim; if none does, the strongest one that counts against it.
+        missing: what an UNPROVEN claim lacks; None for other verdicts.
+        is_private: whether the verdict depends on the private data and must not be released. True for every verdict
+            on an ex-post claim, for a refutation by a private bound, and if evidence contradicts the proof.
+        contradictions: one sentence for each contradiction of a certified upper bound.
     """
 
     name: Name
@@ -89,18 +89,19 @@ def decide(
     bounds: Sequence[Bound],
     contradictions: Sequence[str] = (),
 ) -> Verdict:
-    """Weighs every bound on a mechanism against what is claimed of it.
+    """The verdict on a claim, given all upper and lower bounds on the mechanism.
 
     Args:
         guarantee: the claim.
-        adjacency, unit: what the claim is at.
+        adjacency, unit: of the claim.
         bounds: upper bounds of accountants and lower bounds of audits. Several finite-sample bounds count only if
-            they hold jointly: k audits at confidence 1 − 0.05/k each.
-        contradictions: what audits saw that contradicts what is certified of the mechanism (`AuditResult`), one
-            sentence each. A lower bound that exceeds what an upper bound allows is found here and need not be named.
+            they hold jointly: k audits need confidence 1 − 0.05/k each.
+        contradictions: observations of audits that contradict a certified statement about the mechanism
+            (`AuditResult.contradictions`), one sentence each. A lower bound above a certified upper bound is detected
+            here and need not be listed.
 
     Raises:
-        ValueError: for a bound at another unit or adjacency.
+        ValueError: if a bound has another unit or adjacency than the claim.
     """
     _check_comparable(bounds, Adjacency(adjacency), unit)
     uppers = [bound for bound in bounds if bound.direction is Direction.UPPER]
@@ -162,16 +163,16 @@ def _check_comparable(bounds: Sequence[Bound], adjacency: Adjacency, unit: Unit)
     for bound in bounds:
         if bound.adjacency is not adjacency or bound.unit != unit:
             raise ValueError(
-                f"the claim is at {adjacency} and unit {unit}, and bound {bound.method} at {bound.adjacency} and unit "
-                f"{bound.unit}: convert the bound or leave it out"
+                f"the claim is at {adjacency} and unit {unit}, but bound {bound.method} is at {bound.adjacency} and "
+                f"unit {bound.unit}: convert the bound or leave it out"
             )
 
 
 def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound], counted: Sequence[Bound]) -> list[str]:
-    """Lower bounds that exceed what a certified upper bound allows, each with the upper bound that allows least.
+    """One sentence for each lower bound that exceeds a certified upper bound; it names the tightest upper bound.
 
-    Several finite-sample bounds count only if they hold jointly, as against a claim; those that are `counted` against
-    the claim count here, too.
+    As against a claim, several finite-sample bounds count only if they hold jointly. Bounds in `counted`, which count
+    against the claim, count here too.
     """
     proven = [(upper, implications.as_guarantee(upper)) for upper in uppers if upper.rigor is Rigor.CERTIFIED]
     compared = []
@@ -198,12 +199,12 @@ def _against(lower: Bound, limit: float, method: str) -> str:
 
 
 def _joint_error(bounds: Sequence[Bound]) -> float:
-    """The probability, at most, that one of the finite-sample bounds among these is wrong."""
+    """An upper bound on the probability that any of the finite-sample bounds is wrong (union bound)."""
     return sum(1 - (bound.confidence or 0.0) for bound in bounds if bound.rigor is Rigor.FINITE_SAMPLE)
 
 
 def _parts(guarantee: Guarantee) -> list[Guarantee]:
-    """A privacy profile claims each of its points, each a profile of one; any other guarantee is one claim."""
+    """The separate claims of a guarantee: one per point of a privacy profile, else the guarantee itself."""
     if not isinstance(guarantee, PrivacyProfile):
         return [guarantee]
     points = [(e, d) for e, d in zip(guarantee.epsilons, guarantee.deltas, strict=True) if d < 1]
@@ -213,20 +214,20 @@ def _parts(guarantee: Guarantee) -> list[Guarantee]:
 
 
 def _excess(claim: Guarantee, bound: Bound) -> float:
-    """By how much a lower bound exceeds what the claim allows; −inf where the claim says nothing of it."""
+    """By how much a lower bound exceeds what the claim allows; −inf if the claim does not limit the quantity."""
     limit = implied_limit(claim, bound)
     return -math.inf if math.isinf(limit) else bound.value - limit
 
 
 def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bound], list[str]]:
-    """The lower bounds that count against the claim, and why the others do not."""
+    """The lower bounds that count against the claim, and the reasons why the others do not."""
     reasons = []
     counted = []
     for bound in lowers:
         if not bound.rigor.may_refute:
             reasons.append(f"{bound.method} is of rigor {bound.rigor}: it can neither support nor refute")
         elif math.isinf(implied_limit(claim, bound)):
-            reasons.append(f"{bound.method} bounds {_quantity(bound)}, of which the claim says nothing")
+            reasons.append(f"{bound.method} bounds {_quantity(bound)}, which the claim does not limit")
         else:
             counted.append(bound)
     sampled = [bound for bound in counted if bound.rigor is Rigor.FINITE_SAMPLE]
@@ -242,22 +243,22 @@ def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bo
 
 
 def _ceilings(claim: Guarantee, lowers: Sequence[Bound]) -> list[str]:
-    """Tests that could not have refuted the claim whatever they found."""
+    """One sentence for each test that could not have refuted the claim, whatever it found."""
     reasons = []
     for bound in lowers:
         limit = implied_limit(claim, bound)
         if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
             reasons.append(
                 f"{bound.method} could have shown at most {format_ceiling(bound.ceiling, bound.value)}, which is not "
-                "above the claim: that it found no leak says nothing"
+                "above the claim: that it found no leak says nothing about the claim"
             )
     return reasons
 
 
 def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float, Bound | None]:
-    """The claimed value, the least certified upper bound on it (inf if none), and where that comes from."""
+    """The claimed value, the smallest certified upper bound on it (inf if none), and the bound it comes from."""
     claimed = implications.parameter(part)
-    certified = [(upper_for(part, bound), index) for index, bound in enumerate(uppers) if bound.rigor.may_support]
+    certified = [(implied_upper(part, bound), index) for index, bound in enumerate(uppers) if bound.rigor.may_support]
     value, index = min(certified, default=(math.inf, -1))
     return claimed, value, uppers[index] if math.isfinite(value) else None
 

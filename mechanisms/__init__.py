@@ -1,1 +1,1 @@
-"""Generators and the privacy primitives they are built from; they write a ledger."""
+"""Generators, which charge a ledger, and the privacy primitives that they use."""

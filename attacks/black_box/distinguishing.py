@@ -1,7 +1,6 @@
-"""Telling two data sets apart by one output: scores that are fitted on outputs of both.
+"""Scores that distinguish outputs on two data sets, fitted on outputs of both.
 
-A score is a fixed function once it is fitted; a larger one says D′. Whoever tests with it uses other runs than those it
-was fitted on.
+Once fitted, a score is a fixed function; a larger value points to D′. Test it on runs it was not fitted on.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ Floats = NDArray[np.float64]
 
 _ENCODER = json.JSONEncoder(sort_keys=True)
 _SMOOTHING = 0.5  # added to each count, so that an outcome seen on one side only has a finite score
-_MOST_CORRELATED = 64  # coordinates up to which covariances are estimated; above it variances alone
-_LEAST_VARIANCE = 1e-12  # of coordinates that have been brought to a variance of 1
+_MAX_CORRELATED = 64  # largest dimension for which covariances are estimated; above it, only variances
+_MIN_VARIANCE = 1e-12  # added to variances of standardised coordinates
 
 
 @dataclass(frozen=True)
 class Score:
-    """A function of outputs; a larger value says D′.
+    """A function of outputs; a larger value points to D′.
 
     Attributes:
         name: for reports, such as ``linear discriminant``.
-        of: from a sequence of n outputs, as `plain` gives them, to their scores, shape (n,).
+        of: maps a sequence of n outputs, in the form that `plain` returns, to scores of shape (n,).
     """
 
     name: str
@@ -38,33 +37,33 @@ class Score:
 
 
 def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]:
-    """Every score that suits the outputs, fitted on them.
+    """All scores that apply to the outputs, fitted on them.
 
     - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
-    - Outputs of several forms (keys in their order, lengths, where there is text, NaN or nothing): the same for the
-      form alone.
-    - Numbers, or arrays or mappings of one shape: a linear and a quadratic discriminant, which are the log-likelihood
-      ratio of two normal laws with the same and with different (co)variances. For one number the linear one is it.
+    - Outputs with different structure (order of keys, lengths, types, NaN): the same ratio for the structure alone.
+    - Numbers, or arrays or mappings of one shape: a linear and a quadratic discriminant, the log-likelihood ratios of
+      two normal distributions with equal and with different covariances. For finite single numbers the linear one is
+      replaced by ± the number itself.
 
     Args:
-        on_d: outputs on D, at least two, as `plain` gives them.
+        on_d: outputs on D, at least two, in the form that `plain` returns.
         on_d_prime: outputs on D′, at least two.
 
     Raises:
-        ValueError: for too few outputs, or outputs that neither are numbers nor repeat, such as texts.
+        ValueError: if there are too few outputs, or outputs such as texts that neither are numbers nor repeat.
     """
     if min(len(on_d), len(on_d_prime)) < 2:
-        raise ValueError("a score is fitted on at least two outputs of each data set")
+        raise ValueError("fitting a score needs at least two outputs of each data set")
     scores = []
     keys = [[key(output) for output in side] for side in (on_d, on_d_prime)]
     if len({*keys[0], *keys[1]}) < len(on_d) + len(on_d_prime):
         scores.append(_by_counts(Counter(keys[0]), Counter(keys[1])))
     both, fits = _numbers([*on_d, *on_d_prime])
     if not fits.all() or not np.isfinite(both).all() or isinstance(on_d[0], dict):
-        one, other = (Counter(key(_form(output)) for output in side) for side in (on_d, on_d_prime))
+        one, other = (Counter(key(_structure(output)) for output in side) for side in (on_d, on_d_prime))
         if len({*one, *other}) > 1:
             scores.append(
-                _by_counts(one, other, of=_form, name="log-likelihood ratio of the form (keys, lengths, NaN)")
+                _by_counts(one, other, of=_structure, name="log-likelihood ratio of the form (keys, lengths, NaN)")
             )
     if fits.all():
         scores += _by_numbers(both.shape[1:], *np.split(both.reshape(len(both), -1), [len(on_d)]))
@@ -77,15 +76,15 @@ def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]
 
 
 def plain(output: Any) -> Any:
-    """An output as a JSON value: arrays, tuples and sets become lists, NumPy numbers Python's.
+    """An output as a JSON value: arrays, tuples and sets become lists, NumPy numbers become Python numbers.
 
     Raises:
-        TypeError: for an output that is none.
+        TypeError: if the output cannot be converted.
     """
     match output:
         case None | bool() | int() | float() | str():
             return output
-        case np.floating():  # `tolist` of a long double is one itself
+        case np.floating():  # `tolist` of a long double returns a long double
             return float(output)
         case np.ndarray() | np.generic():
             return plain(output.tolist())
@@ -102,12 +101,12 @@ def plain(output: Any) -> Any:
 
 
 def key(output: Any) -> str:
-    """The same text for the same `plain` output."""
+    """A canonical text of a `plain` output: equal for equal outputs."""
     return _ENCODER.encode(output)
 
 
 def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tuple[Floats, NDArray[np.bool_]]:
-    """The outputs that are numbers or arrays of this shape, by default the first one's; and which outputs those are."""
+    """The outputs that are numbers or arrays of `shape`, by default the first one's, and a mask of those outputs."""
     outputs = [[output[name] for name in sorted(output)] if isinstance(output, dict) else output for output in outputs]
     whole = _array(outputs)
     if whole is not None and shape in (None, whole.shape[1:]):
@@ -121,11 +120,11 @@ def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tu
 
 
 def _array(output: Any) -> Floats | None:
-    """A number or a nested list of numbers; None for anything else, or what is empty or ragged."""
+    """A number or a nested list of numbers as an array; None for anything else, or if it is empty or ragged."""
     leaf = output
     while isinstance(leaf, Sequence) and not isinstance(leaf, str) and len(leaf):
         leaf = leaf[0]
-    if not isinstance(leaf, bool | int | float):  # before an array of texts is made
+    if not isinstance(leaf, bool | int | float):  # check this first, to avoid building an array of texts
         return None
     try:
         array = np.array(output)
@@ -134,13 +133,13 @@ def _array(output: Any) -> Floats | None:
     return array.astype(np.float64) if array.dtype.kind in "bif" and array.size else None
 
 
-def _form(output: Any) -> Any:
-    """What is left of an output without its values."""
+def _structure(output: Any) -> Any:
+    """The structure of an output, without its values."""
     match output:
         case dict():
-            return [[name, _form(value)] for name, value in output.items()]  # their order is released, too
+            return [[name, _structure(value)] for name, value in output.items()]  # the order of keys is released too
         case list():
-            forms = [_form(item) for item in output]
+            forms = [_structure(item) for item in output]
             return [len(forms), forms[0]] if all(form == forms[0] for form in forms) and forms else forms
         case float() if not math.isfinite(output):
             return str(output)
@@ -155,8 +154,8 @@ def _by_counts(
     of: Callable[[Any], Any] = lambda output: output,
     name: str = "log-likelihood ratio of the counted outcomes",
 ) -> Score:
-    """From the counts of what `of` makes of outputs."""
-    kinds = len({*on_d, *on_d_prime}) + 1  # one for everything that has not been seen
+    """The smoothed log-likelihood ratio of `of(output)`, from its counts on both sides."""
+    kinds = len({*on_d, *on_d_prime}) + 1  # one for all unseen values
     totals = [counts.total() + _SMOOTHING * kinds for counts in (on_d_prime, on_d)]
 
     def ratios(outputs: Sequence[Any]) -> Floats:
@@ -168,9 +167,9 @@ def _by_counts(
 
 
 def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> list[Score]:
-    """Fitted on arrays of shapes (n₀, d) and (n₁, d)."""
+    """The linear and the quadratic discriminant, fitted on arrays of shapes (n₀, d) and (n₁, d)."""
     both = np.concatenate([on_d, on_d_prime])
-    tame = _Tame(both)
+    tame = _Clipped(both)
     middle, spread = tame(both).mean(axis=0), tame(both).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
 
@@ -199,7 +198,7 @@ def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> lis
 
 
 def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> Callable[[Sequence[Any]], Floats]:
-    """The function of arrays (n, d), for outputs; one of another shape than was seen, or without a score, says D."""
+    """Extends a function of arrays (n, d) to outputs; −inf, which points to D, for another shape or a score of NaN."""
 
     def of(outputs: Sequence[Any]) -> Floats:
         numbers, fits = _numbers(outputs, shape)
@@ -212,8 +211,8 @@ def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> C
     return of
 
 
-class _Tame:
-    """Moves NaN and infinities to the edge of what was seen, with a coordinate more where there were any."""
+class _Clipped:
+    """Clips to the observed finite range; coordinates where NaN or infinities occurred get an indicator coordinate."""
 
     def __init__(self, seen: Floats) -> None:
         finite = np.isfinite(seen)
@@ -229,22 +228,22 @@ class _Tame:
 
 
 class _Precision:
-    """The inverse of a covariance that is drawn towards its diagonal, so that it is never singular."""
+    """The inverse of a covariance matrix, shrunk towards its diagonal so that it is never singular."""
 
     def __init__(self, centred: Floats) -> None:
         n, d = centred.shape
-        variances = np.square(centred).sum(axis=0) / max(n - 1, 1) + _LEAST_VARIANCE
-        if d > _MOST_CORRELATED:
+        variances = np.square(centred).sum(axis=0) / max(n - 1, 1) + _MIN_VARIANCE
+        if d > _MAX_CORRELATED:
             self._inverse, self._log_determinant = 1 / variances, float(np.log(variances).sum())
             return
         share = d / (n + d)
         covariance = (1 - share) * (centred.T @ centred) / max(n - 1, 1) + np.diag(share * variances)
-        covariance += _LEAST_VARIANCE * np.eye(d)
+        covariance += _MIN_VARIANCE * np.eye(d)
         self._inverse, self._log_determinant = np.linalg.inv(covariance), float(np.linalg.slogdet(covariance)[1])
 
     def times(self, z: Floats) -> Floats:
         return np.asarray(z * self._inverse if self._inverse.ndim == 1 else z @ self._inverse)
 
     def log_density(self, z: Floats) -> Floats:
-        """Of a centred normal law, up to a constant."""
+        """The log-density of a centred normal distribution, up to a constant."""
         return np.asarray(-0.5 * (np.einsum("nd,nd->n", self.times(z), z) + self._log_determinant))

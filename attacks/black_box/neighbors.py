@@ -1,4 +1,4 @@
-"""All neighbours of a small data set, for brute force."""
+"""Enumeration of all neighbours of a small data set."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ T = TypeVar("T")
 
 
 def neighbors(data: Sequence[T], universe: Sequence[T], *, adjacency: Adjacency | str) -> Iterator[list[T]]:
-    """Every data set that one unit tells apart from `data`.
+    """All data sets that differ from `data` in one unit.
 
-    Under add_remove each unit is taken out, and each of the universe put in at every place, because what depends on the
-    order depends on the place: n + (n + 1)·|universe| data sets. Under replace_one and zero_out each unit is exchanged
-    for each other one of the universe: at most n·|universe|.
+    Under add_remove each unit is removed, and each unit of the universe is inserted at every position, because a
+    mechanism may depend on the order: n + (n + 1)·|universe| data sets. Under replace_one and zero_out each unit is
+    replaced by each different one of the universe: at most n·|universe|.
 
     Args:
         data: a small data set.
-        universe: what a unit can be; for zero_out the null record alone.
+        universe: the possible units; for zero_out, only the null record.
         adjacency: add_remove, replace_one or zero_out.
 
     Raises:
-        ValueError: for another adjacency.
+        ValueError: if the adjacency is another one.
     """
     units, relation = list(data), Adjacency(adjacency)
     if relation is Adjacency.SECRET:
         raise ValueError(
-            "neighbours under secret are not enumerated; give the data sets with the secret's other values"
+            "neighbours under secret cannot be enumerated; pass the data sets with the other values of the secret"
         )
     if relation is Adjacency.ADD_REMOVE:
         for place in range(len(units)):

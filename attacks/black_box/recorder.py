@@ -1,10 +1,10 @@
-"""Runs a mechanism with all that it releases recorded, and again on other data with the same releases handed out.
+"""Records everything that a mechanism releases, and replays the releases on other data.
 
-A mechanism under test is a function ``mechanism(data, recorder)``. Where it reads the data for a release, it gives the
-recorder the exact query and the event that it charges, and goes on with what the recorder returns. The second run then
-has the history of the first whatever its data are, so that queries can be compared one by one.
+A mechanism under test is a function ``mechanism(data, recorder)``. Wherever it reads the data for a release, it passes
+the exact query and the event that it charges to the recorder, and continues with the value that the recorder returns.
+In a replay it therefore has the history of the first run, whatever the data, so queries can be compared one by one.
 
-Noise is drawn by the recorder, or by the mechanism's own code where that is to be tested too.
+The recorder draws the noise, unless the mechanism's own noise is to be tested.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Step:
 
     Attributes:
         kind: how the value was drawn.
-        event: what was declared.
-        query: what was read off the data, flat: shape (d,), the values that noise is added to; shape (V,), the
-            log-weights of a selection; empty for a sample.
-        scale: standard deviation of Gaussian noise, b of Laplace noise P(x) ∝ exp(−|x|/b); 0 elsewhere.
-        value: what was released: shape (d,); the index, shape (1,); for a sample, which units are in, shape (units,).
-        own: the mechanism's own code drew the value.
-        units: of a sample, the names of the units.
-        covered: the release is of a sample, whose event has paid for it.
+        event: the declared event.
+        query: what was computed from the data, flattened: shape (d,), the values that noise is added to; shape (V,),
+            the log-probabilities of a selection; empty for a sample.
+        scale: standard deviation of Gaussian noise, b of Laplace noise P(x) ∝ exp(−|x|/b); 0 otherwise.
+        value: the released value: shape (d,); the index, shape (1,); for a sample, which units are in, shape (units,).
+        own: whether the mechanism's own code drew the value.
+        units: for a sample, the names of the units.
+        covered: whether the release is part of a sample, whose event includes its cost.
     """
 
     kind: Kind
@@ -62,20 +62,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A run: what it used of the data, and what it returned.
+    """One run: its uses of the data, and its output.
 
     Attributes:
         steps: in order.
-        output: what the mechanism returned; None where the replay broke off.
-        broke_off: why a replay could not go on: the steps of the two data sets differ.
+        output: the mechanism's return value; None if the replay diverged before it returned.
+        divergence: how the steps of a replay differ from the recorded ones; None if they agree.
     """
 
     steps: tuple[Step, ...]
     output: Any
-    broke_off: str | None = None
+    divergence: str | None = None
 
     def charged(self) -> DpEvent:
-        """The composition of what was declared, in canonical form; a release of a sample is inside the sample."""
+        """The composition of the declared events, in canonical form; events covered by a sample are not repeated."""
         return events.compose([(step.event, 1) for step in self.steps if not step.covered])
 
 
@@ -83,12 +83,12 @@ Mechanism: TypeAlias = "Callable[[Data, Recorder], Any]"
 
 
 def record(mechanism: Mechanism[Data], data: Data, *, rng: np.random.Generator | None = None) -> Recording:
-    """Runs a mechanism once.
+    """Runs a mechanism once and records it.
 
     Args:
         mechanism: called with the data, which it must not change, and a recorder.
-        data: private, or made up.
-        rng: draws what the mechanism leaves to the recorder; by default from the operating system's entropy.
+        data: private or synthetic data.
+        rng: source of the recorder's random numbers; by default seeded from the operating system's entropy.
     """
     recorder = Recorder(rng=rng)
     output = mechanism(data, recorder)
@@ -96,32 +96,32 @@ def record(mechanism: Mechanism[Data], data: Data, *, rng: np.random.Generator |
 
 
 def replay(mechanism: Mechanism[Data], data: Data, past: Recording) -> Recording:
-    """Runs a mechanism on other data and hands out what was released in the past."""
+    """Runs a mechanism on other data, with the releases of a recorded run."""
     recorder = Recorder(past)
     try:
         output = mechanism(data, recorder)
-    except _BrokenOff as reason:
+    except _Diverged as reason:
         return Recording(recorder.steps, None, str(reason))
     left = len(past.steps) - len(recorder.steps)
     return Recording(recorder.steps, output, f"{left} of {len(past.steps)} steps are missing" if left else None)
 
 
-class _BrokenOff(BaseException):  # not an Exception, so that a mechanism that catches those does not catch it
-    """A replay asks for another step than was recorded."""
+class _Diverged(BaseException):  # not an Exception, so that a mechanism that catches exceptions does not catch it
+    """A replay reached a step that differs from the recorded one."""
 
 
 class Recorder:
-    """What a mechanism under test draws from. `record` and `replay` make it."""
+    """The source of randomness of a mechanism under test; created by `record` and `replay`."""
 
     def __init__(self, past: Recording | None = None, *, rng: np.random.Generator | None = None) -> None:
         self._past = past
         self._rng = rng or np.random.default_rng()
         self._steps: list[Step] = []
-        self._due: list[DpEvent] = []  # what the last sample has paid for and was not released yet
+        self._prepaid: list[DpEvent] = []  # events inside the last sample that have not been used yet
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All so far."""
+        """All steps so far."""
         return tuple(self._steps)
 
     def gaussian(
@@ -136,12 +136,12 @@ class Recorder:
 
         Args:
             query: any shape.
-            event: that is charged. Its noise multiplier is `scale` over the largest norm of a unit's contribution.
+            event: the charged event. Its noise multiplier is `scale` over the largest norm of a unit's contribution.
             scale: standard deviation of the noise.
-            noise: the mechanism's own noise: called with the number of values, returns them.
+            noise: the mechanism's own noise: called with the number of values, returns that many.
 
         Returns:
-            The release, of the shape of `query`.
+            The release, with the shape of `query`.
         """
         drawn = noise or (lambda size: self._rng.normal(scale=scale, size=size))
         return self._additive("gaussian", query, event, scale, drawn, noise is not None)
@@ -166,7 +166,7 @@ class Recorder:
         scale: float,
         noise: Callable[[int], ArrayLike] | None = None,
     ) -> Floats:
-        """Whole numbers with noise P(k) ∝ exp(−|k|/b): as `laplace`, for an event of parameter 1/b or more."""
+        """Whole numbers with noise P(k) ∝ exp(−|k|/b): as `laplace`, for an event with parameter at least 1/b."""
 
         validate.positive(scale=scale)
 
@@ -186,21 +186,21 @@ class Recorder:
         """An index with probability proportional to its weight.
 
         Args:
-            log_weights: shape (V,); −∞ is never drawn. They need not be normalised.
-            event: that is charged.
-            draw: the mechanism's own choice, given the log-probabilities.
+            log_weights: shape (V,), not necessarily normalised; an index with −∞ is never drawn.
+            event: the charged event.
+            draw: the mechanism's own selection, given the log-probabilities.
         """
         weights = np.asarray(log_weights, dtype=np.float64)
         if weights.ndim != 1 or not len(weights) or np.isnan(weights).any() or not np.isfinite(weights.max()):
-            raise ValueError("log-weights must be one row of numbers with a finite largest one")
-        self._begin("selection", event, weights.size)
+            raise ValueError("log_weights must be a non-empty 1-D array without NaN, with a finite maximum")
+        self._check_step("selection", event, weights.size)
         query = weights - special.logsumexp(weights)
         if self._past is None:
             index = draw(query) if draw is not None else int(np.argmax(query + self._rng.gumbel(size=query.size)))
             value = np.array([validate.integer(index=int(index))])
         else:
             value = self._past.steps[len(self._steps)].value
-        self._add(Step("selection", event, query, 0.0, value, draw is not None, covered=self._covers(event)))
+        self._add(Step("selection", event, query, 0.0, value, draw is not None, covered=self._use_prepaid(event)))
         return int(value[0])
 
     def sample(
@@ -210,22 +210,20 @@ class Recorder:
         *,
         included: ArrayLike | None = None,
     ) -> NDArray[np.bool_]:
-        """Which units take part in the releases that follow, whose events are inside of `event`.
+        """Which units take part in the following releases, whose events are inside of `event`.
 
-        In a replay a unit takes part if it did before. One that was not there takes part: what the inner event says
-        must hold for every sample.
+        In a replay a unit takes part if it did in the recorded run. A unit that was not there takes part, because the
+        inner event must hold for every sample.
 
         Args:
-            units: a name for each unit of the data, that does not change when another one comes or goes.
-            event: that is charged; it pays for the events inside of it.
-            included: shape (units,), the mechanism's own sample; None draws each unit by its own coin.
+            units: a name for each unit of the data, which does not change if another unit is added or removed.
+            event: the charged event; it includes the cost of the events inside of it.
+            included: shape (units,), the mechanism's own sample; None includes each unit by an independent coin.
         """
         names = tuple(units)
         if len(set(names)) < len(names):
-            raise ValueError(
-                "the names of units must differ, or a unit cannot be followed from one data set to another"
-            )
-        self._begin("sample", event, None)
+            raise ValueError("the names of units must be distinct, to identify a unit across data sets")
+        self._check_step("sample", event, None)
         if self._past is None:
             own = included is not None
             coins = self._rng.random(len(names)) < event.sampling_probability
@@ -237,7 +235,7 @@ class Recorder:
             own, known = before.own, dict(zip(before.units, before.value.tolist(), strict=True))
             flags = np.array([known.get(name, True) for name in names], dtype=bool)
         self._add(Step("sample", event, np.empty(0), 0.0, flags, own, names))
-        self._due = _flat(event.event)
+        self._prepaid = _flattened(event.event)
         return flags.copy()
 
     def _additive(
@@ -252,38 +250,38 @@ class Recorder:
         exact = np.array(query, dtype=np.float64)
         validate.non_negative(scale=scale)
         if not np.isfinite(exact).all():
-            raise ValueError("a query must consist of finite numbers")
-        self._begin(kind, event, exact.size)
+            raise ValueError("query must contain finite numbers only")
+        self._check_step(kind, event, exact.size)
         if self._past is None:
             drawn = np.asarray(noise(exact.size), dtype=np.float64).reshape(exact.size)
             value = exact.ravel() + drawn
         else:
             value = self._past.steps[len(self._steps)].value
-        self._add(Step(kind, event, exact.ravel(), scale, value, own, covered=self._covers(event)))
+        self._add(Step(kind, event, exact.ravel(), scale, value, own, covered=self._use_prepaid(event)))
         return np.asarray(value.reshape(exact.shape).copy())
 
-    def _begin(self, kind: Kind, event: DpEvent, size: int | None) -> None:
-        """Checks that the event is one of its kind and, in a replay, that the step is the recorded one."""
+    def _check_step(self, kind: Kind, event: DpEvent, size: int | None) -> None:
+        """Checks the type of the event and, in a replay, that the step agrees with the recorded one."""
         allowed = _EVENTS[kind]
         if not isinstance(event, allowed):
             names = " or ".join(each.__name__ for each in allowed)
-            raise ValueError(f"{kind} is declared by a {names}, not by a {type(event).__name__}")
+            raise ValueError(f"a {kind} step needs an event of type {names}, not {type(event).__name__}")
         if self._past is None:
             return
         number = len(self._steps)
         if number == len(self._past.steps):
-            raise _BrokenOff(f"a step more than the {number} on the data: {kind} {event!r}")
+            raise _Diverged(f"one step more than the {number} on the data: {kind} {event!r}")
         before = self._past.steps[number]
         if (kind, event) != (before.kind, before.event):
-            raise _BrokenOff(f"{kind} {event!r}, where the data have {before.kind} {before.event!r}")
+            raise _Diverged(f"{kind} {event!r}, where the data have {before.kind} {before.event!r}")
         if size is not None and size != before.query.size:
-            raise _BrokenOff(f"{size} values, where the data have {before.query.size}")
+            raise _Diverged(f"{size} values, where the data have {before.query.size}")
 
-    def _covers(self, event: DpEvent) -> bool:
-        """Whether the sample before has paid for this event; it pays once."""
-        for place, due in enumerate(self._due):
-            if due == event:
-                del self._due[place]
+    def _use_prepaid(self, event: DpEvent) -> bool:
+        """Whether the last sample covers this event; each event inside of a sample covers one release."""
+        for place, prepaid in enumerate(self._prepaid):
+            if prepaid == event:
+                del self._prepaid[place]
                 return True
         return False
 
@@ -291,11 +289,11 @@ class Recorder:
         self._steps.append(step)
 
 
-def _flat(event: DpEvent) -> list[DpEvent]:
-    """The events of a composition, each as often as it runs."""
+def _flattened(event: DpEvent) -> list[DpEvent]:
+    """The events of a composition, each repeated as often as it runs."""
     if isinstance(event, dp_event.SelfComposedDpEvent):
         count: int = event.count
-        return _flat(event.event) * count
+        return _flattened(event.event) * count
     if isinstance(event, dp_event.ComposedDpEvent):
-        return [part for inner in event.events for part in _flat(inner)]
+        return [part for inner in event.events for part in _flattened(inner)]
     return [event]

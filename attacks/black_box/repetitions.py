@@ -1,4 +1,4 @@
-"""The same job many times, each with randomness of its own: over processes, and resumed where it was interrupted."""
+"""Independent repetitions of a job, over several processes and resumable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Step: TypeAlias = Callable[[int, int], None]
 
 FILE = "repetitions.jsonl"
 _VERSION = 1
-_LARGEST_ORDER = 64  # repetitions that a worker is told of at a time
+_MAX_BATCH = 64  # repetitions that are sent to a worker at once
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -44,28 +44,28 @@ def repeat(
 ) -> list[Any]:
     """Runs `job(index, seed)` for index 0, …, count − 1.
 
-    Repetition i is given ``SeedSequence(seed, spawn_key=(i,))``, so what it returns depends neither on the number of
-    workers, nor on the order, nor on an interruption. (One worker is this process, with as many threads as it has; more
-    are new processes with one thread each: a sum of floats over threads may differ in its last bits.)
+    Repetition i receives ``SeedSequence(seed, spawn_key=(i,))``, so its result does not depend on the number of
+    workers, the order, or interruptions. (With one worker the job runs in this process, with its number of threads;
+    several workers are new processes with one thread each. Sums of floats over threads may differ in the last bits.)
 
     Args:
-        job: returns a JSON value; a tuple comes back as a list. For more than one worker it must be importable: a
+        job: returns a JSON value; a tuple is returned as a list. For more than one worker it must be importable: a
             function at the top level of a module, or a `functools.partial` of one.
         count: number of repetitions.
         seed: a whole number of at least 0.
         workers: number of processes.
-        folder: where results are kept, in `repetitions.jsonl`, as they come. What lies there is not run again; `count`
-            may have grown since. A last line that was cut off is dropped.
-        progress: called with the repetitions done and `count`.
-        settings: JSON values that say what the job is. Their hash is kept, so that a folder with results of other
-            settings is refused; name everything in them that results depend on.
+        folder: where results are saved as they arrive, in `repetitions.jsonl`. Saved repetitions are not run again;
+            `count` may have increased since. An incomplete last line is dropped.
+        progress: called with the number of finished repetitions and `count`.
+        settings: JSON values that identify the job. Their hash is saved, and a folder with results of other settings is
+            refused; include everything that results depend on.
 
     Returns:
         The results in order of their index.
 
     Raises:
-        ValueError: for a folder of other settings or another seed, or a job that cannot be sent to a process.
-        Exception: what a job raised, with a note that names its repetition. What was done before is kept.
+        ValueError: if the folder has results of other settings or another seed, or the job cannot be sent to a process.
+        Exception: raised by a job, with a note that names the repetition. Finished results are kept.
     """
     validate.integer(count=count)
     validate.integer(seed=seed)
@@ -81,7 +81,7 @@ def repeat(
         done = count - len(missing)
         if progress is not None:
             progress(done, count)
-        run = _in_processes(job, missing, seed, workers) if workers > 1 and missing else _here(job, missing, seed)
+        run = _in_processes(job, missing, seed, workers) if workers > 1 and missing else _in_process(job, missing, seed)
         with contextlib.closing(run):
             for index, text in run:
                 texts[index] = text
@@ -96,7 +96,7 @@ def repeat(
 Results: TypeAlias = Generator[tuple[int, str], None, None]
 
 
-def _one(job: Job, index: int, seed: int) -> str:
+def _run_one(job: Job, index: int, seed: int) -> str:
     try:
         return json.dumps(job(index, np.random.SeedSequence(seed, spawn_key=(index,))))
     except Exception as error:
@@ -104,20 +104,20 @@ def _one(job: Job, index: int, seed: int) -> str:
         raise
 
 
-def _here(job: Job, indices: deque[int], seed: int) -> Results:
+def _in_process(job: Job, indices: deque[int], seed: int) -> Results:
     while indices:
         index = indices.popleft()
-        yield index, _one(job, index, seed)
+        yield index, _run_one(job, index, seed)
 
 
 def _in_processes(job: Job, indices: deque[int], seed: int, workers: int) -> Results:
-    """Results as they come. Workers are told of few repetitions at a time, fewer towards the end."""
+    """Results as they arrive. Workers receive few repetitions at a time, fewer towards the end."""
     try:
         sent = pickle.dumps(job)
     except Exception as error:
         raise ValueError(
-            f"the job cannot be sent to another process ({error}): make it a function at the top level of a module, or "
-            "use one worker"
+            f"the job cannot be sent to another process ({error}): use a function at the top level of a module, or one "
+            "worker"
         ) from None
     open_orders: dict[Connection, deque[int]] = {}
     processes: dict[Connection, Any] = {}
@@ -128,9 +128,9 @@ def _in_processes(job: Job, indices: deque[int], seed: int, workers: int) -> Res
         while indices or any(open_orders.values()):
             for connection, order in open_orders.items():
                 if not order and indices:
-                    size = max(1, min(_LARGEST_ORDER, len(indices) // (4 * len(processes))))
+                    size = max(1, min(_MAX_BATCH, len(indices) // (4 * len(processes))))
                     order.extend(indices.popleft() for _ in range(size))
-                    with contextlib.suppress(BrokenPipeError):  # it died; the next read says so
+                    with contextlib.suppress(BrokenPipeError):  # the worker died; reading from it raises the error
                         connection.send(list(order))
             for ready in wait([connection for connection, order in open_orders.items() if order]):
                 assert isinstance(ready, Connection)
@@ -160,7 +160,7 @@ def _received(connection: Connection, process: Any, index: int) -> str:
     """The result of a repetition as JSON text.
 
     Raises:
-        Exception: what the job raised, or that its process ended.
+        Exception: raised by the job, or because its process ended.
     """
     try:
         text, error, trace = connection.recv()
@@ -178,15 +178,15 @@ def _received(connection: Connection, process: Any, index: int) -> str:
 
 
 def _work(connection: Connection, sent: bytes, seed: int) -> None:
-    """What a worker does: repetitions that it is told of, until nobody is there to tell it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's to handle
+    """Main loop of a worker: runs the repetitions it receives until the connection is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         job: Job | None = None
         while True:
             for index in connection.recv():
                 try:
                     job = _loaded(sent) if job is None else job
-                    connection.send((_one(job, index, seed), None, ""))
+                    connection.send((_run_one(job, index, seed), None, ""))
                 except (BrokenPipeError, ConnectionResetError):
                     return
                 except Exception as error:
@@ -199,7 +199,7 @@ def _loaded(sent: bytes) -> Job:
         job: Job = pickle.loads(sent)  # noqa: S301  (from our own parent process)
     except Exception as error:
         raise ValueError(
-            f"a worker cannot import the job ({type(error).__name__}: {error}): it must lie in a module on the path, "
+            f"a worker cannot import the job ({type(error).__name__}: {error}): it must be in a module on the path, "
             "or use one worker"
         ) from None
     return job
@@ -208,7 +208,7 @@ def _loaded(sent: bytes) -> Job:
 def _portable(error: Exception) -> bytes | str:
     try:
         sent = pickle.dumps(error)
-        pickle.loads(sent)  # noqa: S301  (our own bytes: some exceptions can be written and not read)
+        pickle.loads(sent)  # noqa: S301  (our own bytes: some exceptions can be pickled but not unpickled)
         return sent
     except Exception:
         return f"{type(error).__name__}: {error}"
@@ -223,7 +223,7 @@ def _revived(error: bytes | str) -> Exception:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes that start inside compute with one thread: libraries read these variables as they are loaded."""
+    """Processes started in this context use one thread: libraries read these variables when they are loaded."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
@@ -246,11 +246,11 @@ def _opened(folder: Path) -> Iterator[BinaryIO]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ValueError(f"{path}: another process is writing it; wait for it or choose another folder") from None
+            raise ValueError(f"{path}: in use by another process; wait for it or choose another folder") from None
         yield file
     finally:
         with naming(path):
-            file.close()  # which writes what is left of a line
+            file.close()  # flushes the rest of a line
 
 
 def _header(seed: int, settings: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -265,7 +265,7 @@ class _Store:
         self._file, self._path, self._synced = file, path, time.monotonic()
 
     def read(self, header: dict[str, Any]) -> dict[int, str]:
-        """What the file holds, index → JSON text; writes the header where there is none."""
+        """The saved results, index → JSON text; writes the header if the file is empty."""
         whole, texts = 0, {}
         for number, line in enumerate(self._file):
             if not line.endswith(b"\n"):
@@ -277,7 +277,7 @@ class _Store:
                 try:
                     texts[validate.integer(index=row["index"])] = json.dumps(row["result"])
                 except (KeyError, ValueError):
-                    raise self._not_ours(number) from None
+                    raise self._format_error(number) from None
             whole += len(line)
         self._file.seek(whole)
         self._file.truncate()
@@ -287,7 +287,7 @@ class _Store:
         return texts
 
     def append(self, index: int, text: str) -> None:
-        """One result. It is with the operating system at once, and on the disk within a second of work."""
+        """Appends one result. It is flushed to the operating system at once, and synced to disk within a second."""
         with naming(self._path):
             self._file.write(f'{{"index": {index}, "result": {text}}}\n'.encode())
             self._file.flush()
@@ -304,18 +304,18 @@ class _Store:
         try:
             row = json.loads(line)
         except ValueError:
-            raise self._not_ours(number) from None
+            raise self._format_error(number) from None
         if not isinstance(row, dict):
-            raise self._not_ours(number)
+            raise self._format_error(number)
         return row
 
     def _check(self, found: dict[str, Any], header: dict[str, Any]) -> None:
         if found.get("repetitions") != _VERSION:
-            raise self._not_ours(0)
+            raise self._format_error(0)
         for name in ("seed", "settings"):
             if found.get(name) != header[name]:
                 what = f"seed {found.get(name)}, not {header[name]}" if name == "seed" else "other settings"
                 raise ValueError(f"{self._path}: holds repetitions of {what}; choose another folder, or delete it")
 
-    def _not_ours(self, number: int) -> ValueError:
-        return ValueError(f"{self._path}: line {number + 1} is no repetition of version {_VERSION}; delete the file")
+    def _format_error(self, number: int) -> ValueError:
+        return ValueError(f"{self._path}: line {number + 1} is not a repetition of version {_VERSION}; delete the file")

@@ -1,11 +1,11 @@
 """Canary reconstruction: which of many candidate secrets does a released text disclose?
 
 Candidates are distinct 5-digit keys, one record each (``My 5-digit key is 04821``). Every candidate enters the data by
-an independent fair coin; the others are the holdout, and further keys, drawn beside them, are in no list at all. The
-attack reads the released documents only and counts each key once, however often it is printed.
+an independent fair coin; the others are the holdout. Further keys, drawn at the same time, are in no list at all. The
+attack reads only the released documents and counts each key once, however often it is printed.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", appendix D.5.1, with independent
-coins in the place of an exact half, which is what one-run statistics need.
+coins in place of an exact half, as one-run statistics require.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from cupel.accounting import validate
 
 PREFIX = "My 5-digit key is "
-"""What a record says before its key; an attack may force a generator to begin a document with it."""
+"""The text of a record before its key; an attack may force a generator to begin a document with it."""
 
 _KEYS = 100_000
 _KEY = re.compile(r"(?<![0-9])[0-9]{5}(?![0-9])")
 
 
 class Text(Protocol):
-    """A released document: its text, the slot that wrote it, whether it ended by itself, and the index of the one
-    record that it was written from, where it has one. Documents of a slot come in the order they were written."""
+    """A released document: its text, the slot that generated it, whether it is complete, and the index of the one
+    record that it was generated from, if there is one. Documents of a slot are in the order of their generation."""
 
     @property
     def slot(self) -> int: ...
@@ -52,8 +52,8 @@ class Canaries:
     Attributes:
         keys: m distinct 5-digit keys.
         included: shape (m,) of bool: the coins.
-        never: distinct keys that are no candidates: the negative control.
-        copies: how many records of its own each included candidate has. Statistics count candidates, not copies.
+        never: distinct keys that are not candidates: the negative control.
+        copies: number of records of each included candidate. Statistics count candidates, not copies.
     """
 
     keys: tuple[str, ...]
@@ -65,9 +65,9 @@ class Canaries:
         validate.integer(minimum=1, copies=self.copies)
         every = self.keys + self.never
         if len(set(every)) != len(every) or not all(_KEY.fullmatch(key) for key in every):
-            raise ValueError("canaries need keys of five digits that differ from one another")
+            raise ValueError("canaries must have distinct keys of five digits")
         if self.included.shape != (len(self.keys),) or self.included.dtype != np.bool_:
-            raise ValueError(f"canaries need one truth value for each of {len(self.keys)} candidates")
+            raise ValueError(f"included must have one truth value for each of {len(self.keys)} candidates")
 
     @classmethod
     def draw(cls, m: int, *, never: int | None = None, copies: int = 1, seed: int | None = None) -> Canaries:
@@ -75,17 +75,17 @@ class Canaries:
 
         Args:
             m: number of candidates.
-            never: number of keys for the negative control; as many as candidates where enough keys are left.
-            copies: records of each included candidate.
-            seed: makes the draw repeatable, for tests; None takes OS entropy, so that nobody can know the coins.
+            never: number of keys for the negative control; by default as many as candidates, if enough keys are left.
+            copies: number of records of each included candidate.
+            seed: makes the draw reproducible, for tests; None uses OS entropy, so that nobody can know the coins.
 
         Raises:
-            ValueError: if there are not as many keys of five digits.
+            ValueError: if there are not enough keys of five digits.
         """
         validate.integer(minimum=1, m=m)
         beside = min(m, _KEYS - m) if never is None else validate.integer(never=never)
         if m + beside > _KEYS:
-            raise ValueError(f"there are {_KEYS} keys of five digits, not the {m + beside} that were asked for")
+            raise ValueError(f"there are {_KEYS} keys of five digits, but {m + beside} are needed; use fewer canaries")
         rng = np.random.default_rng(secrets.randbits(256) if seed is None else seed)
         drawn = [f"{key:05d}" for key in rng.choice(_KEYS, size=m + beside, replace=False)]
         included = rng.integers(0, 2, size=m).astype(np.bool_)
@@ -98,30 +98,30 @@ class Canaries:
 
     @property
     def holdout(self) -> tuple[str, ...]:
-        """The candidates that are not."""
+        """The candidates that are not in the data."""
         return tuple(key for key, coin in zip(self.keys, self.included, strict=True) if not coin)
 
     def records(self) -> list[str]:
-        """The record texts to put into the data: one for each copy of each included candidate."""
+        """The record texts to add to the data: one for each copy of each included candidate."""
         return [PREFIX + key for key in self.source for _ in range(self.copies)]
 
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """What the released documents disclose, in counts of distinct candidates.
+    """What the released documents disclose, as counts of distinct candidates.
 
     Attributes:
         candidates: m.
-        source: how many candidates were in the data.
-        source_hits: how many of those were disclosed.
-        holdout_hits: how many of the others were.
+        source: number of candidates in the data.
+        source_hits: how many of them were disclosed.
+        holdout_hits: how many of the other candidates were disclosed.
         never: number of keys in no list.
         never_hits: how many of those were printed.
         documents: number of documents that were read.
-        asked: documents that were written from one record that holds a key; the last of a slot does not count where
-            the token budget cut it off.
+        asked: number of documents generated from one record that holds a key; the last document of a slot does not
+            count if the token budget cut it off.
         reproduced: how many of those print that key.
-        copies: records of each included candidate.
+        copies: number of records of each included candidate.
     """
 
     candidates: int
@@ -145,26 +145,26 @@ class Reconstruction:
             (self.reproduced, self.asked),
         )
         if any(not 0 <= part <= whole for part, whole in pairs):
-            raise ValueError("the counts of a reconstruction contradict one another")
+            raise ValueError("the counts of a reconstruction are inconsistent")
 
     @property
     def holdout(self) -> int:
-        """How many candidates were not in the data."""
+        """The number of candidates that were not in the data."""
         return self.candidates - self.source
 
     @property
     def disclosed(self) -> int:
-        """How many candidates were disclosed: the guesses "in"."""
+        """The number of disclosed candidates: the guesses "in"."""
         return self.source_hits + self.holdout_hits
 
 
 def extract_keys(text: str) -> list[str]:
-    """The distinct 5-digit keys that a text prints, in order: runs of exactly five ASCII digits."""
+    """The distinct 5-digit keys that a text prints, in order; a key is a run of exactly five ASCII digits."""
     return list(dict.fromkeys(_KEY.findall(text)))
 
 
 def disclosed(documents: Iterable[Text], canaries: Canaries) -> NDArray[np.bool_]:
-    """Which candidates the documents print, shape (m,); each counts once."""
+    """Which candidates the documents print, shape (m,)."""
     printed = {key for document in documents for key in extract_keys(document.text)}
     return np.array([key in printed for key in canaries.keys], dtype=np.bool_)
 
@@ -173,10 +173,10 @@ def reconstruct(documents: Sequence[Text], canaries: Canaries, records: Sequence
     """Counts what the documents disclose.
 
     Args:
-        documents: all released documents, unfinished ones included if they are released.
+        documents: all released documents, including unfinished ones if they are released.
         canaries: the candidates and their coins.
-        records: the texts of the generator's records, in its order, so that `Document.source` points into them; needed
-            only where a document is written from one record.
+        records: the texts of the generator's records, in its order, indexed by `Document.source`; needed only if
+            documents are generated from one record each.
     """
     found = disclosed(documents, canaries)
     printed = {key for document in documents for key in extract_keys(document.text)}

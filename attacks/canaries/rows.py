@@ -1,7 +1,7 @@
-"""Canaries of tables: rows of values that stand together in no row of the data, and how near synthetic rows come.
+"""Canaries for tables: rows whose combination of values is not in the data, and their distance to synthetic rows.
 
-Distances are Gower's: the mean over columns of |a − b|/range for numbers and of 0 or 1 for words. A canary's score is
-minus the distance to the nearest synthetic row, as a share of the distance to the nearest row of the data: 0 for a row
+Distances are Gower's: the mean over columns of |a − b|/range for numbers and of 0 or 1 for categories. A canary's score
+is minus its distance to the nearest synthetic row, relative to its distance to the nearest row of the data: 0 for a row
 that is repeated, about −1 for one that left no trace.
 
 Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" (1971).
@@ -21,24 +21,24 @@ Floats = NDArray[np.float64]
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = Mapping[str, Any]
 
-MOST_WORDS = 200
-"""A column of more different words than this is taken for names or prose: canaries have a made-up word there."""
+MAX_CATEGORIES = 200
+"""A column with more distinct words is treated as names or prose: canaries have a random word there."""
 _CELLS = 4_000_000  # of a distance matrix
 _DIGITS = 12
-_LARGEST = 2.0**53  # beyond, not every whole number is a float
+_LARGEST = 2.0**53  # above this, not every whole number is a float
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the values of a column look like.
+    """The type and the range of a column.
 
     Attributes:
         name: of the column.
-        kind: ``number``, ``word``, or ``other`` for one that is not compared.
+        kind: ``number``, ``word``, or ``other`` if it is not compared.
         low, high: the smallest and largest number.
-        decimals: of its numbers.
-        values: its different words, as they are in the file.
-        quoted: whether its numbers are strings, as they are in CSV.
+        decimals: number of decimals of its numbers.
+        values: its distinct words, as they are in the file.
+        quoted: whether its numbers are strings, as in CSV.
     """
 
     name: str
@@ -50,8 +50,8 @@ class Column:
     quoted: bool = False
 
     @property
-    def different(self) -> float:
-        """How many different values `draw` gives, at most."""
+    def distinct_values(self) -> float:
+        """An upper bound on the number of distinct values that `draw` returns."""
         if self.kind == "other":
             return 2.0**48
         if self.kind == "word":
@@ -59,7 +59,7 @@ class Column:
         return (self.high - self.low) * 10.0**self.decimals + 2 if self.decimals <= 300 else math.inf
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Value]:
-        """Values drawn evenly from the range of the column or from its words; made-up words for one of neither."""
+        """Values drawn uniformly from the range of the column or from its words; random words for kind ``other``."""
         if self.kind == "word":
             return [self.values[place] for place in rng.integers(len(self.values), size=count)]
         if self.kind == "other":
@@ -74,7 +74,7 @@ class Column:
 
 @dataclass(slots=True)
 class ColumnReader:
-    """Finds out what a column is like, value by value."""
+    """Infers the type and range of a column, value by value."""
 
     name: str
     low: float = math.inf
@@ -86,7 +86,7 @@ class ColumnReader:
     words: dict[str, Value] = field(default_factory=dict)
 
     def read(self, value: Any) -> None:
-        """Takes in one value; a missing one says nothing."""
+        """Adds one value; missing values are ignored."""
         if is_missing(value):
             return
         if not isinstance(value, str | int | float):
@@ -99,28 +99,28 @@ class ColumnReader:
             self.low, self.high = min(self.low, number), max(self.high, number)
             self.decimals = max(self.decimals, _decimals(value))
             self.quoted |= isinstance(value, str)
-        if len(self.words) <= MOST_WORDS:
+        if len(self.words) <= MAX_CATEGORIES:
             self.words.setdefault(_canonical(value), value)
 
     @property
     def column(self) -> Column:
-        """What was found."""
+        """The inferred column."""
         if not self.flat or not self.words:
             return Column(self.name, "other")
         if self.numbers and max(-self.low, self.high) < _LARGEST:
             return Column(self.name, "number", self.low, self.high, self.decimals, quoted=self.quoted)
-        if self.numbers or len(self.words) > MOST_WORDS:
+        if self.numbers or len(self.words) > MAX_CATEGORIES:
             return Column(self.name, "other")
         return Column(self.name, "word", values=tuple(self.words[key] for key in sorted(self.words)))
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell holds nothing: null, an empty string or NaN."""
+    """Whether a cell is empty: null, an empty string or NaN."""
     return value is None or value == "" or value != value
 
 
 def as_number(value: Any) -> float | None:
-    """The finite number that a cell holds; None for anything else. True and false are words."""
+    """The finite number in a cell; None for anything else. True and false are words."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -130,13 +130,13 @@ def as_number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def compared(columns: Sequence[Column]) -> list[Column]:
-    """The columns that distances look at."""
+def comparable_columns(columns: Sequence[Column]) -> list[Column]:
+    """The columns that distances use."""
     return [column for column in columns if column.kind != "other"]
 
 
 def draw_rows(count: int, columns: Sequence[Column], rng: np.random.Generator) -> list[dict[str, Value]]:
-    """Rows with every column drawn by itself, which is what makes them unusual."""
+    """Rows whose columns are drawn independently, which makes them unusual."""
     drawn = {column.name: column.draw(count, rng) for column in columns}
     return [{name: values[place] for name, values in drawn.items()} for place in range(count)]
 
@@ -144,30 +144,31 @@ def draw_rows(count: int, columns: Sequence[Column], rng: np.random.Generator) -
 def draw_unusual_rows(
     count: int, columns: Sequence[Column], known: Sequence[Row], rng: np.random.Generator
 ) -> tuple[list[dict[str, Value]], Floats]:
-    """Distinct rows that are in no row of the data: of twice as many, those that lie furthest from it.
+    """Distinct rows that do not occur in the data: of twice as many, those that are furthest from it.
 
     Args:
-        count: how many.
+        count: number of rows.
         columns: of the data.
-        known: rows of the data, all or evenly drawn.
+        known: rows of the data, all or a uniform sample.
         rng: of the draw.
 
     Returns:
         The rows in random order, and the distance of each to the nearest known row, shape (count,), above 0.
 
     Raises:
-        ValueError: for columns that allow too few different rows.
+        ValueError: if the columns allow too few distinct rows.
     """
-    if not compared(columns):
-        raise ValueError("no column holds numbers or at most 200 different words, so rows cannot be compared")
-    few = f"the columns allow too few different rows that are not in the data, {count} are needed; plan fewer canaries"
-    if math.prod(column.different for column in compared(columns)) < count:
+    used = comparable_columns(columns)
+    if not used:
+        raise ValueError("no column holds numbers or at most 200 distinct words, so rows cannot be compared")
+    few = f"the columns allow fewer than {count} distinct rows that are not in the data; plan fewer canaries"
+    if math.prod(column.distinct_values for column in used) < count:
         raise ValueError(few)
     pool: dict[tuple[str, ...], dict[str, Value]] = {}
     for _ in range(20):
         before = len(pool)
         for row in draw_rows(2 * count, columns, rng):
-            pool.setdefault(tuple(_canonical(row[column.name]) for column in compared(columns)), row)
+            pool.setdefault(tuple(_canonical(row[column.name]) for column in used), row)
         if len(pool) >= 2 * count or len(pool) < 1.01 * before:
             break
     rows = list(pool.values())
@@ -180,19 +181,19 @@ def draw_unusual_rows(
 
 
 def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row]) -> tuple[Floats, int]:
-    """The distance of each row to the nearest of the others, which are read piece by piece.
+    """The distance of each row to the nearest of `others`, which are read in pieces.
 
-    A cell that is missing or of another kind is at distance 1 from any other.
+    A cell that is missing or of another type is at distance 1 from any other.
 
     Args:
         rows: m rows.
-        columns: what is compared, and with which ranges.
-        others: rows with at least these columns; an iterator will do.
+        columns: the columns to compare, with their ranges.
+        others: rows with at least these columns; may be an iterator.
 
     Returns:
-        Shape (m,), in [0, 1], 1 where there are no others; and how many others there were.
+        Distances of shape (m,), in [0, 1], 1 if there are no others; and the number of others.
     """
-    used = compared(columns)
+    used = comparable_columns(columns)
     mine = _coded(rows, used)
     best, count = np.ones(len(rows)), 0
     for piece in _pieces(others, max(1, _CELLS // max(1, len(rows)))):
@@ -206,7 +207,7 @@ def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row
 
 
 def _distance(column: Column, one: Floats, other: Floats) -> Floats:
-    """The share of a column in Gower's distance; NaN stands for a cell that is like no other."""
+    """The term of one column in Gower's distance; NaN is at distance 1 from everything."""
     if column.kind == "number" and column.high > column.low:
         gap = np.minimum(np.abs(one - other) / (column.high - column.low), 1.0)
         return np.asarray(np.where(np.isnan(gap), 1.0, gap), dtype=np.float64)
@@ -214,7 +215,7 @@ def _distance(column: Column, one: Floats, other: Floats) -> Floats:
 
 
 def _coded(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
-    """Shape (rows, columns): numbers as they are, words by their place in the column, NaN for anything else."""
+    """Shape (rows, columns): numbers as they are, words by their index in the column, NaN for anything else."""
     out = np.full((len(rows), len(columns)), np.nan)
     for place, column in enumerate(columns):
         codes = {_canonical(value): float(code) for code, value in enumerate(column.values)}
@@ -231,7 +232,7 @@ def _canonical(value: Any) -> str:
 
 
 def _decimals(value: Any) -> int:
-    """Digits after the point, as they are written; whole numbers have none, also where they are floats."""
+    """The number of digits after the point, as written; 0 for whole numbers, including whole floats."""
     number = float(value)
     if number.is_integer() and abs(number) < 2**53:
         return 0

@@ -1,9 +1,9 @@
-"""Canaries of text for generators of other people: what is planted, and how synthetic text is searched for it.
+"""Text canaries for third-party generators: what is planted, and how synthetic text is searched for it.
 
-Two kinds. A *key* is five random digits in a fixed sentence (`attacks.reconstruction`); it is found where it is
-printed. An *echo* begins as the data do and ends in words that are common but stand together nowhere: a generator that
-imitates its data reproduces the beginning by itself, and the ending only if it saw it. An echo is scored by how likely
-an n-gram model of the synthetic text makes its ending. Rows of tables are planted by `attacks.planted_rows`.
+There are two kinds. A *key* is five random digits in a fixed sentence (`attacks.canaries.reconstruction`); it is found
+if it is printed. An *echo* begins like the data and ends in words that are common but occur nowhere together: a
+generator that imitates its data produces the beginning anyway, and the ending only if it saw it. An echo is scored by
+the likelihood of its ending under an n-gram model of the synthetic text. For tables see `attacks.canaries.rows`.
 
 Source: Meeus, Wutschitz, Zanella-Béguelin, Tople and Shokri, "The Canary's Echo: Auditing Privacy Risks of
     LLM-Generated Synthetic Text" (2025), for canaries with an in-distribution prefix and a suffix of high perplexity.
@@ -27,15 +27,15 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 ORDER = 8
-"""Of the n-gram models: seven bytes before a letter reach into the word before it, which is where an ending is rare."""
+"""Order of the n-gram models: seven bytes of context extend into the previous word, which makes endings rare."""
 
 PIECE = 2_000_000
-"""Characters of text that one model is fitted to."""
+"""Number of characters of text to which one model is fitted."""
 
 _KEYS = 100_000
-_BEGINNING = 48  # bytes of an echo's beginning, at most; cut at a word
+_BEGINNING = 48  # largest number of bytes of an echo's beginning; cut at a word
 _ENDING = 8  # words of an echo's ending
-_COMMON = 5  # texts that hold a word for it to be common
+_COMMON = 5  # number of texts that must contain a word for it to count as common
 _FEWEST_WORDS = 100
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -49,42 +49,42 @@ PLAIN_WORDS = tuple(
     valley window
     """)
 )
-"""Words for endings where the data have too few that are common."""
+"""Words for endings if too few words of the data are common."""
 
 
 def draw_coins(count: int) -> Bools:
-    """Independent fair coins from the entropy of the operating system, shape (count,)."""
+    """Independent fair coins from the operating system's entropy, shape (count,)."""
     octets = np.frombuffer(secrets.token_bytes((count + 7) // 8), dtype=np.uint8)
     return np.unpackbits(octets)[:count].astype(np.bool_)
 
 
 def draw_keys(count: int, taken: Collection[str], rng: np.random.Generator) -> list[str]:
-    """Distinct keys of five digits in random order, none of which is taken already.
+    """Distinct keys of five digits in random order, excluding those already taken.
 
     Args:
-        count: how many.
-        taken: keys that the data print.
+        count: number of keys.
+        taken: keys that the data contain.
         rng: of the draw.
 
     Raises:
-        ValueError: if not as many are left.
+        ValueError: if there are not enough keys left.
     """
     free = np.setdiff1d(np.arange(_KEYS), np.array([int(key) for key in taken], dtype=np.int64))
     if count > free.size:
         raise ValueError(
-            f"{free.size} keys of five digits are not in the data, and {count} are needed, those of the negative "
-            "control included; plan fewer canaries"
+            f"{free.size} keys of five digits are not in the data, but {count} are needed, including those of the "
+            "negative control; plan fewer canaries"
         )
     return [f"{key:05d}" for key in rng.choice(free, size=count, replace=False)]
 
 
 def key_text(key: str) -> str:
-    """The record that holds a key."""
+    """The text of the record that holds a key."""
     return PREFIX + key
 
 
 def printed_keys(texts: Iterable[str], keys: Sequence[str]) -> Bools:
-    """Which keys the texts print, shape (keys,); each counts once however often it is printed."""
+    """Which keys the texts print, shape (keys,)."""
     wanted, found = set(keys), set[str]()
     for text in texts:
         found.update(wanted.intersection(extract_keys(text)))
@@ -93,10 +93,10 @@ def printed_keys(texts: Iterable[str], keys: Sequence[str]) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A canary of text.
+    """A text canary.
 
     Attributes:
-        text: all of it.
+        text: the full text.
         start: number of characters of its beginning; the rest is its ending.
     """
 
@@ -105,15 +105,15 @@ class Echo:
 
 
 def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> list[Echo]:
-    """Distinct echoes that begin like the texts and end in random common words of theirs.
+    """Distinct echoes that begin like the texts and end in random words that are common in them.
 
-    Words that fewer than five texts hold are left out of endings, so that no name of one record gets into them; where
-    that leaves fewer than 100, plain English words join them. A beginning is written by an n-gram model and may repeat
-    a piece of a text.
+    Words that occur in fewer than five texts are excluded from endings, so that no name from a single record is used.
+    If fewer than 100 words remain, plain English words are added. A beginning is sampled from an n-gram model and may
+    repeat a piece of a text.
 
     Args:
-        count: how many.
-        texts: what the data look like, at least one.
+        count: number of echoes.
+        texts: examples of the data, at least one.
         rng: of the draw.
     """
     holding = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())))
@@ -137,18 +137,18 @@ def draw_echoes(count: int, texts: Sequence[str], rng: np.random.Generator) -> l
 def echo_log_probabilities(
     texts: Iterable[str], echoes: Sequence[Echo], *, copied: Sequence[str] = ()
 ) -> tuple[Floats, Floats]:
-    """How likely the texts make the ending of each echo after its beginning.
+    """The log-likelihood of the ending of each echo, given its beginning, under models of the texts.
 
-    The texts are read in pieces of two million characters, a model is fitted to each, and the largest value counts: an
-    echo that any piece repeats stands out, and memory is that of one piece.
+    The texts are read in pieces of two million characters, a model is fitted to each, and the maximum is used: an echo
+    that is repeated in any piece stands out, and memory is that of one piece.
 
     Args:
-        texts: the synthetic texts; an iterator will do.
-        echoes: of which the endings are judged.
-        copied: texts that are put beside the first piece for the second answer.
+        texts: the synthetic texts; may be an iterator.
+        echoes: whose endings are scored.
+        copied: texts that are added to the first piece for the second result.
 
     Returns:
-        Two arrays of shape (echoes,), in nats: for the texts, and for the texts with `copied` beside them.
+        Two arrays of shape (echoes,), in nats: for the texts, and for the texts together with `copied`.
     """
     judged, starts = [echo.text for echo in echoes], [echo.start for echo in echoes]
 

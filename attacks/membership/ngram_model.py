@@ -1,7 +1,7 @@
-"""A language model of letters: how likely is a text, judged by nothing but some other texts?
+"""An n-gram model of bytes: how likely is a text, given only some other texts?
 
-The model is one of bytes (of UTF-8), which is what keys, names and suffixes are made of: no word is unknown, and no
-tokenizer has to be agreed upon. It is fitted by counting, so that a second model of reference text costs nothing.
+The model predicts the bytes of UTF-8, of which keys, names and suffixes consist: no word is unknown, and no tokenizer
+is needed. It is fitted by counting, so a second model of reference texts is cheap.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BOUNDARY = 256
-"""The symbol before the first byte of a text and after its last one."""
+"""The symbol before the first byte of a text and after its last byte."""
 SYMBOLS = 257
-"""What can follow: 256 bytes, or the end."""
+"""Number of possible next symbols: 256 bytes, or the end."""
 
 _LONGEST = 256
-_CHUNK = 1 << 20  # bytes of text that are worked on at once
+_CHUNK = 1 << 20  # bytes of text that are processed at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """Everything that followed the contexts of one length.
+    """Counts of what followed the contexts of one length.
 
-    A context is numbered by its place among `contexts`, whose keys are (number of the context without its oldest
-    symbol)·SYMBOLS + oldest symbol; an event is (number of the context)·SYMBOLS + the symbol that followed.
+    The number of a context is its index in `contexts`, whose keys are (number of the context without its oldest
+    symbol)·SYMBOLS + oldest symbol. An event is (number of the context)·SYMBOLS + the symbol that followed.
     """
 
     contexts: Integers
@@ -40,21 +40,21 @@ class _Level:
 
     @property
     def starts(self) -> Integers:
-        """Where the events of each context start, shape (contexts + 1,)."""
+        """The index of the first event of each context, shape (contexts + 1,)."""
         return np.asarray(np.searchsorted(self.events, np.arange(len(self.contexts) + 1) * SYMBOLS), dtype=np.int64)
 
 
 class NGramModel:
     """An interpolated Witten–Bell model of bytes.
 
-    With c(h, w) the number of times that w followed the context h, c(h) their sum over w, T(h) the number of different
+    With c(h, w) the number of times that w followed the context h, c(h) their sum over w, T(h) the number of distinct
     w, and h′ the context without its oldest symbol,
 
         p(w | h) = (c(h, w) + T(h)·p(w | h′)) / (c(h) + T(h)),
 
-    and p(w | h) = p(w | h′) for a context that was never seen; below the empty context stands the uniform law on the
-    257 symbols (256 bytes and the end of the text). So p(· | h) sums to 1 for every h, and no byte has probability 0.
-    Contexts reach back to the beginning of the text at most, which they know as such.
+    and p(w | h) = p(w | h′) for an unseen context; below the empty context is the uniform distribution on the 257
+    symbols (256 bytes and the end of the text). So p(· | h) sums to 1 for every h, and no byte has probability 0.
+    Contexts extend at most to the beginning of the text, which is marked as such.
 
     Source: Witten and Bell, "The Zero-Frequency Problem" (1991), method C; Chen and Goodman, "An Empirical Study of
         Smoothing Techniques for Language Modeling" (1999), section 2.5.
@@ -68,16 +68,16 @@ class NGramModel:
 
     @classmethod
     def fit(cls, texts: Iterable[str], *, order: int = 5) -> NGramModel:
-        """Counts what follows what.
+        """Counts what follows each context.
 
         Memory is that of the distinct contexts (at most `order` numbers for each byte of text) and a piece of text.
 
         Args:
-            texts: at least one; an iterator will do.
+            texts: at least one; may be an iterator.
             order: n from 1 to 256: a byte is predicted from the n − 1 bytes before it.
 
         Raises:
-            ValueError: for no texts or an impossible order.
+            ValueError: if there is no text, or the order is out of range.
         """
         if validate.integer(minimum=1, order=order) > _LONGEST:
             raise ValueError(f"order must be at most {_LONGEST}, not {order}")
@@ -86,7 +86,7 @@ class NGramModel:
             piece = _count(symbols, reach, order)
             levels = piece if levels is None else _merged(levels, piece)
         if levels is None:
-            raise ValueError("an n-gram model needs at least one text to count")
+            raise ValueError("an n-gram model needs at least one text")
         return cls(levels)
 
     @property
@@ -95,17 +95,17 @@ class NGramModel:
         return len(self._levels)
 
     def log_probabilities(self, texts: Sequence[str], starts: Sequence[int] | None = None) -> Floats:
-        """How likely it is that a text goes on as these do, in nats; that it then ends is not counted.
+        """The log-probability that a text continues as these do, in nats; that it ends there is not included.
 
         Args:
             texts: n texts; an empty one has log-probability 0.
-            starts: for each text the number of characters that are given and not counted; 0 for all if None.
+            starts: for each text, the number of characters that are given and not scored; None for 0.
 
         Returns:
             Shape (n,), finite and at most 0.
 
         Raises:
-            ValueError: if there is not one start for each text, or one lies outside its text.
+            ValueError: if the number of starts is not n, or a start is outside of its text.
         """
         if starts is not None and len(starts) != len(texts):
             raise ValueError(f"{len(texts)} texts need as many starts, not {len(starts)}")
@@ -126,11 +126,11 @@ class NGramModel:
         return np.concatenate(sums)
 
     def log_probability(self, text: str, start: int = 0) -> float:
-        """log P(text[start:] | text[:start]) in nats, as `log_probabilities`."""
+        """log P(text[start:] | text[:start]) in nats; see `log_probabilities`."""
         return float(self.log_probabilities([text], [start])[0])
 
     def next_probabilities(self, context: str) -> Floats:
-        """The law of the symbol after a text that begins with `context`, shape (257,); the last one is the end."""
+        """The distribution of the symbol after `context` at the beginning of a text, shape (257,); the end is last."""
         before = np.frombuffer(_encode(context), dtype=np.uint8).astype(np.int64)
         before = np.concatenate([[BOUNDARY], before])
         nodes = self._nodes(before[None, -self.order :], np.array([len(before)]))
@@ -144,19 +144,19 @@ class NGramModel:
         return law
 
     def sample(self, rng: np.random.Generator, count: int, *, prefix: str = "", longest: int = 1000) -> list[str]:
-        """Texts drawn from the model. A high order repeats the texts that were counted.
+        """Texts sampled from the model. A high order repeats the texts it was fitted to.
 
-        The law is a mixture: with probability c(h)/(c(h) + T(h)) a symbol is drawn from those that followed h, else
-        from the law of the shorter context.
+        The distribution is a mixture: with probability c(h)/(c(h) + T(h)) a symbol is drawn from those that followed h,
+        else from the distribution of the shorter context.
 
         Args:
             rng: of the draws; a public choice.
             count: number of texts.
-            prefix: what every text begins with.
-            longest: bytes after which a text is cut off, its prefix included.
+            prefix: the beginning of every text.
+            longest: largest number of bytes of a text, its prefix included; longer texts are cut off.
 
         Returns:
-            The texts, prefix included; bytes that are not UTF-8 become U+FFFD.
+            The texts, prefix included; invalid UTF-8 becomes U+FFFD.
         """
         validate.integer(count=count)
         begin = _encode(prefix)
@@ -176,7 +176,7 @@ class NGramModel:
         return [row.astype(np.uint8).tobytes().decode("utf-8", "replace") for row in rows]
 
     def _draw(self, rng: np.random.Generator, before: Integers, reach: int) -> Integers:
-        """One symbol for each row of the symbols before it."""
+        """Samples one symbol for each row of preceding symbols."""
         nodes = self._nodes(before, np.full(len(before), reach))
         drawn = rng.integers(SYMBOLS, size=len(before))
         open_ = np.ones(len(before), dtype=np.bool_)
@@ -187,18 +187,18 @@ class NGramModel:
             first, last = starts[node[rows]], starts[node[rows] + 1]
             low, total = running[first], running[last] - running[first]
             ticket = rng.integers(total + last - first) if rows.size else np.zeros(0, dtype=np.int64)
-            hit = ticket < total  # the others go on to the shorter context
+            hit = ticket < total  # the other rows fall back to the shorter context
             event = np.searchsorted(running, low[hit] + ticket[hit], side="right") - 1
             drawn[rows[hit]] = level.events[event] % SYMBOLS
             open_[rows[hit]] = False
         return np.asarray(drawn, dtype=np.int64)
 
     def _nodes(self, before: Integers, reach: Integers) -> list[Integers]:
-        """For each context length 0 … order − 1 the numbers of the contexts that end each row, −1 where unseen.
+        """For each context length 0 … order − 1, the number of the context that ends each row; −1 if unseen.
 
         Args:
-            before: shape (rows, at least the smaller of order − 1 and `reach`).
-            reach: shape (rows,), the longest context that does not go beyond the beginning of its text.
+            before: shape (rows, at least min(order − 1, `reach`)).
+            reach: shape (rows,), the longest context that does not extend beyond the beginning of its text.
         """
         node = np.zeros(len(before), dtype=np.int64)
         nodes = [node]
@@ -212,7 +212,7 @@ class NGramModel:
         return nodes
 
     def _probabilities(self, symbols: Integers, reach: Integers) -> Floats:
-        """p of each symbol given those before it; a boundary that begins a piece gets a number without a meaning."""
+        """p of each symbol given those before it; the value for the boundary that begins a piece is meaningless."""
         law = np.full(len(symbols), 1 / SYMBOLS)
         node = np.zeros(len(symbols), dtype=np.int64)
         for length, (level, starts, running) in enumerate(zip(self._levels, self._starts, self._running, strict=True)):
@@ -237,8 +237,8 @@ def _pieces(texts: Iterable[str]) -> Iterator[tuple[Integers, Integers, Integers
     """Texts in pieces of about `_CHUNK` bytes, as symbols: a boundary, text, boundary, text, …, boundary.
 
     Yields:
-        The symbols; how many symbols since the last boundary can be a context, that boundary included (0 for the first
-        symbol); and which text of the piece each symbol belongs to, a boundary to the text that it ends.
+        The symbols; the length of the longest context of each symbol, the last boundary included (0 for the first
+        symbol); and the index in the piece of the text of each symbol, where a boundary belongs to the text it ends.
     """
     held: list[bytes] = []
     size = 0
@@ -266,12 +266,12 @@ def _symbols(texts: Sequence[bytes]) -> tuple[Integers, Integers, Integers]:
 
 
 def _shifted(symbols: Integers, by: int) -> Integers:
-    """The symbol so many places before each; where there is none, one that nothing is asked about."""
+    """The symbols `by` positions earlier; a boundary where there is none, which is never looked up."""
     return np.concatenate([np.full(min(by, len(symbols)), BOUNDARY), symbols[: max(0, len(symbols) - by)]])
 
 
 def _find(keys: Integers, wanted: Integers) -> Integers:
-    """The place of each wanted key among sorted keys; −1 for one that is not there."""
+    """The index of each wanted key among sorted keys; −1 if it is missing."""
     if not keys.size:
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -295,7 +295,7 @@ def _count(symbols: Integers, reach: Integers, order: int) -> list[_Level]:
 
 
 def _merged(first: Sequence[_Level], second: Sequence[_Level]) -> list[_Level]:
-    """The levels of two pieces together; numbers of contexts change from level to level, shortest first."""
+    """The levels of two pieces combined, shortest contexts first, since numbers of contexts change at each level."""
     levels = []
     maps = [np.zeros(1, dtype=np.int64)] * 2
     for length, pair in enumerate(zip(first, second, strict=True)):

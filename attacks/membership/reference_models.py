@@ -1,9 +1,9 @@
 """Reference models: copies of a public model that the attacker fine-tunes on random halves of the candidates.
 
-The attacker tosses coins of its own (a public choice, from a seed) and so knows the members of each reference model;
-the coins of the game it never sees. Models come in pairs, and the second one is trained on what the first one was not:
-an even number of them has every candidate in exactly half. What comes out are signals: what each model says of each
-candidate.
+The attacker tosses its own coins (a public choice, from a seed) and so knows the members of each reference model; it
+never sees the coins of the game. Models come in pairs, and the second is trained on the records that the first was not
+trained on, so with an even number of models every candidate is in exactly half of them. The results are signals: the
+mean token log-probability of each candidate under each model.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class References:
-    """What reference models say.
+    """The signals of reference models.
 
     Attributes:
         signals: shape (k, n), the mean log-probability of a token of each candidate, end included, in nats.
         inclusion: shape (k, n) of bool, whether the model was trained on the candidate.
-        population: shape (k, m), the same signals of records that no model was trained on.
+        population: shape (k, m), the same signals for records on which no model was trained.
     """
 
     signals: Floats
@@ -43,9 +43,9 @@ class References:
 
 
 def coins(models: int, records: int, seed: int) -> NDArray[np.bool_]:
-    """The attacker's coins, shape (models, records), the same for the same seed.
+    """The attacker's coins, shape (models, records), determined by the seed.
 
-    Those of the models 0, 2, 4, … are fair and independent; each odd model has the records that the one before has not.
+    Those of models 0, 2, 4, … are fair and independent; each odd model has the records that the previous one lacks.
     """
     rows = [_coins(seed, index, records) for index in range(models)]
     return np.array(rows, dtype=np.bool_).reshape(models, records)
@@ -70,28 +70,28 @@ def reference_signals(
     folder: Path | str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> References:
-    """Trains reference models and asks each of all candidates. Their weights are not kept.
+    """Trains reference models and computes the signals of all candidates. The models are not kept.
 
-    A model's records are what a target's would be: train it as the target was trained, from the same public model.
+    Train them as the target was trained, from the same public model, so that their records play the same role.
 
     Args:
         candidates: n records.
         population: m further records of the same kind, for RMIA.
         models: k ≥ 1.
-        training: how each is fine-tuned.
+        training: how each model is fine-tuned.
         seed: of coins and training.
         source: the public model: ``builtin`` or a local folder.
         device: ``cpu``, ``cuda`` or ``auto``.
-        workers: processes, each with a model of its own.
-        folder: where finished models' signals are kept, to go on from; private, since candidates are.
-        progress: called with the models done and k.
+        workers: number of processes, each with its own model.
+        folder: where signals of finished models are saved, to resume from; private, like the candidates.
+        progress: called with the number of finished models and k.
 
     Raises:
-        ValueError: for no candidates, a model that cannot be loaded, or a folder of other settings.
+        ValueError: if there is no candidate, a model cannot be loaded, or the folder has results of other settings.
     """
     validate.integer(minimum=1, models=models)
     if not candidates:
-        raise ValueError("reference models need at least one candidate to be trained on")
+        raise ValueError("candidates must have at least one record to train reference models on")
     base = _loaded(str(source), device)
     job = functools.partial(_train_one, str(source), device, tuple(candidates), tuple(population), training, seed)
     settings = {
@@ -123,13 +123,13 @@ def _train_one(
     chosen = _coins(coins_seed, index, len(candidates))
     members = [text for text, inside in zip(candidates, chosen, strict=True) if inside]
     order = int(seed.generate_state(1)[0])
-    # Without members, which n coins bring once in 2ⁿ, the model stays as it was.
+    # If no coin is heads (probability 2⁻ⁿ), there is nothing to train on and the model is unchanged.
     trained = fine_tune(base, members, training, seed=order) if members else base
     return signals(trained, [*candidates, *population]).tolist()
 
 
 def _coins(seed: int, index: int, records: int) -> NDArray[np.bool_]:
-    """Of one model. The spawn key differs from those of repetitions, which have one number."""
+    """The coins of one model. The spawn key has two numbers, so it differs from those of `repeat`, which have one."""
     pair = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index // 2, 0)))
     return np.asarray(pair.integers(0, 2, size=records) == (index + 1) % 2)
 

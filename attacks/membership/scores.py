@@ -1,8 +1,8 @@
-"""Membership inference: functions from what models say of records to one score for each record, larger for "in".
+"""Membership scores: functions that map signals of models to one score for each record, larger for "in".
 
-A *signal* is a number that a model gives a record, larger where the model fits it better: a log-probability, minus a
-loss, a logit. Reference models are models like the target whose members the attacker knows. Functions see arrays only;
-what made them is in `reference_models` and `synthetic_text`.
+A *signal* is a number that a model gives a record, larger if the model fits it better: a log-probability, minus a loss,
+a logit. Reference models are models like the target whose members the attacker knows. The functions take arrays only;
+`reference_models` and `synthetic_text` compute signals.
 
 Sources: Yeom et al., "Privacy Risk in Machine Learning: Analyzing the Connection to Overfitting" (2018), for the loss;
 Carlini et al., "Membership Inference Attacks From First Principles" (2022), for LiRA; Zarifzadeh, Liu and Shokri,
@@ -24,11 +24,11 @@ Bools = NDArray[np.bool_]
 Variance: TypeAlias = Literal["auto", "per_record", "global"]
 
 PER_RECORD_MODELS = 32
-"""With this many reference models of a kind for every record, each record has a variance of its own."""
+"""With at least this many reference models of each kind for every record, each record has its own variance."""
 
 
 def loss_threshold(signals: ArrayLike) -> Floats:
-    """The signal itself: whether it is above a threshold that is the same for all records.
+    """The signal itself, to be compared with one threshold for all records.
 
     Args:
         signals: shape (n,), minus the loss of each record under the target.
@@ -42,35 +42,35 @@ def loss_threshold(signals: ArrayLike) -> Floats:
 
 
 def log_likelihood_ratio(log_in: ArrayLike, log_out: ArrayLike) -> Floats:
-    """log P(what was seen | in) − log P(what was seen | out): no test is better, by Neyman and Pearson.
+    """log P(observation | in) − log P(observation | out), the optimal score by the Neyman–Pearson lemma.
 
     Args:
-        log_in, log_out: shape (n,), both known exactly; −inf where impossible, but not in both.
+        log_in, log_out: shape (n,), both known exactly; −inf if impossible, but not in both.
 
     Returns:
-        Shape (n,), inf where only "in" is possible, −inf where only "out" is.
+        Shape (n,), inf if only "in" is possible, −inf if only "out" is.
     """
     first, second = np.asarray(log_in, dtype=np.float64), np.asarray(log_out, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(f"log_in and log_out must be rows of the same length, not {first.shape} and {second.shape}")
+        raise ValueError(f"log_in and log_out must be 1-D and of equal length, not {first.shape} and {second.shape}")
     if np.isnan(first).any() or np.isnan(second).any() or np.isposinf([first, second]).any():
         raise ValueError("log-probabilities must be numbers or −inf, not NaN or inf")
     if (np.isneginf(first) & np.isneginf(second)).any():
-        raise ValueError("what was seen must be possible in or out; both log-probabilities are −inf")
+        raise ValueError("log_in and log_out must not both be −inf for a record: it must be possible in or out")
     return np.asarray(first - second)
 
 
 def logit(log_confidences: ArrayLike) -> Floats:
-    """log(p/(1 − p)) from log p < 0: close to Gaussian over models, which LiRA assumes.
+    """log(p/(1 − p)) from log p < 0, which is close to Gaussian over models, as LiRA assumes.
 
     Args:
-        log_confidences: shape (…), log p of the record's own label or, for text, of a token on average.
+        log_confidences: shape (…), log p of the record's own label or, for text, the mean over tokens.
 
     Source: Carlini et al. 2022, section V.C.
     """
     values = np.asarray(log_confidences, dtype=np.float64)
     if not np.isfinite(values).all() or (values >= 0).any():
-        raise ValueError("log-confidences must be finite and below 0")
+        raise ValueError("log_confidences must be finite and below 0")
     return np.asarray(values - np.log(-np.expm1(values)))
 
 
@@ -82,7 +82,7 @@ def lira_online(
     Args:
         target: shape (n,), signals of the target.
         references: shape (k, n), signals of k reference models.
-        inclusion: shape (k, n) of bool: whether the record was among the model's.
+        inclusion: shape (k, n) of bool: whether the model was trained on the record.
         variance: ``per_record``, which needs two models of each kind for every record; ``global``, one variance of each
             kind for all records (pooled around each record's own mean), which needs one; ``auto``: per record if every
             record has `PER_RECORD_MODELS` of each kind, else global.
@@ -91,9 +91,8 @@ def lira_online(
         Shape (n,), log N(t; μ_in, σ²_in) − log N(t; μ_out, σ²_out).
 
     Raises:
-        ValueError: for shapes that do not fit, signals that are no finite numbers, records with too few models of a
-            kind, or signals that do not vary.
-
+        ValueError: if shapes do not fit, a signal is not finite, a record has too few models of a kind, or the signals
+            do not vary.
     Source: Carlini et al. 2022, Algorithm 1; section VI.B for the global variance (theirs is around one mean of all).
     """
     signals, models, inside = _arrays(target, references, inclusion)
@@ -111,12 +110,13 @@ def lira_offline(
 
     Args:
         target, references, inclusion, variance: as for `lira_online`; models with the record are not used, and None
-            says that no model had any record.
+            means that no model was trained on any record.
 
     Returns:
-        Shape (n,), z = (t − μ_out)/σ_out. The published score is Φ(z), of the same order without its loss of digits.
+        Shape (n,), z = (t − μ_out)/σ_out. The published score is Φ(z), which has the same order but loses digits.
 
     Raises:
+        ValueError: as for `lira_online`.
         ValueError: as `lira_online`.
 
     Source: Carlini et al. 2022, equation 4.
@@ -136,16 +136,16 @@ def rmia_online(
     *,
     gamma: float = 2.0,
 ) -> Floats:
-    """The share of a population whose members the record beats γ times.
+    """The fraction of a population whose likelihood ratio the record's exceeds by a factor of at least γ.
 
     With p(x) the mean of the means of p(x | θ′) over models with and without x, and p(z) the mean over all models,
     none of which was trained on z, it is P_z[ (p(x | θ)/p(x)) / (p(z | θ)/p(z)) ≥ γ ].
 
     Args:
-        target: shape (n,), log p(x | θ) of the target; for text the mean of a token's, so that lengths do not count.
-        references: shape (k, n), the same of reference models.
+        target: shape (n,), log p(x | θ) of the target; for text the mean over tokens, so that length does not matter.
+        references: shape (k, n), the same for reference models.
         inclusion: shape (k, n) of bool.
-        population_target: shape (m,), of population records, which neither target nor reference models were trained on.
+        population_target: shape (m,), of population records, on which neither target nor reference models were trained.
         population_references: shape (k, m).
         gamma: γ > 0.
 
@@ -153,7 +153,7 @@ def rmia_online(
         Shape (n,), multiples of 1/m.
 
     Raises:
-        ValueError: as `lira_online`, with one model of each kind for every record; for an empty population or γ ≤ 0.
+        ValueError: as for `lira_online`, with one model of each kind per record; if the population is empty or γ ≤ 0.
 
     Source: Zarifzadeh, Liu and Shokri 2024, equations 2 to 4.
     """
@@ -162,7 +162,7 @@ def rmia_online(
     _check_counts(~inside, "without", 1)
     mean = np.logaddexp(_log_mean(models, inside), _log_mean(models, ~inside)) - np.log(2)
     others, other_models = _population(population_target, population_references, len(models))
-    return _beaten(signals - mean, others - _log_mean(other_models), gamma)
+    return _exceeded_fraction(signals - mean, others - _log_mean(other_models), gamma)
 
 
 def rmia_offline(
@@ -177,18 +177,18 @@ def rmia_offline(
 ) -> Floats:
     """`rmia_online` without models that were trained on the record: p(x) = ((1 + a)·p_out(x) + 1 − a)/2.
 
-    It takes p_in(x) for a·p_out(x) + 1 − a, a line to the confidence 1; the same for z, as in the authors' code.
+    It approximates p_in(x) by a·p_out(x) + 1 − a, a line through (1, 1); likewise for z, as in the authors' code.
 
     Args:
         target, references, population_target, population_references, gamma: as for `rmia_online`.
-        inclusion: shape (k, n) of bool; None says that no model had any record.
-        a: in [0, 1]. 1 takes p(x) for p_out(x), and is right for whole texts, whose probabilities are nowhere near 1.
+        inclusion: shape (k, n) of bool; None means that no model was trained on any record.
+        a: in [0, 1]. With 1, p(x) = p_out(x), which suits whole texts, whose probabilities are far below 1.
 
     Returns:
         Shape (n,), multiples of 1/m.
 
     Raises:
-        ValueError: as `rmia_online`; for an a out of range.
+        ValueError: as for `rmia_online`; if a is out of range.
 
     Source: Zarifzadeh, Liu and Shokri 2024, section 3 and appendix B.2.
     """
@@ -198,25 +198,25 @@ def rmia_offline(
     _check_counts(~inside, "without", 1)
     others, other_models = _population(population_target, population_references, len(models))
     mean, other_mean = _towards_one(_log_mean(models, ~inside), a), _towards_one(_log_mean(other_models), a)
-    return _beaten(signals - mean, others - other_mean, gamma)
+    return _exceeded_fraction(signals - mean, others - other_mean, gamma)
 
 
 def _row(name: str, values: ArrayLike) -> Floats:
     row = np.asarray(values, dtype=np.float64)
     if row.ndim != 1:
-        raise ValueError(f"{name} must be one row of numbers, not of shape {row.shape}")
+        raise ValueError(f"{name} must be a 1-D array, not of shape {row.shape}")
     if not np.isfinite(row).all():
-        raise ValueError(f"{name} must be finite numbers; record {int(np.argmin(np.isfinite(row)))} has none")
+        raise ValueError(f"{name} must be finite, but is not for record {int(np.argmin(np.isfinite(row)))}")
     return row
 
 
 def _matrix(name: str, values: ArrayLike, columns: int) -> Floats:
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != columns or not len(matrix):
-        raise ValueError(f"{name} must have one row for each model and {columns} columns, not shape {matrix.shape}")
+        raise ValueError(f"{name} must have one row per model and {columns} columns, not shape {matrix.shape}")
     if not np.isfinite(matrix).all():
         model, record = np.argwhere(~np.isfinite(matrix))[0]
-        raise ValueError(f"{name} must be finite numbers; model {model} has none for record {record}")
+        raise ValueError(f"{name} must be finite, but is not for model {model} and record {record}")
     return matrix
 
 
@@ -225,17 +225,17 @@ def _arrays(target: ArrayLike, references: ArrayLike, inclusion: ArrayLike) -> t
     models = _matrix("references", references, len(signals))
     inside = np.asarray(inclusion)
     if inside.dtype != np.bool_ or inside.shape != models.shape:
-        raise ValueError(f"inclusion must be of bool and of shape {models.shape}, not {inside.dtype} {inside.shape}")
+        raise ValueError(f"inclusion must be a bool array of shape {models.shape}, not {inside.dtype} {inside.shape}")
     return signals, models, inside
 
 
 def _population(target: ArrayLike, references: ArrayLike, models: int) -> tuple[Floats, Floats]:
     signals = _row("population_target", target)
     if not len(signals):
-        raise ValueError("RMIA compares with a population, which must not be empty")
+        raise ValueError("population_target must not be empty, since RMIA compares records with a population")
     matrix = _matrix("population_references", references, len(signals))
     if len(matrix) != models:
-        raise ValueError(f"population_references must have a row for each of {models} models, not {len(matrix)}")
+        raise ValueError(f"population_references must have one row for each of {models} models, not {len(matrix)}")
     return signals, matrix
 
 
@@ -251,7 +251,7 @@ def _check_counts(chosen: Bools, which: str, least: int) -> None:
     if counts.size and counts.min() < least:
         record = int(counts.argmin())
         raise ValueError(
-            f"every record needs {least} reference model{'s' if least > 1 else ''} {which} it; record {record} has "
+            f"every record needs {least} reference model{'s' if least > 1 else ''} {which} it, but record {record} has "
             f"{counts[record]}: train more models"
         )
 
@@ -262,18 +262,20 @@ def _gaussian(models: Floats, chosen: Bools, which: str, per_record: bool) -> tu
     counts = chosen.sum(axis=0)
     mean = np.where(chosen, models, 0.0).sum(axis=0) / counts
     squares = np.where(chosen, (models - mean) ** 2, 0.0).sum(axis=0)
-    # Of equal signals the mean may be off by a rounding, so that their sum of squares need not be 0.
+    # The mean of equal signals may be off by rounding, so their sum of squares need not be 0.
     constant = np.where(chosen, models, -np.inf).max(axis=0) == np.where(chosen, models, np.inf).min(axis=0)
     if per_record:
         if constant.any():
             record = int(constant.argmax())
-            raise ValueError(f"models {which} record {record} all give it the same signal; use the global variance")
+            raise ValueError(f"all models {which} record {record} give it the same signal; use the global variance")
         return mean, np.sqrt(squares / (counts - 1))
     freedom = int(counts.sum()) - len(counts)
     if len(counts) and freedom < 1:
-        raise ValueError(f"no record has 2 reference models {which} it, so no variance can be seen: train more models")
+        raise ValueError(
+            f"no record has 2 reference models {which} it, so no variance can be fitted: train more models"
+        )
     if len(counts) and constant.all():
-        raise ValueError(f"reference models {which} a record all give it the same signal; no variance can be seen")
+        raise ValueError(f"all reference models {which} a record give it the same signal, so no variance can be fitted")
     return mean, float(np.sqrt(squares.sum() / max(1, freedom)))
 
 
@@ -290,7 +292,7 @@ def _towards_one(log_out: Floats, a: float) -> Floats:
         return np.asarray(np.logaddexp(log_out + np.log((1 + a) / 2), np.log((1 - a) / 2)))
 
 
-def _beaten(ratios: Floats, others: Floats, gamma: float) -> Floats:
-    """The share of `others` that each log-ratio is above by log γ or more."""
+def _exceeded_fraction(ratios: Floats, others: Floats, gamma: float) -> Floats:
+    """The fraction of `others` that each log-ratio exceeds by at least log γ."""
     least = np.log(validate.positive(gamma=gamma))
     return np.asarray(np.searchsorted(np.sort(others), ratios - least, side="right") / len(others))

@@ -1,11 +1,10 @@
-"""Membership inference from released text alone: is a record closer to the synthetic texts than it should be?
+"""Membership inference from released text alone: is a record closer to the synthetic texts than expected?
 
-Two scores for each record, larger for "in". Both compare with reference texts, public ones of the same kind, so that a
-record that is common everywhere does not look like a member. They see texts only: no model, no logits, no counts.
+There are two scores for each record, larger for "in". Both compare with public reference texts of the same kind, so
+that a record that is common everywhere does not look like a member. They use texts only: no model, logits or counts.
 
 Source: Meeus et al., "The Canary's Echo: Auditing Privacy Risks of LLM-Generated Synthetic Text" (2025), section 3, for
-both kinds of signal; the law is an n-gram model of bytes here, and the reference is of texts in the place of shadow
-models.
+both kinds of signal; here an n-gram model of bytes gives the likelihood, and reference texts replace shadow models.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embe
 Floats = NDArray[np.float64]
 
 _PIECE = 4096  # synthetic texts that are compared at once
-_ROWS = 1024  # records that are compared with them at once
+_ROWS = 1024  # records that are compared at once
 
 
 def ngram_scores(
@@ -34,21 +33,21 @@ def ngram_scores(
     order: int = 5,
     starts: Sequence[int] | None = None,
 ) -> Floats:
-    """log P(record) under a model of the synthetic texts, less log P(record) under one of reference texts.
+    """log P(record) under a model of the synthetic texts minus log P(record) under a model of the reference texts.
 
     Args:
         records: n records.
-        synthetic: the released texts, at least one; an iterator will do.
-        reference: texts without the records, at least one. None compares with nothing: long and rare records then
-            get low scores whether they are in or out.
+        synthetic: the released texts, at least one; may be an iterator.
+        reference: texts without the records, at least one. None skips the comparison: long and rare records then get
+            low scores whether they are in or out.
         order: of both n-gram models.
-        starts: where in each record the part begins that is scored, for example behind a public prefix; 0 if None.
+        starts: where the scored part of each record begins, for example after a public prefix; 0 if None.
 
     Returns:
         Shape (n,), in nats.
 
     Raises:
-        ValueError: for no texts, or starts that do not fit.
+        ValueError: if there is no text, or the starts do not fit.
     """
     found = NGramModel.fit(synthetic, order=order).log_probabilities(records, starts)
     if reference is None:
@@ -64,22 +63,22 @@ def neighbourhood_scores(
     neighbours: int = 10,
     embedder: Embedder | None = None,
 ) -> Floats:
-    """How similar the nearest synthetic texts are to each record, less the same of reference texts.
+    """The similarity of each record to its nearest synthetic texts, minus its similarity to reference texts.
 
-    Similarity is the cosine of two embeddings; its mean over the `neighbours` most similar texts is taken. Nearest ones
-    of many texts are nearer than those of few, which moves all scores alike where the two numbers of texts differ.
+    Similarity is the mean cosine of the embeddings over the `neighbours` most similar texts. It increases with the
+    number of texts; if there are more synthetic than reference texts, or fewer, this shifts the scores of all records.
 
     Args:
         records: n records.
         synthetic, reference: as for `ngram_scores`.
-        neighbours: how many texts, at most as many as there are.
+        neighbours: number of texts, at most as many as there are.
         embedder: public; `HashedNgrams()` if None.
 
     Returns:
         Shape (n,), from −2 to 2. Memory is the records' vectors and a piece of the texts.
 
     Raises:
-        ValueError: for fewer texts than neighbours.
+        ValueError: if there are fewer texts than neighbours.
     """
     validate.integer(minimum=1, neighbours=neighbours)
     chosen: Embedder = HashedNgrams() if embedder is None else embedder
@@ -91,17 +90,17 @@ def neighbourhood_scores(
 
 
 def exposures(canaries: ArrayLike, references: ArrayLike) -> Floats:
-    """How far up each canary ranks among references of its own: log₂(k + 1) − log₂ rank, in bits.
+    """The rank of each canary among its own references, as exposure: log₂(k + 1) − log₂ rank, in bits.
 
     Args:
-        canaries: shape (n,), scores of canaries, larger where a secret is likelier.
-        references: shape (n, k), for each canary the scores of k secrets that could have stood in its place.
+        canaries: shape (n,), scores of canaries, larger if the secret is more likely.
+        references: shape (n, k), for each canary the scores of k secrets that could have been used in its place.
 
     Returns:
-        Shape (n,), from 0 to log₂(k + 1); ties count for the references.
+        Shape (n,), from 0 to log₂(k + 1); ties rank the references first.
 
     Raises:
-        ValueError: for shapes that do not fit, no references, or NaN.
+        ValueError: if shapes do not fit, there is no reference, or a score is NaN.
 
     Source: Carlini, Liu, Erlingsson, Kos and Song, "The Secret Sharer" (2019), section 4.2.
     """
@@ -129,7 +128,7 @@ def _nearest(
             kept = min(neighbours, seen)
             best[place] = np.partition(both, -kept, axis=1)[:, -kept:].copy()
     if seen < neighbours:
-        raise ValueError(f"{seen} {kind} texts are too few for the {neighbours} nearest ones")
+        raise ValueError(f"there are only {seen} {kind} texts, fewer than the {neighbours} nearest that are needed")
     return np.concatenate([rows.mean(axis=1, dtype=np.float64) for rows in best] or [np.zeros(0)])
 
 

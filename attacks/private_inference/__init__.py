@@ -1,1 +1,1 @@
-"""Attacks on transcripts of private inference: leave-one-out losses, and the law of every token."""
+"""Attacks on transcripts of private inference: leave-one-out losses, and the distribution of every token."""

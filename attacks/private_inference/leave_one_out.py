@@ -1,8 +1,8 @@
-"""Leave-one-out loss: how much likelier the released tokens were with each record than without it.
+"""Leave-one-out loss: the log-likelihood ratio of the released tokens with and without each record.
 
-The strongest attacker for one data set and one output: it sees the logits of every row. `LeaveOneOut` watches a run and
-compares, token by token, with the same batch less one row; `reruns` takes the record out of the whole pipeline
-(assignment, batching, counts), which also shows what fixed-size batching or contexts of several records leak.
+This is the strongest attacker for one data set and one output: it sees the logits of every row. `LeaveOneOut` observes
+a run and compares, token by token, with the same batch with one row removed. `reruns` removes the record from the whole
+pipeline (assignment, batching, counts), so it also detects leaks of fixed-size batching or contexts of several records.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", appendix D.5.2.
 """
@@ -33,20 +33,20 @@ Floats = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
 ROW_MARGIN = 4.0
-"""By how much the logits of scoring and generation may differ where rows are packed, in units of `row_difference`.
+"""The allowed difference between the logits of scoring and of generation for packed rows, in units of `row_difference`.
 
-That is a spot check on public rows, not a bound, so that this factor covers other rows is an assumption.
+`row_difference` is a spot check on public rows, not a bound; that this factor covers other rows is an assumption.
 """
 
 _UNPROTECTED_CLIP = 20.0  # times τ: without protection, the sampler raises probabilities to e^−40 of the largest
 
 
 class LeaveOneOut:
-    """Watches a run and adds up, per record i, log p_D(x) − log p_{D∖i}(x) over the tokens of its slot.
+    """Observes a run and sums, for each record i, log p_D(x) − log p_{D∖i}(x) over the tokens of its slot.
 
-    Rows are contexts of one record each. For ``median`` and ``mean`` the loss adds up over tokens. Without protection
-    (``none``) each document is written from one record of its slot, drawn uniformly, so a document's law is the mean
-    of the laws of its slot's records, and the loss adds up over documents.
+    Rows are contexts of one record each. For ``median`` and ``mean`` the loss is summed over tokens. Without protection
+    (``none``) each document is generated from one record of its slot, drawn uniformly, so a document's distribution is
+    the mean over its slot's records, and the loss is summed over documents.
 
     Args:
         records: number of records of the run.
@@ -54,11 +54,11 @@ class LeaveOneOut:
         clip: c of the clipped logits; not used for ``none``.
         temperature: τ.
         denominator: s of the mean.
-        rounding: a bound on |log p̃(y)/p(y)| between the law that is sampled and the exact softmax. Without protection
-            it is worked out for each token.
+        rounding: a bound on |log p̃(y)/p(y)| between the sampled distribution and the exact softmax. Without protection
+            it is computed for each token.
 
     Raises:
-        ValueError: for impossible parameters.
+        ValueError: if a parameter is out of range.
     """
 
     def __init__(
@@ -77,29 +77,29 @@ class LeaveOneOut:
         validate.non_negative(rounding=rounding)
         share = validate.integer(minimum=1, denominator=denominator or 0) if aggregate == "mean" else 1
         self._aggregate, self._rounding = aggregate, rounding
-        # Sums in the place of means: clip and temperature carry the denominator, so that no division rounds.
+        # Use sums in place of means: clip and temperature include the denominator, so no division rounds.
         self._clip = _UNPROTECTED_CLIP * temperature if aggregate == "none" else clip * share
         self._temperature = temperature * share
         self._losses = np.zeros(records)
         self._errors = np.zeros(records)
         self._slots: dict[int, tuple[int, ...]] = {}
-        self._open: dict[int, tuple[int, Floats, Floats]] = {}  # slot → document, log-law of each row, its error
+        self._open: dict[int, tuple[int, Floats, Floats]] = {}  # slot → document, log-probability by row, its error
 
     @classmethod
     def of(cls, mechanism: PrivateInference, records: int) -> Self:
         """The attack on a run of `mechanism` over this many records.
 
-        Where batches are cut (as published), a batch less one row is not what the pipeline makes of the data less one
-        record: losses describe the batch then, and only `reruns` compares neighbours.
+        If batches are cut (as published), a batch with one row removed is not what the pipeline gives for the data with
+        one record removed: losses then describe the batch, and only `reruns` compares neighbours.
 
         Raises:
-            ValueError: where a row more or less is not a unit more or less, or not all that is summed is seen; `reruns`
-                works there.
+            ValueError: if removing a row is not removing a unit, or not all terms of the sum are observed. Use `reruns`
+                there.
         """
         if mechanism.records_per_context > 1:
-            raise ValueError("rows hold several records each, so no row can be left out for a record; use reruns")
+            raise ValueError("rows hold several records each, so no row can be removed for a record; use reruns")
         if mechanism.anchor:
-            raise ValueError("the anchor of the mean is not seen with the rows; use reruns")
+            raise ValueError("the anchor of the mean is not observed with the rows; use reruns")
         return cls(
             records,
             aggregate=mechanism.aggregate,
@@ -121,27 +121,27 @@ class LeaveOneOut:
         document: int,
         position: int,
     ) -> None:
-        """Takes in one released token.
+        """Adds one released token.
 
         Args:
             slot: the batch.
             records: the record of each row.
             clipped: shape (B, V), the rows' logits, clipped unless there is no protection.
             medians: their medians, for ``median``.
-            log_probability: log-probability of the token; not needed here.
-            token: the token that was released.
-            document, position: where it stands.
+            log_probability: log-probability of the token; not used here.
+            token: the released token.
+            document, position: of the token.
         """
         rows = np.asarray(records, dtype=np.int64)
         known = self._slots.setdefault(slot, tuple(records))
         if known != tuple(records):
-            raise ValueError("the records of a slot must stay the same, in the same order, for a whole run")
+            raise ValueError("the records of a slot must stay the same, in the same order, during a run")
         if self._aggregate == "none":
             self._unprotected(slot, rows, np.asarray(clipped, dtype=np.float64), token, document)
             return
         if self._aggregate == "median":
             if medians is None:
-                raise ValueError("the medians of the batch are needed to follow a median")
+                raise ValueError("medians must be given if the aggregate is median")
             losses = medians.leave_one_out(token, self._temperature)
             error = slack(len(medians.median), medians.clip, self._temperature)
         else:
@@ -150,18 +150,18 @@ class LeaveOneOut:
 
     @property
     def losses(self) -> Floats:
-        """Shape (records,): the loss of each record, once the run is over; 0 for one that no slot used."""
+        """Shape (records,): the loss of each record, at the end of the run; 0 for records that no slot used."""
         self._close()
         return self._losses.copy()
 
     @property
     def errors(self) -> Floats:
-        """Shape (records,): a bound on the error of each loss, rounding of the sampled law included."""
+        """Shape (records,): a bound on the error of each loss, including rounding of the sampled distribution."""
         self._close()
         return self._errors.copy()
 
     def by_slot(self) -> dict[int, float]:
-        """The largest |loss| of a record of each slot; 0 for a slot without records."""
+        """The largest |loss| of a record in each slot; 0 for a slot without records."""
         losses = np.abs(self.losses)
         return {slot: float(losses[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
 
@@ -176,7 +176,7 @@ class LeaveOneOut:
         self._errors[rows] += error + _UNIT_ROUNDOFF * np.abs(self._losses[rows])
 
     def _mean(self, clipped: Floats, token: int) -> tuple[Floats, float]:
-        """Log-ratios of the law of Σ z and of the same without each row; the sums are exact on the logits' grid."""
+        """Log-ratios of the distributions of Σ z with and without each row; sums are exact on the logits' grid."""
         total = clipped.sum(axis=0)
         base = self._log_laws(total[None, :], token)
         return base - self._log_laws(total - clipped, token), self._slack(clipped)
@@ -188,14 +188,14 @@ class LeaveOneOut:
             current = (document, np.zeros(len(rows)), np.zeros(len(rows)))
         laws = self._log_laws(logits, token)
         total = current[1] + laws
-        # A weight w is a whole number, at most 1 below its exact value, and weights sum up to at least the largest one.
+        # A weight w is an integer, at most 1 below its exact value, and the sum of weights is at least the largest one.
         weight = np.exp(laws) * 2.0**token_sampler.BITS
         rounding = 2 / weight + logits.shape[1] * 2.0**-token_sampler.BITS
         error = current[2] + self._slack(logits) + rounding + _UNIT_ROUNDOFF * np.abs(total)
         self._open[slot] = (document, total, error)
 
     def _log_laws(self, scores: Floats, token: int) -> Floats:
-        """log p(token) under each row of `scores`, shape (rows, V), in the law that is sampled from."""
+        """log p(token) under each row of `scores`, shape (rows, V), in the sampled distribution."""
         values = token_sampler.floored(scores, self._clip)
         exponents = (values - values.max(axis=1, keepdims=True)) / self._temperature
         return np.asarray(exponents[:, token] - np.log(np.exp(exponents).sum(axis=1)))
@@ -203,12 +203,12 @@ class LeaveOneOut:
     def _slack(self, rows: Floats) -> float:
         """A bound on the float error of a difference of two `_log_laws`.
 
-        As derived at `ex_post.slack`, with one rounding more in the temperature and fewer in the weights.
+        As derived at `ex_post.medians.slack`, with one more rounding in the temperature and fewer in the weights.
         """
         return slack(rows.shape[1], self._clip, self._temperature)
 
     def _close(self, slot: int | None = None) -> None:
-        """Turns the documents that were followed row by row into losses."""
+        """Converts the documents observed so far without protection into losses."""
         for place in [slot] if slot is not None else list(self._open):
             if place in self._open:
                 _, log_laws, errors = self._open.pop(place)
@@ -216,15 +216,15 @@ class LeaveOneOut:
 
 
 def mixture_losses(log_laws: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """log mean_j p_j − log mean_{j≠i} p_j for every i, for a document written from one row drawn uniformly.
+    """log mean_j p_j − log mean_{j≠i} p_j for every i, for a document generated from one row drawn uniformly.
 
     Args:
         log_laws: shape (B,), log p_j of the document under each row.
         errors: shape (B,), a bound on the error of each.
 
     Returns:
-        The losses and bounds on their errors, each of shape (B,). For a single row both are 0: what is written without
-        it (from the public fallback) is not seen here, so nothing is shown; `reruns` compares the two.
+        The losses and bounds on their errors, each of shape (B,). For a single row both are 0: the document without it
+        (from the public fallback) is not observed here, so nothing is shown; `reruns` compares the two.
     """
     count = len(log_laws)
     if count <= 1:
@@ -248,8 +248,8 @@ class Loss:
 
     Attributes:
         value: log p_D(x) − log p_{D∖i}(x).
-        error: a bound on its error, assuming that scoring sees the logits of generation: bit for bit where the run's
-            rows are exact, else to within `ROW_MARGIN` times the model's row difference.
+        error: a bound on its error, assuming that scoring has the logits of generation: bit for bit if the run's rows
+            are exact, else to within `ROW_MARGIN` times the model's row difference.
     """
 
     value: float
@@ -265,16 +265,16 @@ def reruns(
     key: bytes,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Loss]:
-    """The losses of everything a run released when one unit at a time is taken out of the whole pipeline.
+    """The losses of everything a run released if one unit at a time is removed from the whole pipeline.
 
     Args:
-        mechanism: that ran.
+        mechanism: of the run.
         records: of the run.
-        chosen: indices of records; at unit user all records of a user go.
-        model: that wrote.
+        chosen: indices of records; at unit user all records of the user are removed.
+        model: of the run.
         generation: of the run.
         key: of the batching.
-        progress: called with the steps done and the steps in all.
+        progress: called with the number of steps done and the total.
     """
     by_user = mechanism.unit.kind == "user"
     others = []
@@ -292,19 +292,19 @@ def losses_between(
     key: bytes,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Loss]:
-    """The losses of everything a run released between its records and others.
+    """The losses of everything a run released between its records and other data sets.
 
     Assignment, batching, contexts and noisy counts are those of each data set. Only slots whose contexts differ are
-    scored, side by side; the others have the same law.
+    scored, in parallel; the others have the same distribution.
 
     Args:
-        mechanism: that ran.
+        mechanism: of the run.
         records: of the run.
-        others: data sets that the records are compared with, such as neighbours.
-        model: that wrote.
+        others: data sets to compare the records with, such as neighbours.
+        model: of the run.
         generation: of the run.
         key: of the batching.
-        progress: called with the steps done and the steps in all.
+        progress: called with the number of steps done and the total.
     """
     from cupel.mechanisms.private_inference import score
     from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
@@ -335,7 +335,7 @@ def _changed_slots(full: SlotInputs, other: SlotInputs) -> list[int]:
 
 
 def _count_laws(inputs: SlotInputs, generation: Generation) -> list[float]:
-    """Log-probability of the released counts of clusters and of slots, had these been the records, where any were.
+    """Log-probabilities of the released counts of clusters and of slots under these records, if any were released.
 
     They count units, not contexts.
     """
@@ -351,13 +351,13 @@ def _count_laws(inputs: SlotInputs, generation: Generation) -> list[float]:
 
 
 def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation: Generation) -> float:
-    """A bound, for one token, on the error of a difference of two scores against the laws that are sampled from.
+    """A bound, for one token, on the error of a difference of two scores, compared with the sampled distributions.
 
-    A logit is assumed to be off by at most d: 0 where the run's rows are exact, since scoring uses the same shapes, and
-    otherwise `ROW_MARGIN` times the model's row difference, which is a spot check with a factor that is not derived.
-    Clipping moves a logit by at most 2d (itself and its row's largest), a median or the mean of at most that many rows
-    by no more, and log softmax(·/τ) by at most twice that over τ; two laws are compared. A mean's batch can be larger
-    than its denominator, by `crowding`.
+    A logit is assumed to be off by at most d: 0 if the run's rows are exact, since scoring uses the same shapes;
+    otherwise `ROW_MARGIN` times the model's row difference, a spot check with a factor that is not derived.
+    Clipping moves a logit by at most 2d (its own error and that of its row's largest), a median or the mean of at most
+    that many rows by no more, and log softmax(·/τ) by at most twice that over τ; two distributions are compared. A
+    mean's batch can be larger than its denominator, by a factor of `crowding`.
     """
     clip, temperature, rounding = mechanism.clip, mechanism.temperature, 0.0
     if mechanism.aggregate == "none":
@@ -373,8 +373,8 @@ def scoring_error(mechanism: PrivateInference, model: LanguageModel, generation:
 
 
 def _ids(contexts: Sequence[Sequence[int]], records: Sequence[Record]) -> list[list[str]]:
-    """The contexts of a slot as ids, which do not depend on what else is in the data.
+    """The contexts of a slot as ids that do not depend on the other records of the data.
 
-    Records of equal content are told apart by nothing but their order, so their content stands for them.
+    Records with equal content differ only in their order, so their content identifies them.
     """
     return [[records[index].slotting_id for index in context] for context in contexts]

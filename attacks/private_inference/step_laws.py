@@ -1,6 +1,6 @@
-"""The laws of every token of a released transcript, had other records been in the data.
+"""The distributions of every token of a released transcript, for given records.
 
-The transcript is forced, so that every data set has the same history, and each token has a law for each data set.
+The transcript is replayed, so that every data set has the same history and each token has a distribution on it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Floats = NDArray[np.float64]
 
 
 class StepLaws:
-    """What a run of private inference would have drawn its tokens from, given some records.
+    """The distributions from which a run of private inference draws its tokens, given some records.
 
     Args:
         mechanism: median or mean.
         records: of a data set, not necessarily those of the run.
-        model: that wrote.
+        model: of the run.
         transcript: of the run.
         key: of the batching.
 
@@ -50,26 +50,26 @@ class StepLaws:
         from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
 
         if mechanism.aggregate == "none":
-            raise ValueError("without protection nothing is declared that a law could keep to")
+            raise ValueError("the aggregate must be median or mean: the unprotected control declares nothing to check")
         self._mechanism, self._records, self._key, self._transcript = mechanism, records, key, transcript
         self._inputs: SlotInputs = SlotInputs(mechanism, records, model, key, transcript.cluster_counts)
 
     def texts(self, slot: int) -> list[list[str]]:
-        """The texts of a slot by context, sorted. Where they agree, so do `contexts`, which take longer to make."""
+        """The texts of a slot by context, sorted. If they are equal, so are `contexts`, which take longer to make."""
         return sorted([self._records[i].text for i in context] for context in self._inputs.batches.contexts[slot])
 
     def contexts(self, slot: int) -> list[list[int]]:
-        """The contexts of a slot in tokens, sorted. Two data sets that agree here have the same laws in this slot."""
+        """The contexts of a slot in tokens, sorted. If they are equal, so are the distributions of this slot."""
         return sorted(map(list, self._inputs.slot(slot).contexts))
 
     def groups(self, slots: Sequence[int]) -> list[list[int]]:
-        """Slots that are computed side by side, as in a run, where two data sets are held at once."""
+        """Slots that are computed in parallel, as in a run, with two data sets in memory at once."""
         return self._inputs.groups(slots, copies=2)
 
     def of_groups(self, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, Floats]]:
-        """Slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
+        """Yields slot, step and the log-probabilities of all tokens, shape (V,), of the exact softmax.
 
-        In the order of `cupel.mechanisms.private_inference.slot_inputs.forced`: slots of a group side by side, token by
+        In the order of `cupel.mechanisms.private_inference.slot_inputs.forced`: slots of a group in parallel, token by
         token.
         """
         from cupel.mechanisms.private_inference.slot_inputs import forced
@@ -81,7 +81,7 @@ class StepLaws:
             yield step.item.slot, step.step, np.asarray(scores - special.logsumexp(scores))
 
     def slot_units(self) -> NDArray[np.int64]:
-        """Shape (slots,): the number of units of each slot, which noisy slot counts are of."""
+        """Shape (slots,): the number of units of each slot, as in the noisy slot counts."""
         return self._inputs.batches.units
 
     def cluster_units(self) -> NDArray[np.int64] | None:

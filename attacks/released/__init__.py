@@ -1,4 +1,4 @@
-"""Attacks on released text and tables, each against a holdout."""
+"""Attacks on released text and tables, each compared with a holdout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Attribute inference: a secret column guessed from the others, by the synthetic row that is nearest in them.
+"""Attribute inference: guesses a secret column from the other columns, by the synthetic row that is nearest in them.
 
-What is guessed right in the holdout follows from how columns hang together, and leaks nothing of anybody; only what is
-guessed better in the source does.
+Correct guesses in the holdout follow from correlations between columns and leak nothing about individuals; only a
+higher rate in the source is a leak.
 
 Source: Giomi et al., "A Unified Framework for Quantifying Privacy Risk in Synthetic Data" (2023), section 4.3.
 """
@@ -19,32 +19,32 @@ from cupel.attacks.released.holdout import Hits
 from cupel.attacks.released.tables import Step, Table, Tables, nearest
 
 TOLERANCE = 0.05
-"""A guess of a number is right if it is off by at most this share of the column's range."""
+"""A guess of a number is right if its error is at most this fraction of the column's range."""
 
 
 def attribute_inference(
     tables: Tables, secret: str, *, tolerance: float = TOLERANCE, progress: Step | None = None
 ) -> Hits:
-    """Guesses a column of every row as the one of the synthetic row that is nearest in the other columns.
+    """Guesses a column of every row as that of the synthetic row that is nearest in the other columns.
 
     Args:
-        tables: rows that are one unit each.
-        secret: the column that is guessed.
-        tolerance: of a number, as a share of its range in source and holdout, in [0, 1).
-        progress: called with rows done and rows in all.
+        tables: rows, each one unit.
+        secret: the column to guess.
+        tolerance: for numbers, as a fraction of the range in source and holdout, in [0, 1).
+        progress: called with the number of rows done and the total.
 
     Returns:
-        A unit is hit if its guess is right. Beside it, how often one guess for all is right: the commonest category,
-        or the median, of the synthetic rows.
+        A unit is hit if its guess is right. For comparison, `beside` has the hits of one constant guess: the most
+        common category, or the median, of the synthetic rows.
 
     Raises:
-        ValueError: where there is no such column, or no other one.
+        ValueError: if there is no such column, or no other column.
     """
     validate.probability_below_one(tolerance=tolerance)
     numeric, place = tables.place(secret)
     known = tables.without(secret)
     if not known.numeric and not known.categorical:
-        raise ValueError(f"column {secret!r} cannot be guessed from others: there is no other column")
+        raise ValueError(f"column {secret!r} cannot be guessed: there is no other column to guess it from")
     both = Table.joined(known.source, known.holdout)
     _, index = nearest(both, known.synthetic, progress)
     truth = _column(Table.joined(tables.source, tables.holdout), numeric, place)
@@ -52,7 +52,7 @@ def attribute_inference(
     right = _right(given[index], truth, numeric, tolerance)
     same = _right(np.full(len(truth), _commonest(given, numeric)), truth, numeric, tolerance)
     count = len(tables.source)
-    off = f"by at most {format_percent(tolerance)} of the range off" if numeric else "the same category"
+    off = f"within {format_percent(tolerance)} of the range" if numeric else "the same category"
     return Hits(
         "attribute_inference",
         f"the column {secret!r} of a row is unknown and the others are known; guess it from the synthetic table",
@@ -62,8 +62,8 @@ def attribute_inference(
         right[count:],
         {"column": secret},
         (
-            ("source units guessed right by one value for all", int(same[:count].sum()), count),
-            ("holdout units guessed right by one value for all", int(same[count:].sum()), len(same) - count),
+            ("source units guessed right by one constant value", int(same[:count].sum()), count),
+            ("holdout units guessed right by one constant value", int(same[count:].sum()), len(same) - count),
         ),
     )
 
@@ -75,7 +75,7 @@ def _column(table: Table, numeric: bool, place: int) -> NDArray[Any]:
 def _right(guess: NDArray[Any], truth: NDArray[Any], numeric: bool, tolerance: float) -> NDArray[np.bool_]:
     if not numeric:
         return np.asarray(guess == truth)
-    near = np.abs(guess - truth) <= tolerance * (1 + 1e-9)  # values are shares of the range, rounded
+    near = np.abs(guess - truth) <= tolerance * (1 + 1e-9)  # values are divided by the range, hence rounded
     return np.asarray(near | (np.isnan(guess) & np.isnan(truth)))
 
 

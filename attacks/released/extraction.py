@@ -1,7 +1,7 @@
-"""Verbatim and near-verbatim extraction: which records does a released text repeat?
+"""Verbatim and near-verbatim extraction: which records does a released text reproduce?
 
-Words are compared whatever their case and spacing. The lengths and shares are fixed in the call, before anything is
-read: a threshold that is chosen by its result is no test.
+Words are compared regardless of case and spacing. The lengths and fractions are fixed in the call, before any data are
+read: a threshold that is chosen by its result gives no valid test.
 
 Source: Carlini et al., "Extracting Training Data from Large Language Models" (2021); Lee et al., "Deduplicating
     Training Data Makes Language Models Better" (2022), for runs of words; Ippolito et al., "Preventing Verbatim
@@ -33,11 +33,12 @@ class Criteria:
     """When a record counts as reproduced.
 
     Attributes:
-        words: verbatim, if a run of so many of its words occurs in a synthetic text; of a record of fewer words, all.
-        near_words: length of the runs that near-verbatim counts.
-        near_share: near-verbatim, if at least this share of its runs of `near_words` words occurs in synthetic texts,
-            in whatever order and in however many of them; in (0, 1].
-        longest_share: the largest share of all units that the third attack guesses: those with the longest runs of at
+        words: verbatim, if a run of this many of its words occurs in a synthetic text; shorter records, if all their
+            words do.
+        near_words: length in words of the runs for near-verbatim.
+        near_share: near-verbatim, if at least this fraction of its runs of `near_words` words occurs in synthetic
+            texts, in any order and in any number of them; in (0, 1].
+        longest_share: the fraction of all units that the third attack may guess: those with the longest runs of at
             least `words` words; in (0, 1).
     """
 
@@ -57,25 +58,25 @@ class Criteria:
 def extraction(
     synthetic: Words, source: Words, holdout: Words, units: Units, criteria: Criteria | None = None
 ) -> tuple[Hits, Hits, Hits]:
-    """Looks for the words of source and holdout records in synthetic texts.
+    """Searches synthetic texts for the words of source and holdout records.
 
     Args:
         synthetic: the released texts.
         source, holdout: the records of each side.
-        units: which unit each of them counts for.
+        units: the unit of each record.
         criteria: when a record counts as reproduced.
 
     Returns:
-        Verbatim and near-verbatim: a unit is hit if one of its records is. And the units with the longest runs, of
-        `criteria.words` at least: no more than a share that is fixed before, so that this attack tells more where
-        records have many words in common anyway.
+        Three attacks. Verbatim and near-verbatim: a unit is hit if one of its records is reproduced. Longest runs: the
+        units with the longest runs, of at least `criteria.words` words; their number is limited to a fixed fraction,
+        so this attack is more sensitive if records have many words in common anyway.
 
     Raises:
-        ValueError: where a side is empty.
+        ValueError: if a side has no records.
     """
     rule = criteria or Criteria()
     if not len(source) or not len(holdout):
-        raise ValueError("extraction needs records of the source and of the holdout; one of them has none")
+        raise ValueError("extraction needs at least one record in the source and one in the holdout")
     sides = [_Side.of(records, synthetic, rule) for records in (source, holdout)]
     about = {"records": {"synthetic": len(synthetic), "source": len(source), "holdout": len(holdout)}, **units.about()}
     longest = {name: _quantiles(of.longest, rule.words) for name, of in zip(("source", "holdout"), sides, strict=True)}
@@ -97,7 +98,7 @@ def extraction(
 def _longest_units(
     units: Units, source: NDArray[np.int64], holdout: NDArray[np.int64], share: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Ties are decided by what units are, so that hits depend on the split through the synthetic texts only."""
+    """The units with the longest runs; ties are broken by content, so hits depend on the split only via the texts."""
     longest = np.zeros(units.source_count + units.holdout_count, dtype=np.int64)
     for index, runs, begin in ((units.source, source, 0), (units.holdout, holdout, units.source_count)):
         np.maximum.at(longest, index[index >= 0] + begin, runs[index >= 0])
@@ -123,7 +124,7 @@ def _near_in_words(rule: Criteria) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """What of the records of one side occurs in synthetic texts, each field of shape (n,)."""
+    """What of the records of one side occurs in the synthetic texts, each field of shape (n,)."""
 
     verbatim: NDArray[np.bool_]
     near: NDArray[np.bool_]
@@ -138,8 +139,8 @@ class _Side:
 
 
 def _longest(records: Words, synthetic: Words, found: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
-    """The longest run of the records that hold a run that was looked for; 0 for the others."""
-    out = np.where(found, records.lengths, 0)  # of a record of fewer words, all of them were found
+    """The longest common run of each record that was found; 0 for the others."""
+    out = np.where(found, records.lengths, 0)  # of a shorter record, all words were found
     long = found & (records.lengths >= least)
     out[long] = longest_runs(_chosen(records, long), synthetic, least=least)
     return out
@@ -151,6 +152,6 @@ def _chosen(words: Words, chosen: NDArray[np.bool_]) -> Words:
 
 
 def _quantiles(longest: NDArray[np.int64], least: int) -> dict[str, Any]:
-    """In words; null where it is no run that was looked for, which is as much as to say shorter than `least`."""
+    """Quantiles in words; null if the record was not found, that is, its longest run is shorter than `least`."""
     values = {f"{q:g}": int(np.quantile(longest, q, method="higher")) for q in _QUANTILES}
     return {"looked_for": least, "quantiles": {q: value or None for q, value in values.items()}}

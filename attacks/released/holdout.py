@@ -1,7 +1,7 @@
-"""Attacks on released data, each against a holdout: what they find, in units of the source and units of the holdout.
+"""The result of an attack on released data: which units of the source and of the holdout it hits.
 
-The source is what a generator saw; the holdout is of the same kind and was kept from it. What an attack finds in the
-holdout too is what the data have in common, and no leak.
+The source is what the generator saw; the holdout is of the same kind and was kept from it. What an attack also
+finds in the holdout is common to the population and not a leak.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """Which units an attack found.
+    """The units that an attack hit.
 
     Attributes:
         name: of the attack.
         game: what the attacker is given and has to find.
-        attack: how it guesses, with every threshold; fixed before the released data are read.
-        hit: what was done to a unit that was hit, in the passive: ``reproduced``.
-        source: shape (n,), for each unit of the source whether it was hit.
-        holdout: shape (m,), the same for the holdout.
-        details: further numbers, JSON types only, that show no record.
-        beside: further counts that describe: a name, hits, trials.
+        attack: how the attacker guesses, with every threshold; fixed before the released data are read.
+        hit: past participle that says what happened to a unit that was hit, such as ``reproduced``.
+        source: shape (n,), whether each unit of the source was hit.
+        holdout: shape (m,), whether each unit of the holdout was hit.
+        details: further numbers, as JSON types only, that reveal no record.
+        beside: further descriptive counts: a name, hits, trials.
     """
 
     name: str
@@ -45,20 +45,20 @@ class Hits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Which unit each record counts for.
+    """The unit of each record.
 
-    A unit is what carries one key: a user, or a content, since copies of a record are no further trials. A content that
-    is on both sides tells nothing apart and counts for neither.
+    A unit is identified by a key: a user, or the content of a record, since copies of a record are not independent
+    trials. A key that is on both sides cannot distinguish them and is excluded.
 
     Attributes:
         source: shape (n,) of int64, the unit of each source record, 0 to `source_count` − 1; −1 for none.
         holdout: shape (m,), the same for the holdout.
-        order: shape (source_count + holdout_count,), the place of each unit, source first, among all by a hash of its
-            key. It decides ties, as no place in a list may: where a unit stands in a list tells its side.
-        source_count: units of the source.
-        holdout_count: units of the holdout.
-        copies: records of either side that repeat another one of their unit.
-        in_both: keys that are on both sides.
+        order: shape (source_count + holdout_count,), the rank of each unit, source first, by a hash of its key. It
+            breaks ties; the index of a unit must not, since it reveals the side.
+        source_count: number of units of the source.
+        holdout_count: number of units of the holdout.
+        copies: number of records that repeat another record of their unit.
+        in_both: number of keys that are on both sides.
     """
 
     source: NDArray[np.int64]
@@ -89,7 +89,7 @@ class Units:
         return _any(source, self.source, self.source_count), _any(holdout, self.holdout, self.holdout_count)
 
     def about(self) -> dict[str, int]:
-        """The counts that a reader of rates needs."""
+        """The counts that explain the number of units, for reports."""
         return {"copies": self.copies, "in_both": self.in_both}
 
 
@@ -100,10 +100,10 @@ def _any(flags: Flags, units: NDArray[np.int64], count: int) -> Flags:
 
 
 def places(keys: Sequence[str]) -> NDArray[np.int64]:
-    """The place of each content key among the different ones in order, shape (n,): a tie-break that knows no side."""
+    """The rank of each content key among the distinct keys, shape (n,); breaks ties without revealing the side."""
     return np.asarray(np.unique(np.array(keys, dtype="S32"), return_inverse=True)[1], dtype=np.int64)
 
 
 def content_key(*values: object) -> str:
-    """A short key of a content: the same for the same values only."""
+    """A short hash of the values; equal if and only if they are equal, up to collisions."""
     return hashlib.blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,10 +1,10 @@
-"""The longest run of words that each of many texts has in common with some other text, exactly and in bounded memory.
+"""The longest run of words that each text has in common with some other text, exactly and in bounded memory.
 
-All suffixes of both sides are sorted by prefix doubling; the longest run in common that begins at a word is that of its
-suffix and the nearest suffix of the other side, above or below it in that order.
+All suffixes of both sides are sorted by prefix doubling. The longest common run that begins at a word is that of its
+suffix and the nearest suffix of the other side, before or after it in the sorted order.
 
 Source: Manber and Myers, "Suffix Arrays: A New Method for On-Line String Searches" (1993); Karp, Miller and Rosenberg,
-    "Rapid Identification of Repeated Patterns in Strings, Trees and Arrays" (1972), for the names of runs.
+    "Rapid Identification of Repeated Patterns in Strings, Trees and Arrays" (1972), for the ranks of runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cupel.mechanisms.data.word_runs import HashSet, Words
 
-_CHUNK = 1 << 21  # words of each side that are sorted at once, unless one text has more
+_CHUNK = 1 << 21  # words of each side that are sorted at once, unless a single text has more
 
 Integers = NDArray[np.int64]
 
@@ -24,18 +24,18 @@ Integers = NDArray[np.int64]
 def longest_runs(texts: Words, others: Words, *, least: int = 1, chunk: int = _CHUNK) -> Integers:
     """For each text, the number of words in the longest run that occurs, word for word, within one of `others`.
 
-    A run lies within one text on both sides, so that sides may be cut between texts: memory grows with `chunk`, or with
-    the longest text, and not with the number of texts. Two words count as the same where their 64-bit hashes are.
+    A run lies within one text on both sides, so the sides can be split between texts: memory grows with `chunk` or with
+    the longest text, not with the number of texts. Two words count as equal if their 64-bit hashes are.
 
     Args:
         texts: N texts; a text may be empty.
-        others: where runs are looked for.
-        least: shorter runs are not looked for. Only words within runs of so many that both sides have by their hashes
-            are sorted, which takes a small part of the time where sides have little in common.
-        chunk: words of each side that are held sorted at once.
+        others: the texts to search.
+        least: shorter runs are ignored. Only words within runs of this length that both sides have, by their hashes,
+            are sorted, which is much faster if the sides have little in common.
+        chunk: number of words of each side that are sorted at once.
 
     Returns:
-        Shape (N,), 0 where no run of `least` words is in common.
+        Shape (N,), 0 if there is no common run of `least` words.
     """
     found = np.zeros(len(texts), dtype=np.int64)
     if least == 1:
@@ -48,9 +48,9 @@ def longest_runs(texts: Words, others: Words, *, least: int = 1, chunk: int = _C
 
 
 def _within_runs(words: Words, runs: HashSet, n: int) -> tuple[Words, Integers]:
-    """The stretches of texts that consist of runs of n words of the set, as texts, and which text each of them is of.
+    """The maximal stretches covered by runs of n words from the set, as texts, and the index of the text of each.
 
-    A stretch in common with others is within one of these, if it has n words, and the set all runs of the others.
+    If the set has all runs of the other side, every common run of at least n words lies within one stretch.
     """
     hashes, lengths, owners = [words.hashes[:0]], [words.starts[:0]], [words.starts[:0]]
     first = 0
@@ -113,15 +113,15 @@ def _of_chunk(texts: Words, others: Words) -> Integers:
         known = (nearest >= 0) & (nearest < size)
         of, beside = mine[known], order[nearest[known]]
         longest[of] = np.maximum(longest[of], _in_common(names, of, beside))
-    begins = texts.starts[:-1] + np.arange(len(texts))  # each text is followed by its end
+    begins = texts.starts[:-1] + np.arange(len(texts))  # each text is followed by its end mark
     return np.asarray(np.maximum.reduceat(longest[:boundary], begins), dtype=np.int64)
 
 
 def _names(texts: Words, others: Words) -> tuple[list[NDArray[np.int32]], Integers, int]:
-    """For h = 1, 2, 4, …, the rank of the run of h words that begins at each place, equal where the runs are equal.
+    """For h = 1, 2, 4, …, the rank of the run of h words that begins at each position; equal for equal runs.
 
-    Every text ends in a mark of its own, so that no run over its end equals another. The second value is the order of
-    the places by the words that begin there, and the third the place at which `others` begin.
+    Every text ends in its own mark, so no run across its end equals another. The second value is the order of the
+    positions by the words that begin there, the third the position at which `others` begin.
     """
     words = HashSet(np.concatenate([texts.hashes, others.hashes]))
     first = _marked(words.places(texts.hashes), texts, len(words))
@@ -137,7 +137,7 @@ def _names(texts: Words, others: Words) -> tuple[list[NDArray[np.int32]], Intege
 
 
 def _marked(words: NDArray[np.unsignedinteger], texts: Words, mark: int) -> NDArray[np.int32]:
-    """Words with a number of its own after each text, from `mark` on."""
+    """Words with a distinct number after each text, starting from `mark`."""
     out = np.empty(len(words) + len(texts), dtype=np.int32)
     out[np.arange(len(words)) + np.repeat(np.arange(len(texts)), texts.lengths)] = words
     out[texts.starts[1:] + np.arange(len(texts))] = mark + np.arange(len(texts))
@@ -145,9 +145,9 @@ def _marked(words: NDArray[np.unsignedinteger], texts: Words, mark: int) -> NDAr
 
 
 def _sorted_by(names: NDArray[np.int32], places: Integers) -> Integers:
-    """Places in the order of their names; those of equal names stay as they were.
+    """Places in the order of their ranks; stable for equal ranks.
 
-    To sort numbers that hold name and place is several times as fast as `argsort`.
+    Sorting integers that combine rank and position is several times as fast as `argsort`.
     """
     keys = names[places].astype(np.int64) << 32
     keys |= np.arange(len(places))
@@ -157,13 +157,13 @@ def _sorted_by(names: NDArray[np.int32], places: Integers) -> Integers:
 
 
 def _sorted_by_pairs(names: NDArray[np.int32], order: Integers, step: int) -> Integers:
-    """The order of runs of 2h words, from that of h words; what lies behind the end is smaller than everything."""
+    """The order of runs of 2h words, given that of h words; positions beyond the end sort first."""
     by_second = order - step
     return _sorted_by(names, np.concatenate([np.arange(len(order) - step, len(order)), by_second[by_second >= 0]]))
 
 
 def _doubled(names: NDArray[np.int32], order: Integers, step: int) -> NDArray[np.int32]:
-    """Names of runs of 2h words from those of h words, and the order of the former."""
+    """Ranks of runs of 2h words, given those of h words and the order of the former."""
     second = np.append(names[step:], np.full(step, -1, dtype=np.int32))
     differs = np.zeros(len(order), dtype=np.int32)
     for half in (names[order], second[order]):
@@ -174,7 +174,7 @@ def _doubled(names: NDArray[np.int32], order: Integers, step: int) -> NDArray[np
 
 
 def _in_common(names: list[NDArray[np.int32]], first: Integers, second: Integers) -> Integers:
-    """How many words two suffixes have in common from their beginnings on; it ends before the mark of either text."""
+    """The length of the common prefix of two suffixes, in words; it ends before the mark of either text."""
     length = np.zeros(len(first), dtype=np.int64)
     size = len(names[0])
     for level in range(len(names) - 1, -1, -1):

@@ -19,13 +19,13 @@ from cupel.attacks.released.holdout import Hits, places
 from cupel.attacks.released.tables import Step, Table, Tables, nearest
 
 CLOSEST = 0.1
-"""The share of all candidates that the attack guesses to be in the source: those nearest to a synthetic row."""
+"""The fraction of all candidates that the attack guesses to be in the source: those nearest to a synthetic row."""
 
 _GAME = "some rows were given to the generator and others held out; tell them apart by the synthetic table"
 
 
 def exact_matches(tables: Tables) -> Hits:
-    """Which rows the synthetic table repeats in all columns; rows are one unit each."""
+    """Which rows the synthetic table repeats in all columns; each row is one unit."""
     known = set(tables.synthetic.keys())
     source, holdout = (_among(side.keys(), known) for side in (tables.source, tables.holdout))
     attack = "a unit whose row is in the synthetic table, the same in all columns"
@@ -41,21 +41,22 @@ def closest_records(
 ) -> Hits:
     """Guesses that the rows nearest to a synthetic row are those of the source.
 
-    How many it guesses is fixed before, and ties are decided by a hash of the row, so that hits depend on the split
-    into source and holdout through the synthetic rows only. The place of a row in a list would tell its side.
+    The number of guesses is fixed in advance, and ties are broken by a hash of the row, so hits depend on the split
+    into source and holdout only through the synthetic rows. The index of a row must not break ties, since it reveals
+    the side.
 
     Args:
-        tables: rows that are one unit each.
-        seed: of rows drawn for the share of synthetic rows, and of ties between equal rows; public choices.
-        share: of all candidates that are guessed, in (0, 1).
-        limit: at most so many synthetic rows, and as many of each side, are used for that share; none is left out of
-            the guesses.
-        progress: called with rows done and rows in all.
+        tables: rows, each one unit.
+        seed: of the rows drawn for the share of synthetic rows, and of ties between equal rows; public choices.
+        share: fraction of all candidates to guess, in (0, 1).
+        limit: largest number of synthetic rows, and of rows of each side, that are used for the share of synthetic
+            rows; the guesses use all rows.
+        progress: called with the number of rows done and the total.
 
     Returns:
         The hits. The details have the area under the curve of −distance, and the share of synthetic rows that are
-        nearer to the source than to the holdout, with as many of each: ½ where the synthetic table is no nearer to
-        either. Both describe and have no interval, since synthetic rows do not come one by one.
+        nearer to the source than to the holdout, with equally many rows of each: ½ if the synthetic table is equally
+        near to both. Both are descriptive and have no interval, since synthetic rows are not independent.
     """
     validate.open_probability(share=share)
     both = Table.joined(tables.source, tables.holdout)
@@ -84,14 +85,14 @@ def closest_records(
 
 
 def area_under_curve(source: NDArray[np.float64], holdout: NDArray[np.float64]) -> float:
-    """The probability that a row of the source is nearer than one of the holdout, ties counted half."""
+    """The probability that a source row is nearer than a holdout row, with ties counted half."""
     ranks = stats.rankdata(np.concatenate([source, holdout]))[len(source) :]
     below = float(ranks.sum()) - len(holdout) * (len(holdout) + 1) / 2
     return below / (len(source) * len(holdout))
 
 
 def _nearer(tables: Tables, rng: np.random.Generator, limit: int) -> dict[str, Any]:
-    """How many synthetic rows are nearer to the source: of two sides the larger one would be nearer by its size."""
+    """How many synthetic rows are nearer to the source; sides of equal size, since a larger side would be nearer."""
     size = min(len(tables.source), len(tables.holdout), limit)
     drawn = tables.synthetic.take(_draw(rng, len(tables.synthetic), limit))
     sides = [side.take(_draw(rng, len(side), size)) for side in (tables.source, tables.holdout)]

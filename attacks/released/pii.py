@@ -1,8 +1,8 @@
-"""Personal data in released texts: which values of the source, and which of the holdout, does it print?
+"""Personal data in released texts: which values of the source, and which of the holdout, are printed?
 
-Values are found by their form and by what can be checked of it: check digits of payment cards and bank accounts, number
-ranges that were never issued. Nothing here asks whether a value belongs to anybody. A value leaves this module as a
-count, or as a keyed hash: whoever has the key and a guess of the value can compare, and nobody else.
+Values are found by their format and by what can be verified: check digits of payment cards and bank accounts, and
+number ranges that were never issued. Whether a value belongs to a real person is not checked. Values are reported only
+as counts or keyed hashes: only the holder of the key can compare a hash with a guess of the value.
 
 Source: ISO/IEC 7812-1, annex B (Luhn); ISO 13616-1 and ISO/IEC 7064 (IBAN, mod 97-10); Social Security Administration,
     "Social Security Number Randomization" (2011), for numbers that are not issued; ITU-T E.164 for telephone numbers.
@@ -35,18 +35,18 @@ _IBAN_LENGTHS = {
 
 _SHORTEST_CARD = 13
 
-# Printed as examples, and so never issued.
+# Printed as examples, and hence never issued.
 _ADVERTISED = {"078051120", "219099999"}
 
 
 def luhn(digits: str) -> bool:
-    """Whether the last digit is the check digit of the others: doubled from the right, every second one."""
+    """Whether the last digit is the Luhn check digit of the others."""
     doubled = (int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits)))
     return sum(value - 9 * (value > 9) for value in doubled) % 10 == 0
 
 
 def iban_valid(iban: str) -> bool:
-    """Whether a bank account number without spaces has its country's length and leaves 1 modulo 97."""
+    """Whether a bank account number without spaces has its country's length and is 1 modulo 97."""
     if len(iban) != _IBAN_LENGTHS.get(iban[:2]):
         return False
     return int("".join(str(int(sign, 36)) for sign in iban[4:] + iban[:4])) % 97 == 1
@@ -66,7 +66,7 @@ def _email(found: str) -> str | None:
 
 
 def _card(found: str) -> str | None:
-    """The longest beginning that is valid and ends with a group: an expiry date or a code may follow the number."""
+    """The longest valid prefix that ends with a group of digits: an expiry date or a code may follow the number."""
     while found:
         digits = _only_digits(found)
         if len(digits) >= _SHORTEST_CARD and len(set(digits)) > 1 and luhn(digits):
@@ -76,7 +76,7 @@ def _card(found: str) -> str | None:
 
 
 def _iban(found: str) -> str | None:
-    """The longest beginning that is valid: a word may follow that could be a group of the number."""
+    """The longest valid prefix: a word may follow that looks like a group of the number."""
     compact = found.replace(" ", "").upper()
     whole = compact[: _IBAN_LENGTHS.get(compact[:2], 0)]
     return whole if whole and iban_valid(whole) else None
@@ -115,7 +115,7 @@ _ENDS_NUMBER = r"(?![0-9A-Za-z]|[.-][0-9])"
 
 _ValueOf: TypeAlias = Callable[[str], str | None]
 
-# In this order: what one kind has taken is not looked at by the next.
+# Order matters: text matched by one kind is not searched for the next.
 _KINDS: dict[str, tuple[re.Pattern[str], _ValueOf]] = {
     "url_with_credentials": (
         re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{1,128}:[^\s/@\"'<>]{1,128}@[^\s/\"'<>]{1,255}"),
@@ -144,8 +144,8 @@ _KINDS: dict[str, tuple[re.Pattern[str], _ValueOf]] = {
 
 _DOTTED = re.compile(r"[0-9]\.[0-9]{1,3}\.[0-9]")
 
-# What every value of the kind has in it. This is looked for first, and fast: it is plain or begins with a digit, while
-# the patterns above begin with a look at what stands before.
+# A necessary condition for each kind, checked first because it is fast: it is a literal or begins with a digit, while
+# the patterns above begin with a lookbehind.
 _HINTS: dict[str, Callable[[str], object]] = {
     "url_with_credentials": lambda text: "://" in text,
     "email": lambda text: "@" in text,
@@ -162,9 +162,9 @@ KINDS = tuple(_KINDS)
 
 
 def find(text: str) -> list[tuple[str, str]]:
-    """Kind and value of all personal data in a text, each value in one spelling whatever its spaces and case.
+    """Kind and value of all personal data in a text; values are normalised for spaces and case.
 
-    The values are what they are: keep them out of reports, logs and errors.
+    The values are in clear text: keep them out of reports, logs and errors.
     """
     found: list[tuple[str, str]] = []
     if "@" not in text and not _DIGIT.search(text):  # every kind has one of these
@@ -186,11 +186,11 @@ def find(text: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of the released texts, without the value.
+    """One value in the released texts, identified by a hash.
 
     Attributes:
         kind: one of `KINDS`.
-        hash: HMAC-SHA256 of it under the caller's key, the first 16 bytes in hexadecimal.
+        hash: the first 16 bytes of its HMAC-SHA256 under the caller's key, in hexadecimal.
         occurrences: how often the released texts print it.
         where: ``source``, ``holdout``, ``both`` or ``neither``.
     """
@@ -203,12 +203,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersonalData:
-    """What personal data released texts print.
+    """The personal data that released texts print.
 
     Attributes:
-        values: every distinct value, ordered by kind and hash.
+        values: all distinct values, ordered by kind and hash.
         known: for each kind, the number of distinct values of source and of holdout.
-        hits: units with a value that no other unit has, and whether one such value is printed.
+        hits: the units with a value that no other unit has, and whether such a value is printed.
     """
 
     values: tuple[Value, ...]
@@ -216,7 +216,7 @@ class PersonalData:
     hits: Hits
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """For each kind: distinct values by where they occur, their occurrences, and how many the data hold."""
+        """For each kind: distinct values by side, their occurrences, and how many distinct values the data hold."""
         empty = {"source": 0, "holdout": 0, "both": 0, "neither": 0, "occurrences": 0}
         out = {kind: {**empty, **self.known[kind]} for kind in KINDS}
         for value in self.values:
@@ -228,22 +228,22 @@ class PersonalData:
 def personal_data(
     synthetic: Iterable[str], source: Iterable[str], holdout: Iterable[str], units: Units, *, key: bytes
 ) -> PersonalData:
-    """Looks for personal data in released texts, and for each value in source and holdout.
+    """Searches released texts for personal data, and each value in source and holdout.
 
-    A unit is hit if a value that occurs in its records and in those of no other unit is printed; units without such a
-    value are no candidates. Whether they are does not depend on which side they are on.
+    A unit is hit if a value is printed that occurs in its records and in those of no other unit. Units without such a
+    value are excluded, which does not depend on their side.
 
     Args:
         synthetic: the released texts.
-        source, holdout: the texts of each side; all three are gone through once.
-        units: which unit each of them counts for.
-        key: of the hashes, at least 16 bytes that stay private.
+        source, holdout: the texts of each side; all three are iterated once.
+        units: the unit of each text of source and holdout.
+        key: of the hashes, at least 16 bytes; keep it private.
 
     Raises:
-        ValueError: for a short key.
+        ValueError: if the key is too short.
     """
     if len(key) < 16:
-        raise ValueError(f"the key of the hashes must have at least 16 bytes, not {len(key)}")
+        raise ValueError(f"key must have at least 16 bytes, not {len(key)}")
     printed: Counter[tuple[str, str]] = Counter()
     for text in synthetic:
         printed.update(_hashed(text, key))
@@ -277,7 +277,7 @@ def _hashed(text: str, key: bytes) -> list[tuple[str, str]]:
 
 
 def _unset(count: int) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """−1 for a unit without a value of its own, 0 for one that was not hit, 1 for one that was."""
+    """An array for units: −1 without an own value, 0 if not hit, 1 if hit."""
     return np.full(count, -1, dtype=np.int8)
 
 

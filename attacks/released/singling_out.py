@@ -1,8 +1,8 @@
-"""Singling out: predicates made from synthetic rows that are true of exactly one row.
+"""Singling out: predicates made from synthetic rows that are true for exactly one row.
 
-That a predicate is true of exactly one of n rows need not be a leak: one whose weight is about 1/n is so with
-probability 37% by chance. So the same predicates are tried on as many rows of the holdout, and beside them predicates
-that know nothing of the synthetic rows but the ranges and categories of their columns.
+That a predicate is true for exactly one of n rows is not necessarily a leak: a predicate of weight about 1/n isolates a
+row with probability 37% by chance. So the same predicates are evaluated on equally many rows of the holdout, and
+compared with baseline predicates that use only the ranges and categories of the synthetic columns.
 
 Source: Cohen and Nissim, "Towards Formalizing the GDPR's Notion of Singling Out" (2020); Giomi et al., "A Unified
     Framework for Quantifying Privacy Risk in Synthetic Data" (2023), section 4.1, for how predicates are made.
@@ -20,20 +20,20 @@ from cupel.attacks.released.holdout import Hits
 from cupel.attacks.released.tables import Step, Table, Tables
 
 ATTEMPTS = 1000
-"""Predicates of each kind, unless there are fewer."""
+"""Number of predicates of each kind, if there are as many."""
 COLUMNS = 4
-"""Columns in a conjunction, unless there are fewer."""
+"""Number of columns in a conjunction, if there are as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One column against one value: ``=``, ``<=`` or ``>=`` for a number, ``=`` for a category.
+    """A comparison of one column with a value: ``=``, ``<=`` or ``>=`` for a number, ``=`` for a category.
 
     Attributes:
-        numeric: whether `place` counts numbers or categories.
-        place: of the column among those of its kind.
+        numeric: whether `place` indexes numbers or categories.
+        place: index of the column among those of its kind.
         relation: of the column's value to `value`.
-        value: a share of the range, or the number of a category.
+        value: the number divided by the range, or the code of a category.
     """
 
     numeric: bool
@@ -42,7 +42,7 @@ class Condition:
     value: float
 
     def holds(self, table: Table) -> NDArray[np.bool_]:
-        """Of which rows it is true; of none without a value."""
+        """The rows for which it is true; false for missing values."""
         column = table.numbers[:, self.place] if self.numeric else table.codes[:, self.place]
         if self.relation == "=":
             return np.asarray(column == self.value)
@@ -60,23 +60,23 @@ def singling_out(
     columns: int = COLUMNS,
     progress: Step | None = None,
 ) -> Hits:
-    """Makes predicates from synthetic rows and looks which rows they single out.
+    """Makes predicates from synthetic rows and counts the rows that they single out.
 
-    A unit is hit if a predicate is true of it and of no other unit of either side. That definition treats both sides
-    alike, which "the only one of the source" does not. The usual counts, predicates that are true of exactly one row of
-    the source, or of as many rows of the holdout, stand beside it; their intervals take predicates as independent.
+    A unit is hit if a predicate is true for it and for no other unit of either side. This definition treats both sides
+    alike, unlike "the only one of the source". `beside` has the usual counts, predicates that are true for exactly one
+    row of the source, or of equally many rows of the holdout; their intervals treat predicates as independent.
 
     Args:
-        tables: rows that are one unit each.
-        seed: of which predicates are tried; a public choice.
-        attempts: predicates of each kind.
-        columns: columns in a conjunction.
-        progress: called with predicates done and predicates in all.
+        tables: rows, each one unit.
+        seed: of the choice of predicates; a public choice.
+        attempts: number of predicates of each kind.
+        columns: number of columns in a conjunction.
+        progress: called with the number of predicates done and the total.
     """
     validate.integer(minimum=1, attempts=attempts)
     validate.integer(minimum=1, columns=columns)
     rng = np.random.default_rng(seed)
-    kinds = {  # drawn first, so that they do not depend on how many rows either side has
+    kinds = {  # drawn first, so that they do not depend on the numbers of rows
         "one column": univariate(tables.synthetic, rng, attempts),
         "several columns": multivariate(tables.synthetic, rng, attempts, columns),
         "chance": by_chance(tables.synthetic, rng, attempts, columns),
@@ -105,7 +105,7 @@ def singling_out(
         counts += [(f"{kind}: predicates true of one of {size} {s} units", n, len(predicates)) for s, n in sides]
     return Hits(
         "singling_out",
-        "some rows were given to the generator and others held out; find a property that one of all rows has alone",
+        "some rows were given to the generator and others held out; find a property that only one of all rows has",
         f"{len(kinds['one column'])} properties of one column and {len(kinds['several columns'])} of several, made "
         "from synthetic rows",
         "singled out",
@@ -124,7 +124,7 @@ def _all_hold(predicate: Predicate, table: Table) -> NDArray[np.bool_]:
 
 
 def univariate(synthetic: Table, rng: np.random.Generator, attempts: int) -> list[Predicate]:
-    """Values that occur once in their column, and beyond its ends; as many as there are, at most `attempts`."""
+    """Values that occur once in their column, and its ends; at most `attempts` of them."""
     pool: list[Predicate] = []
     for place in range(synthetic.numbers.shape[1]):
         column = synthetic.numbers[:, place]
@@ -141,7 +141,7 @@ def univariate(synthetic: Table, rng: np.random.Generator, attempts: int) -> lis
 
 
 def multivariate(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
-    """Conjunctions of several columns of a synthetic row: its categories, its numbers outward from the median."""
+    """Conjunctions of several columns of a synthetic row: equal categories, numbers at least as far from the median."""
     medians = _medians(synthetic)
     found: dict[Predicate, None] = {}
     width = synthetic.numbers.shape[1] + synthetic.codes.shape[1]
@@ -155,7 +155,7 @@ def multivariate(synthetic: Table, rng: np.random.Generator, attempts: int, colu
 
 
 def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns: int) -> list[Predicate]:
-    """Conjunctions as above of rows whose columns are drawn evenly from range and categories of the synthetic ones."""
+    """Baseline conjunctions, from rows drawn uniformly from the ranges and categories of the synthetic columns."""
     codes = [np.unique(column[column >= 0]) for column in synthetic.codes.T]
     numbers = [column[np.isfinite(column)] for column in synthetic.numbers.T]
     ends = [(values.min(), values.max()) if len(values) else (np.nan, np.nan) for values in numbers]

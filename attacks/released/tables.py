@@ -1,7 +1,7 @@
-"""Tables of numbers and categories, the three sides of one audit in one coding, and the distances between their rows.
+"""Tables of numbers and categories in a common encoding, and the distances between their rows.
 
-What a column is and its range are read off source and holdout together, so that nothing depends on which row is on
-which side, and no synthetic row can hide what the others are near to: one number of 1e300 would make all of them alike.
+The type and range of a column are determined from source and holdout together, so that nothing depends on which row is
+on which side. Synthetic rows do not affect the range: one synthetic value of 1e300 would make all other values equal.
 
 Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" (1971).
 """
@@ -21,16 +21,16 @@ from cupel.attacks.released.holdout import content_key
 Floats = NDArray[np.float32]
 Step = Callable[[int, int], None]
 
-_ROWS, _OTHERS = 128, 2048  # rows of each side whose distances are held at once
+_ROWS, _OTHERS = 128, 2048  # rows of each side in a block of distances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows in a common coding.
+    """Rows in a common encoding.
 
     Attributes:
-        numbers: shape (n, a) of float64, each column divided by its range; NaN where there is no value.
-        codes: shape (n, b) of int32, the number of each category; −1 where there is no value.
+        numbers: shape (n, a) of float64, each column shifted and divided by its range; NaN for a missing value.
+        codes: shape (n, b) of int32, the code of each category; −1 for a missing value.
     """
 
     numbers: NDArray[np.float64]
@@ -44,19 +44,19 @@ class Table:
         return Table(self.numbers[rows], self.codes[rows])
 
     def keys(self) -> list[str]:
-        """One key a row, the same for rows with the same values."""
-        values = np.nan_to_num(self.numbers, nan=np.inf) + 0.0  # −0 is 0
+        """One key for each row, equal for rows with equal values."""
+        values = np.nan_to_num(self.numbers, nan=np.inf) + 0.0  # turns −0 into 0
         return [content_key(a.tobytes(), b.tobytes()) for a, b in zip(values, self.codes, strict=True)]
 
     @staticmethod
     def joined(*parts: Table) -> Table:
-        """The rows of several tables, one after another."""
+        """The concatenated rows of several tables."""
         return Table(np.concatenate([p.numbers for p in parts]), np.concatenate([p.codes for p in parts]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Released, source and holdout rows in one coding.
+    """Released, source and holdout rows in a common encoding.
 
     Attributes:
         numeric: names of the columns of `Table.numbers`.
@@ -71,18 +71,18 @@ class Tables:
     holdout: Table
 
     def place(self, column: str) -> tuple[bool, int]:
-        """Whether a column is numeric, and its place among its kind.
+        """Whether a column is numeric, and its index among its kind.
 
         Raises:
-            ValueError: where there is no such column.
+            ValueError: if there is no such column.
         """
         for numeric, names in ((True, self.numeric), (False, self.categorical)):
             if column in names:
                 return numeric, names.index(column)
-        raise ValueError(f"there is no column {column!r}; there are {', '.join(self.numeric + self.categorical)}")
+        raise ValueError(f"there is no column {column!r}; the columns are {', '.join(self.numeric + self.categorical)}")
 
     def without(self, column: str) -> Tables:
-        """The same without one column."""
+        """The same tables without one column."""
         numeric, place = self.place(column)
         names = [list(self.numeric), list(self.categorical)]
         del names[0 if numeric else 1][place]
@@ -102,19 +102,19 @@ def encode(
     ignore: Collection[str] = (),
     categorical: Collection[str] = (),
 ) -> Tables:
-    """Codes the rows of three tables together.
+    """Encodes the rows of three tables together.
 
-    A column is numeric if all its values in source and holdout are finite numbers or spellings of them; what is none in
-    the synthetic table is then infinite, and like nothing. An empty string, null and NaN are no value.
+    A column is numeric if all its values in source and holdout are finite numbers or text of finite numbers; other
+    synthetic values are then infinite, at the largest distance from all. Empty strings, null and NaN are missing.
 
     Args:
-        synthetic, source, holdout: rows by column; a column that a row does not have has no value there.
+        synthetic, source, holdout: rows by column; a column that a row lacks is a missing value.
         ignore: columns to leave out, such as ids.
-        categorical: columns to take for categories though all their values are numbers.
+        categorical: columns to treat as categories even if all their values are numbers.
 
     Raises:
-        ValueError: for a side without rows, columns that are not on all sides, or values that are neither text nor
-            numbers; without a value.
+        ValueError: if a side has no rows, a column is not on all sides, or a value is neither text nor a number.
+            Messages contain no values.
     """
     sides = {"synthetic": synthetic, "source": source, "holdout": holdout}
     for name, rows in sides.items():
@@ -124,7 +124,7 @@ def encode(
     known = {column for rows in sides.values() for row in rows for column in row}
     unknown = [name for name in (*ignore, *categorical) if name not in known]
     if unknown:
-        raise ValueError(f"there is no column {unknown[0]!r}; there are {', '.join(columns)}")
+        raise ValueError(f"there is no column {unknown[0]!r}; the columns are {', '.join(columns)}")
     ends = np.cumsum([len(rows) for rows in sides.values()])[:-1]
     numbers: dict[str, NDArray[np.float64]] = {}
     codes: dict[str, NDArray[np.int32]] = {}
@@ -148,7 +148,7 @@ def _columns(sides: Mapping[str, Iterable[Mapping[str, Any]]], ignore: Collectio
     for name in ("source", "holdout"):
         missing = [column for column in columns if column not in named[name]]
         if missing:
-            raise ValueError(f"the {name} table has no column {missing[0]!r}, which the synthetic one has; ignore it")
+            raise ValueError(f"the {name} table lacks column {missing[0]!r} of the synthetic table; ignore that column")
     if not columns:
         raise ValueError("the synthetic table has no column that is not ignored")
     return columns
@@ -165,7 +165,7 @@ def _value(value: Any, column: str) -> str | float | None:
 
 
 def _as_numbers(values: list[str | float | None], synthetic: int) -> NDArray[np.float64] | None:
-    """Divided by the range of all but the first ones; None if one of these is no finite number, or none is there."""
+    """Numbers divided by the range of the known ones (all but the first `synthetic`); None if these are not numeric."""
     numbers = np.array([math.nan if value is None else _number(value) for value in values])
     known = numbers[synthetic:]
     there = ~np.isnan(known)
@@ -181,7 +181,7 @@ def _as_numbers(values: list[str | float | None], synthetic: int) -> NDArray[np.
 
 
 def _number(value: str | float) -> float:
-    """A finite number, or infinity for what is none."""
+    """The finite number in a value, or infinity if there is none."""
     try:
         number = float(value)
     except (ValueError, OverflowError):
@@ -190,30 +190,30 @@ def _number(value: str | float) -> float:
 
 
 def _as_codes(values: list[str | float | None]) -> NDArray[np.int32]:
-    """Categories are numbered in the order of their spelling, which is the same whoever is on which side."""
+    """Category codes in the order of their spelling, so that they do not depend on the split."""
     spelled = [None if value is None else _spelled(value) for value in values]
     numbers = {name: number for number, name in enumerate(sorted({name for name in spelled if name is not None}))}
     return np.array([-1 if name is None else numbers[name] for name in spelled], dtype=np.int32)
 
 
 def _spelled(value: str | float) -> str:
-    """A whole number is spelled as such, whether a file holds it as text, as a whole number or as another one."""
+    """The spelling of a category; whole numbers are equal whether a file has them as text, integer or float."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The nearest of `others` to each row, by the mean over columns of |a − b| for numbers and [a ≠ b] for categories.
 
-    Numbers are at most 1 apart. No value is at distance 0 from no value and 1 from any. Sums are of float32; 0 is
-    exact.
+    Differences of numbers are clipped to 1. Two missing values are at distance 0; a missing value is at distance 1 from
+    any other. Sums are in float32; a distance of 0 is exact.
 
     Args:
         rows: n rows.
-        others: at least one row, with the same columns, of which there is at least one.
-        progress: called with the rows done and n.
+        others: at least one row, with the same columns, at least one.
+        progress: called with the number of rows done and n.
 
     Returns:
-        Distances in [0, 1], shape (n,), and indices, shape (n,): the first of those that are nearest.
+        Distances in [0, 1], shape (n,), and the index of the first nearest row, shape (n,).
     """
     distance = np.full(len(rows), np.inf, dtype=np.float32)
     index = np.zeros(len(rows), dtype=np.int64)

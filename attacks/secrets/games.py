@@ -1,13 +1,13 @@
-"""Games against the release that protects secrets: a secret's value is drawn, released by the real code, and guessed.
+"""Games against the release that protects secrets: a value is drawn, released by the real code, and guessed.
 
-The guarantee covers every embedding of the records, so the worst ones are fair. Each of V values has a public cluster
-e_v of its own. All e_v lie in a small cap around a direction u, and a record with value v lies near −u, leaning to e_v:
-e_v is nearest to it and, once it is clipped to R, almost 2R away. So an occurrence adds 1 to the count of cluster v and
-a vector of length almost 1 to its offset, √2 in all, and no two values share a coordinate. The records go through
-`secret_clustering.release`, inclusion, clipping and noise included. There are no other records, so that whether one
-record moves another is not seen. What the attacker takes from the published centres and sizes is one number a value,
-y_v = ⟨noisy count and offset of cluster v, what an occurrence adds⟩ over its squared length: a sufficient statistic,
-because the rest is noise that no value moves.
+The guarantee covers every embedding of the records, so the game may use the worst ones. Each of V values has its own
+public cluster e_v. All e_v lie in a small cap around a direction u, and a record with value v lies near −u, tilted
+towards e_v: e_v is its nearest centre and, after clipping to R, almost 2R away. So an occurrence adds 1 to the count of
+cluster v and a vector of length almost 1 to its offset, √2 in total, and no two values share a coordinate. The records
+go through `clustering.release`, including inclusion, clipping and noise. There are no other records, so whether one
+record changes the contribution of another is not tested. From the published centres and sizes the attacker computes
+one number per value, y_v = ⟨noisy count and offset of cluster v, what an occurrence adds⟩ over the squared length of
+what an occurrence adds. This is a sufficient statistic, because the rest is noise that does not depend on the value.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ Noise = Literal["recorded", "os"]
 Variant = Literal["sound", "as_published"]
 
 _ANGLE = 0.1  # between u and an e_v, and between −u and a record
-_BEYOND = 4  # radii from the centre to a record, so that a release that does not clip is seen to leak
-_BASE = 10  # values are told apart by digits, each a place on a circle of its own: so few dimensions, so wide gaps
-_SIZE = 1000  # of public clusters: the published centre then moves by ê − e_v over n, to a relative 1e-3 an occurrence
-_LEAST_NOISE = 1e-6  # what the attacker takes for no noise
+_BEYOND = 4  # distance of a record from the origin in radii, so that a release without clipping is detected
+_BASE = 10  # values are encoded by digits, each a point on its own circle: few dimensions with large gaps
+_SIZE = 1000  # of public clusters: an occurrence moves the published centre by (ê − e_v)/n, to a relative 1e-3
+_LEAST_NOISE = 1e-6  # the attacker's σ if there is no noise
 _CONTROL_NOISE = 0.01  # a guess is then wrong with a probability far below 1e-100
-_AT_A_TIME = {"recorded": 50, "os": 5}  # games of up to 20 rounds between two points to resume from
+_AT_A_TIME = {"recorded": 50, "os": 5}  # games of up to 20 rounds between two checkpoints
 _SETTINGS = {"recorded": "noise from a recorded source", "os": "noise from the operating system's entropy"}
 _ANY = "the claim is for any public records and embeddings, so that each value may have a cluster of its own"
 _ASSUMED: dict[str, tuple[str, ...]] = {
-    "recorded": (_ANY, "the recorded source, which is fast, has the law of the operating system's"),
+    "recorded": (_ANY, "the recorded source, which is fast, has the same distribution as the operating system's"),
     "os": (_ANY,),
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SecretGame:
-    """One secret, its values and the release that it takes part in.
+    """One secret, its possible values, and the release that it takes part in.
 
     Attributes:
-        clusters: public, the cluster of value v at place v.
+        clusters: public; cluster v is that of value v.
         vectors: shape (V, d), the record with each value; clusters.assign gives 0, …, V − 1.
-        probabilities: shape (m,), the probability that each record with the secret is drawn, public.
-        sigma: σ₁, as the release takes it.
-        rounds: releases with fresh noise.
+        probabilities: shape (m,), the public probability that each record with the secret is included.
+        sigma: σ₁ of the release.
+        rounds: number of releases with fresh noise.
         variant: ``sound`` or ``as_published``.
     """
 
@@ -85,14 +85,14 @@ class SecretGame:
         rounds: int = 1,
         variant: Variant = "sound",
     ) -> SecretGame:
-        """The embeddings that tell most of a value.
+        """The embeddings that reveal most about a value.
 
         Args:
-            values: V, how many values are equally likely; at least 2.
-            probabilities: shape (m,), that each record with the secret is drawn.
+            values: V, the number of equally likely values; at least 2.
+            probabilities: shape (m,), the probability that each record with the secret is included.
             sigma: σ₁ ≥ 0.
-            rounds: releases.
-            variant: which release.
+            rounds: number of releases.
+            variant: of the release.
         """
         lean = _directions(validate.integer(minimum=2, values=values))
         near, far = math.cos(_ANGLE), math.sin(_ANGLE)
@@ -105,7 +105,7 @@ class SecretGame:
 
     @property
     def model(self) -> SecretModel:
-        """What the attacker knows of the y_v: the noise of each is the release's over the length of an occurrence."""
+        """The attacker's model of the y_v: their noise is that of the release over the length of an occurrence."""
         noise = self.sigma * math.sqrt(2) if self.variant == "sound" else self.sigma
         return SecretModel.uniform(
             len(self.vectors),
@@ -115,14 +115,14 @@ class SecretGame:
         )
 
     def against(self, noise: Noise) -> Release:
-        """The real release, as `guess_secrets` plays against it.
+        """The real release, in the form that `guess_secrets` attacks.
 
         Args:
-            noise: ``os`` for the source that protects records; ``recorded`` for a fast source of the same law that
-                follows from the game's seed.
+            noise: ``os`` for the source that protects records; ``recorded`` for a fast source with the same
+                distribution that is determined by the game's seed.
 
         Returns:
-            Called with values of shape (n,) it gives the y_v, shape (n, T, V).
+            A function from values of shape (n,) to the y_v, shape (n, T, V).
         """
 
         def play(values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
@@ -136,14 +136,14 @@ class SecretGame:
     def play(
         self, noise: Noise, games: int, *, seed: int, folder: Path | str | None = None, progress: Step | None = None
     ) -> SecretGuesses:
-        """Independent games, each with a value and a run of its own; resumed where they were interrupted.
+        """Plays independent games, each with its own value and run; resumes interrupted ones.
 
         Args:
             noise: as for `against`.
-            games: how many, fixed before.
+            games: number of games, fixed in advance.
             seed: of values, and of recorded noise.
-            folder: where games that were played are kept; None keeps none.
-            progress: called with games done and `games`.
+            folder: where finished games are saved; None saves none.
+            progress: called with the number of games done and `games`.
         """
         validate.integer(minimum=1, games=games)
         a_time = max(1, _AT_A_TIME[noise] // max(1, self.rounds // 10))
@@ -182,18 +182,18 @@ class SecretGame:
         )
 
     def without_noise(self) -> SecretGame:
-        """The same with every record drawn and hardly any noise: what a control plays."""
+        """The same game with every record included and almost no noise, for the control."""
         return dataclasses.replace(self, probabilities=np.ones_like(self.probabilities), sigma=_CONTROL_NOISE)
 
     def _release(self, value: int, source: Source) -> NoisyClusters:
         records = np.repeat(self.vectors[value][None], len(self.probabilities), axis=0)
         if self.variant == "as_published":
             return release_as_published(self.clusters, records, self.probabilities, self.sigma, source)
-        assigned = np.full(len(records), value, dtype=np.int64)  # known before, as in a run
+        assigned = np.full(len(records), value, dtype=np.int64)  # precomputed, as in a run
         return release(self.clusters, records, self.probabilities, self.sigma, source, assigned=assigned)
 
     def _seen(self, noisy: NoisyClusters) -> Floats:
-        """The y_v of one release, shape (V,): a centre's shift tells the offset, once the released size is known."""
+        """The y_v of one release, shape (V,); the shift of a centre and the released size determine the offset."""
         sizes = self.clusters.sizes.astype(np.float64)
         divisor = np.maximum(sizes, noisy.sizes) if self.variant == "sound" else sizes
         offsets = (noisy.centres - self._centres) * (divisor / (2 * self.clusters.radius))[:, None]
@@ -212,12 +212,12 @@ class SecretGame:
 
     @property
     def _squared_length(self) -> float:
-        """Of what an occurrence adds, count included; all values alike, to float32."""
+        """The squared length of what an occurrence adds, count included; equal for all values up to float32."""
         return 1 + float((self._occurrences**2).sum(axis=1).mean())
 
 
 def _directions(values: int) -> Floats:
-    """Unit vectors for 0, …, V − 1: each digit is a place on a circle of its own; shape (V, 2·digits)."""
+    """Unit vectors for 0, …, V − 1, shape (V, 2·digits): each digit is a point on its own circle."""
     digits = max(1, math.ceil(math.log(values, _BASE) - 1e-9))
     place = np.arange(values)[:, None] // _BASE ** np.arange(digits) % _BASE
     angle = place * (2 * math.pi / _BASE)

@@ -1,14 +1,14 @@
 """Secret reconstruction: the Bayes-optimal guess of a secret's value from noisy releases in which it takes part.
 
-A secret has one of K values, v with public probability π_v. In each of T rounds it occurs k times, k drawn from a
-public law w, and each occurrence of value v adds a public vector u_v to what is released: a count in the cluster of
-that value, an offset to its centre, or both. Noise of standard deviation σ is added to every coordinate. All else that
-is in the release is known and taken off. With y_t the release of round t,
+A secret has one of K values, v with public probability π_v. In each of T rounds it occurs k times, with k from a public
+distribution w, and each occurrence of value v adds a public vector u_v to the release: a count in the cluster of that
+value, an offset to its centre, or both. Noise of standard deviation σ is added to every coordinate. Everything else in
+the release is known and subtracted. With y_t the release of round t,
 
     log P[v | y] = log π_v + Σ_t log Σ_k w_k exp((k·⟨y_t, u_v⟩ − k²·‖u_v‖²/2)/σ²) + const,
 
-because ‖y_t‖² is common to all values. The same holds for discrete Gaussian noise where the u_v are whole numbers: its
-normalisation does not depend on where it is centred. The largest posterior is the guess that no other beats.
+because ‖y_t‖² is common to all values. The same holds for discrete Gaussian noise if the u_v are integer vectors: its
+normalisation does not depend on its centre. Guessing the largest posterior is optimal.
 
 Source: "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithms 1 and 2, for what
     is released; Hayes, Mahloujifar and Balle, "Bounding Training Data Reconstruction in DP-SGD" (2023), for the game.
@@ -29,21 +29,21 @@ from cupel.accounting import validate
 Floats = NDArray[np.float64]
 Step = Callable[[int, int], None]
 
-_CELLS = 1 << 22  # numbers that are held at once
-_RARE = 1e-9  # counts that are less likely are left out: a guess that takes them for impossible is as good as the best
-_GRID = 1 << 15  # points of the law of a log-likelihood ratio
+_CELLS = 1 << 22  # numbers in memory at once
+_RARE = 1e-9  # less likely counts are ignored, which costs the attacker a negligible part of its success
+_GRID = 1 << 15  # grid points of the distribution of a log-likelihood ratio
 
 
 class Release(Protocol):
-    """What is attacked: given the values of n secrets, n independent runs with each in its places."""
+    """The attacked mechanism: maps the values of n secrets to n independent runs."""
 
     def __call__(self, values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-        """What is released, less all that is known, shape (n, T, d), for values of shape (n,)."""
+        """The releases minus everything that is known, shape (n, T, d), for values of shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SecretModel:
-    """What the attacker knows.
+    """The attacker's knowledge of the release.
 
     Attributes:
         prior: shape (K,), the probability of each value; sums to 1.
@@ -66,13 +66,13 @@ class SecretModel:
         for name in ("prior", "weights"):
             law = np.asarray(getattr(self, name), dtype=np.float64)
             if law.ndim != 1 or not law.size or not (law >= 0).all() or abs(float(law.sum()) - 1) > 1e-9:
-                raise ValueError(f"{name} must be one row of probabilities that sum to 1")
+                raise ValueError(f"{name} must be a 1-D array of probabilities that sum to 1")
         if self.directions is not None and (
             self.directions.ndim != 2
             or len(self.directions) != len(self.prior)
             or not np.isfinite(self.directions).all()
         ):
-            raise ValueError(f"directions must be one vector for each of {len(self.prior)} values")
+            raise ValueError(f"directions must have one finite vector for each of {len(self.prior)} values")
 
     @classmethod
     def uniform(
@@ -84,14 +84,14 @@ class SecretModel:
         directions: ArrayLike | None = None,
         rounds: int = 1,
     ) -> SecretModel:
-        """Values that are equally likely, and occur once a round unless `weights` say otherwise."""
+        """Equally likely values that occur once in each round, unless `weights` says otherwise."""
         validate.integer(minimum=2, values=values)
         given = None if directions is None else np.asarray(directions, dtype=np.float64)
         return cls(np.full(values, 1 / values), np.asarray(weights, dtype=np.float64), given, sigma, rounds)
 
     @property
     def p(self) -> float:
-        """The largest probability of a guess before."""
+        """The largest prior probability of a value."""
         return float(self.prior.max())
 
     @property
@@ -100,7 +100,7 @@ class SecretModel:
         return len(self.prior) if self.directions is None else self.directions.shape[1]
 
     def log_posterior(self, released: Floats) -> Floats:
-        """The log of the posterior of each value, up to what all values have in common.
+        """The log-posterior of each value, up to a constant that is common to all values.
 
         Args:
             released: shape (n, T, d).
@@ -109,10 +109,10 @@ class SecretModel:
             Shape (n, K).
 
         Raises:
-            ValueError: for another shape.
+            ValueError: if the shape is another one.
         """
         if released.ndim != 3 or released.shape[1:] != (self.rounds, self.width):
-            raise ValueError(f"releases must be of shape (n, {self.rounds}, {self.width}), not {released.shape}")
+            raise ValueError(f"released must have shape (n, {self.rounds}, {self.width}), not {released.shape}")
         with np.errstate(divide="ignore"):  # an impossible value has log 0
             log_prior, log_weights = np.log(self.prior), np.log(self.weights)
         total = np.repeat(log_prior[None, :], len(released), axis=0)
@@ -126,18 +126,18 @@ class SecretModel:
         return total
 
     def success(self) -> float:
-        """How often the best guess is right, an estimate: by a grid, to about 1e-4 of itself.
+        """The probability that the best guess is right; an estimate on a grid, to a relative error of about 1e-4.
 
         The values must be equally likely and orthogonal of length 1. Then the ratio of value v to "no value" in a round
-        is a rising function ℓ of coordinate v, Σ_t ℓ has one law for the true value and another for the V − 1 others,
-        and the largest of V independent sums wins. Equal sums share the win.
+        is an increasing function ℓ of coordinate v, Σ_t ℓ has one distribution for the true value and another for the
+        V − 1 others, and the largest of V independent sums wins. Ties share the win.
 
         Raises:
             ValueError: for other priors or directions.
         """
         values = len(self.prior)
         if self.directions is not None or not np.allclose(self.prior, 1 / values):
-            raise ValueError("success is known for equally likely values with orthogonal directions only")
+            raise ValueError("success() needs equally likely values with orthogonal directions")
         counts = np.flatnonzero(self.weights > _RARE)
         y = np.linspace(-40 * self.sigma, counts[-1] + 40 * self.sigma, 8 * _GRID)
         with np.errstate(divide="ignore"):
@@ -168,9 +168,9 @@ def _log_sum(terms: Iterator[Floats]) -> Floats:
 
 
 def gaussian_release(model: SecretModel, sigma: float | None = None) -> Release:
-    """The release that the model describes, with Gaussian noise of its σ or of another: for games against itself.
+    """The release that the model describes, with Gaussian noise of its σ or another, to test the attack on its model.
 
-    It draws from the generator of the game and protects nobody.
+    It draws from the game's generator and does not protect anybody.
     """
     noise = validate.positive(sigma=model.sigma if sigma is None else sigma)
 
@@ -189,17 +189,17 @@ def gaussian_release(model: SecretModel, sigma: float | None = None) -> Release:
 
 @dataclass(frozen=True, slots=True)
 class SecretGuesses:
-    """How often the attacker was right.
+    """The result of guessing games.
 
     Attributes:
-        games: independent games, each with a value and a run of its own.
-        right: how many guesses were right.
-        p: the largest probability of a guess before.
+        games: number of independent games, each with its own value and run.
+        right: number of right guesses.
+        p: the largest prior probability of a value.
         values: K.
         rounds: T.
-        setting: what was played against, for a reader; "" is the model itself.
-        assumed: what a bound from these games assumes besides.
-        best: how often the best guess is right, an estimate; None if unknown.
+        setting: what was attacked, for a reader; "" for the model itself.
+        assumed: additional assumptions of a bound from these games.
+        best: the probability that the best guess is right, an estimate; None if unknown.
     """
 
     games: int
@@ -213,23 +213,23 @@ class SecretGuesses:
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.games:
-            raise ValueError(f"of {self.games} games, {self.right} cannot have been won")
+            raise ValueError(f"right must be between 0 and the number of games, {self.games}, not {self.right}")
 
 
 def guess_secrets(
     release: Release, model: SecretModel, games: int, *, seed: int, progress: Step | None = None
 ) -> SecretGuesses:
-    """Plays games: draws a value from the prior, releases, guesses the value with the largest posterior.
+    """Plays games: draws a value from the prior, releases, and guesses the value with the largest posterior.
 
     Args:
-        release: what is attacked. The model may say something else of it; then guesses are worse than they could be.
-        model: what the attacker knows.
-        games: how many.
-        seed: of values and of releases that draw from the generator they are given.
-        progress: called with games done and `games`.
+        release: the attacked mechanism. If the model does not describe it, guesses are worse than the best.
+        model: the attacker's knowledge.
+        games: number of games.
+        seed: of values, and of releases that draw from the generator they receive.
+        progress: called with the number of games done and `games`.
 
     Returns:
-        The count of right guesses. Ties go to the first value.
+        The number of right guesses. Ties go to the first value.
     """
     validate.integer(games=games)
     rng = np.random.default_rng(validate.integer(seed=seed))

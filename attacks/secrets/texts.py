@@ -1,15 +1,15 @@
-"""Guesses a secret in texts as an embedder places them: each value is written into the records that hold the secret.
+"""Guesses a secret from texts in their own embeddings: each value is written into the records that hold the secret.
 
-`secret_games` puts records where they tell most of a value. Here they lie where their text puts them: most of a text
-stays the same whatever the value is, so values share clusters, their offsets hardly differ, and fewer guesses are
-right. Both games bound r from below; this one says what is at stake for these texts, and it refutes less.
+`attacks.secrets.games` places records where they reveal most about a value. Here their text determines where they are:
+most of a text does not depend on the value, so values share clusters, their offsets hardly differ, and fewer guesses
+are right. Both games bound r from below; this one measures the risk for these texts, and it refutes less.
 
-With u_{v,i} the count and offset that record i adds under value v, and each record drawn with probability ρ_i,
+With u_{v,i} the count and offset that record i adds under value v, and each record included with probability ρ_i,
 
     P[y | v] ∝ Σ_S Π_{i∈S} ρ_i Π_{i∉S} (1 − ρ_i) exp((⟨y, u_S⟩ − ‖u_S‖²/2)/σ²),  u_S = Σ_{i∈S} u_{v,i},
 
-over all sets S of the records that are likeliest to be drawn and may be missing, up to ten; of the others the mean is
-taken. The bound holds for any guess; with more than ten records the guess is good and not the best.
+over all sets S of the records that are most likely to be included but not certain to be, up to ten; for the others the
+mean is used. The bound holds for any guess; with more than ten records the guess is good but not optimal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicCl
 
 Floats = NDArray[np.float64]
 
-_SUMMED = 10  # records whose sets are all gone through
+_SUMMED = 10  # number of records over whose subsets the likelihood is summed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,10 +39,10 @@ class TextGame:
 
     Attributes:
         clusters: public, of the claim.
-        vectors: shape (V, m, d): of each value in each record.
-        probabilities: shape (m,), that each record is drawn.
+        vectors: shape (V, m, d), the embedding of each record with each value.
+        probabilities: shape (m,), the probability that each record is included.
         sigma: σ₁ > 0 of the release.
-        rounds: releases.
+        rounds: number of releases.
     """
 
     clusters: PublicClusters
@@ -56,7 +56,9 @@ class TextGame:
         validate.positive(sigma=self.sigma)
         validate.integer(minimum=1, rounds=self.rounds)
         if self.vectors.ndim != 3 or len(self.vectors) < 2 or self.vectors.shape[1:2] != self.probabilities.shape:
-            raise ValueError("vectors must be of at least two values, and of each in as many records as are drawn")
+            raise ValueError(
+                "vectors must have shape (V, m, d) with V at least 2 and one probability for each of m records"
+            )
         object.__setattr__(self, "_sums", _Sums.of(self.clusters, self.vectors, self.probabilities))
 
     @classmethod
@@ -72,25 +74,25 @@ class TextGame:
         *,
         rounds: int = 1,
     ) -> TextGame:
-        """Each value in place of the secret, wherever it occurs.
+        """The game in which each value replaces the secret wherever it occurs.
 
         Args:
             embedder: of the claim.
             clusters: of the claim.
             texts: m records that hold the secret; private.
-            secret: as it stands in them.
-            values: V different texts that it could be.
-            probabilities: shape (m,), that each record is drawn.
+            secret: as spelled in the texts.
+            values: V distinct values that it could have.
+            probabilities: shape (m,), the probability that each record is included.
             sigma: σ₁.
-            rounds: releases.
+            rounds: number of releases.
 
         Raises:
-            ValueError: where a record does not hold the secret, or values are fewer than two or not different.
+            ValueError: if a record does not hold the secret, or there are fewer than two distinct values.
         """
         if len(set(values)) != len(values) or len(values) < 2:
-            raise ValueError("values must be at least two, and different")
+            raise ValueError("values must be at least two distinct texts")
         if not secret or not texts or not all(secret in text for text in texts):
-            raise ValueError("every record of the game must hold the secret")
+            raise ValueError("texts must have at least one record, and every record must hold the secret")
         written = [text.replace(secret, value) for value in values for text in texts]
         vectors = all_embedded(embedder, written).reshape(len(values), len(texts), -1)
         return cls(clusters, vectors, np.asarray(probabilities, dtype=np.float64), sigma, rounds)
@@ -98,13 +100,13 @@ class TextGame:
     def play(
         self, games: int, *, seed: int, source: Source | None = None, progress: Step | None = None
     ) -> SecretGuesses:
-        """Independent games, each with a value drawn uniformly and runs of its own.
+        """Plays independent games, each with a value drawn uniformly and its own runs.
 
         Args:
-            games: how many, fixed before.
-            seed: of values, and of noise unless there is a source.
+            games: number of games, fixed in advance.
+            seed: of values, and of noise if there is no source.
             source: of draws and noise; None for a recorded one.
-            progress: called with games done and `games`.
+            progress: called with the number of games done and `games`.
         """
         validate.integer(minimum=1, games=games)
         rng = np.random.default_rng(validate.integer(seed=seed))
@@ -125,11 +127,11 @@ class TextGame:
             setting="in its own texts",
             assumed=()
             if noise.name == OS_ENTROPY.name
-            else ("the recorded source, which is fast, has the law of the operating system's",),
+            else ("the recorded source, which is fast, has the same distribution as the operating system's",),
         )
 
     def log_likelihood(self, noisy: NoisyClusters) -> Floats:
-        """log P[what was released | value], up to what all values have in common; shape (V,)."""
+        """log P[release | value], up to a constant that is common to all values; shape (V,)."""
         sizes = self.clusters.sizes.astype(np.float64)
         moved = noisy.centres - self.clusters.vectors.astype(np.float64)
         offsets = moved * (np.maximum(sizes, noisy.sizes) / (2 * self.clusters.radius))[:, None]
@@ -144,13 +146,13 @@ class TextGame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """What sets of records add, computed once: everything in the likelihood that no release changes.
+    """The terms of the likelihood that do not depend on the release, computed once.
 
     Attributes:
-        cluster: shape (V, m), where each value puts each record.
-        added: shape (V, m, 1 + d), the count and offset that it adds there.
-        drawn: shape (m, sets), whether a record is in a set; the mean for records that are not summed over.
-        lengths: shape (V, sets), half the squared length of what a set adds in all.
+        cluster: shape (V, m), the cluster of each record under each value.
+        added: shape (V, m, 1 + d), the count and offset that the record adds there.
+        drawn: shape (m, sets), whether a record is in a set; its probability for records that are not summed over.
+        lengths: shape (V, sets), half the squared length of the total that a set adds.
         prior: shape (sets,), the log-probability of each set.
     """
 

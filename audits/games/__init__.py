@@ -1,4 +1,4 @@
-"""The games that are played, each with its audit."""
+"""Privacy games, each with its audit."""
 
 from __future__ import annotations
 

@@ -1,25 +1,26 @@
-"""Audits of generators that are not ours: canaries were planted by fair coins, and only synthetic data were read.
+"""Audits of third-party generators: fair coins decide which canaries are planted, and only synthetic data are read.
 
-Everything is drawn before the run and fixed by a hash: candidates, control candidates in no list, the coins S, the
-number r of guesses, the confidence 1 − β, and the number K of synthetic files that will be looked at.
+Everything is drawn before the run and committed to by a hash: the candidates, the control candidates in no list, the
+coins S, the number r of guesses, the confidence 1 − β, and the number K of synthetic files that will be scored.
 
-*One file.* A score is a function of the synthetic data T and of the candidates; no coin enters it, ties included, which
+*One file.* A score is a function of the synthetic data T and of the candidates. It does not depend on the coins; ties
 go to the candidate that was drawn first. The r highest scores are guessed "in". So the guesses are a function of T and
-their number is fixed before the run, which is what the `tight` rule of `audits.one_run` needs. Keys are guessed "in"
-where they are printed, so that r depends on T, which the `adaptive` rule allows. Nobody is guessed "out": a generator
-writes little of what it saw, and no trace is no sign of absence.
+their number is fixed before the run, as the `tight` rule of `audits.one_run` requires. Keys are guessed "in" if they
+are printed; then r depends on T, which the `adaptive` rule allows. No candidate is guessed "out": a generator
+reproduces little of its data, so the absence of a trace is no evidence.
 
-*K files.* Each is bounded at confidence 1 − β/K, used or not. If every run satisfies the claim, each bound is above it
-with probability at most β/K, so any is with probability at most β, whichever is shown (Bonferroni). K has to be fixed
-before: with K counted afterwards at β, β/2, β/3, … who goes on until one accuses errs more often than β. And all runs
-must be decided on before any result is seen: a run that is chosen by what an earlier one showed can repeat what that
-one wrote, and then it accuses although it read nothing. To score the *same* file again, before any result is seen, is
-free: which score is kept is then chosen by T alone, so the guesses remain a function of T.
+*K files.* Each file is bounded at confidence 1 − β/K, whether or not all K files are used. If every run satisfies the
+claim, each bound exceeds it with probability at most β/K, so any of them does with probability at most β, whichever is
+reported (Bonferroni). K has to be fixed in advance: if K were counted afterwards, at β, β/2, β/3, …, an auditor who
+continues until one bound refutes would err more often than β. All runs must also be decided on before any result is
+seen. A run that is chosen because of an earlier result can repeat the output of that earlier run; the audit would then
+refute its claim although the run never read the data. Scoring the *same* file again before any result is seen costs
+nothing: the choice of score then depends on T alone, so the guesses remain a function of T.
 
-*Controls.* Negative: given the output of a run that did not see them, holdout and control candidates are exchangeable,
-so of the k highest scores among both the number of holdout candidates is hypergeometric, exactly. Positive: the same
-attack on the same data with one copy of every planted canary among them must guess nine in ten rightly; a test that
-misses verbatim copies shows nothing by finding nothing. Keys have none: a key that is printed is always found.
+*Controls.* Negative: given the output of a run that did not see them, holdout and control candidates are exchangeable.
+So the number of holdout candidates among the k highest scores of both is exactly hypergeometric. Positive: the same
+attack, on the same data plus one copy of every planted canary, must guess nine in ten correctly. A test that misses
+verbatim copies shows nothing by finding nothing. Keys have no positive control, because a printed key is always found.
 """
 
 from __future__ import annotations
@@ -50,22 +51,22 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 NEGATIVE_CONTROL_ERROR = 0.001
-"""A negative control fails by chance with at most this probability, for each file."""
-REQUIRED = 0.9
-"""The share of its guesses that the positive control must get right, of those that can be right."""
+"""The probability, at most, with which a negative control fails by chance, for each file."""
+MIN_CONTROL_SUCCESS = 0.9
+"""The fraction of guesses that can be right which the positive control must get right."""
 
-_TOP = 10  # the negative control looks at the highest tenth
+_TOP = 10  # the negative control uses the highest tenth of the scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scoring:
-    """The scores that one synthetic file gives: larger where a canary left more traces.
+    """The scores of one synthetic file; larger means stronger evidence that a canary was planted.
 
     Attributes:
-        name: of the file, for people.
-        candidates: shape (m,).
-        never: shape (n,), of control candidates that are in no list.
-        copied: shape (m,), had the file held one copy of each planted canary besides.
+        name: of the file, as shown in reports.
+        candidates: shape (m,), scores of the candidates.
+        never: shape (n,), scores of the control candidates, which are in no list.
+        copied: shape (m,), scores of the candidates if one copy of each planted canary is added to the file.
     """
 
     name: str
@@ -75,13 +76,18 @@ class Scoring:
 
     def __post_init__(self) -> None:
         if self.candidates.shape != self.copied.shape or self.candidates.ndim != 1 or self.never.ndim != 1:
-            raise ValueError("scores of one file must be one number for each candidate")
+            raise ValueError("each candidate of a file needs exactly one score, in one-dimensional arrays")
         if any(np.isnan(scores).any() for scores in (self.candidates, self.never, self.copied)):
             raise ValueError("scores must be numbers, not NaN")
 
 
 def guessed_in(scores: Floats, guesses: int | None) -> Bools:
-    """Who is guessed to be in the data: the highest scores, the first drawn among equals; above 0 for None."""
+    """Which candidates are guessed to be in the data, shape (m,).
+
+    Args:
+        scores: shape (m,), in the order in which candidates were drawn, which breaks ties.
+        guesses: how many of the highest scores are guessed; None guesses every score above 0.
+    """
     if guesses is None:
         return np.asarray(scores > 0, dtype=np.bool_)
     found = np.zeros(len(scores), dtype=np.bool_)
@@ -92,25 +98,25 @@ def guessed_in(scores: Floats, guesses: int | None) -> Bools:
 def third_party_audit(
     design: Design, included: Bools, scorings: Sequence[Scoring], *, attack: str, kind: str
 ) -> AuditResult:
-    """What scores of planted canaries show of the generator that wrote the synthetic data.
+    """Bounds the ε of a third-party generator from the scores of planted canaries.
 
     Args:
         design: what was fixed before the run.
-        included: shape (m,), the coins.
-        scorings: one for each file that was looked at, at most `design.files`.
+        included: shape (m,), the coins: whether each candidate was planted.
+        scorings: one for each file that was scored, at most `design.files`.
         attack: how canaries were scored, in words.
         kind: of the canaries, in a word.
 
     Returns:
-        The audit, with one bound for each file; without bounds where a control failed.
+        The audit, with one bound for each file; without bounds if a control failed.
 
     Raises:
-        ValueError: for no file, more files than planned, or scores that are not of these candidates.
+        ValueError: if there is no file, more files than planned, or scores of other candidates.
     """
     if not 1 <= len(scorings) <= design.files:
         raise ValueError(f"the plan has {design.files} synthetic files; {len(scorings)} were scored")
     if included.shape != (design.candidates,) or any(s.candidates.shape != included.shape for s in scorings):
-        raise ValueError(f"there must be one coin and one score for each of {design.candidates} candidates")
+        raise ValueError(f"each of the {design.candidates} candidates needs one coin and one score")
     found = [guessed_in(scoring.candidates, design.guesses) for scoring in scorings]
     bounds = [design.bound(int(guess.sum()), int((guess & included).sum())) for guess in found]
     failures = [failure for scoring in scorings for failure in _failures(design, included, scoring)]
@@ -150,7 +156,7 @@ def third_party_audit(
 
 
 def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
-    """Whether bounds refute the claim, by the rules of a verdict; None where nothing was claimed."""
+    """Whether the bounds refute the claim, by the rules of `cupel.audits.verdict`; None if there is no claim."""
     if design.claim is None:
         return None
     verdict = decide(design.claim, adjacency=Adjacency.ADD_REMOVE, unit=design.unit, bounds=bounds)
@@ -158,12 +164,12 @@ def refutes(design: Design, bounds: Sequence[Bound]) -> bool | None:
 
 
 def _p_value(included: Bools, guess: Bools) -> float:
-    """Of as many right guesses by chance, if the output does not depend on the coins."""
+    """The probability of at least as many correct guesses if the output does not depend on the coins."""
     return hypergeometric_tail(int((guess & included).sum()), len(included), int(included.sum()), int(guess.sum()))
 
 
 def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
-    """Right guesses of the positive control, and how many could be right; None for keys, where it could not fail."""
+    """Correct guesses of the positive control, and how many can be correct; None for keys, where it cannot fail."""
     if design.guesses is None:
         return None
     right = int((guessed_in(scoring.copied, design.guesses) & included).sum())
@@ -171,17 +177,19 @@ def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, i
 
 
 def _ceiling_of_positive(design: Design, included: Bools, scorings: Sequence[Scoring]) -> dict[str, float]:
-    """The largest ε that a positive control shows, where there is one."""
+    """The largest ε that a positive control shows, if there is one."""
     found = [_positive(design, included, scoring) for scoring in scorings]
     shown = [design.epsilon(design.guesses, pair[0]) for pair in found if pair is not None and design.guesses]
     return {"ceiling_of_positive_control": max(shown)} if shown else {}
 
 
-def highest_of_both(scoring: Scoring, included: Bools, guesses: int | None) -> tuple[int, int, int, int]:
-    """Holdout candidates among the highest tenth of holdout and control scores, equals included; above 0 for None.
+def negative_control_counts(scoring: Scoring, included: Bools, guesses: int | None) -> tuple[int, int, int, int]:
+    """The counts of the negative control: who has the highest tenth of the holdout and control scores, ties included.
+
+    If `guesses` is None, all scores above 0 count in place of the highest tenth.
 
     Returns:
-        Holdout candidates among them, their number, holdout candidates in all, control candidates in all.
+        Holdout candidates among the highest, size of the highest, all holdout candidates, all control candidates.
     """
     holdout = scoring.candidates[~included]
     both = np.concatenate([holdout, scoring.never])
@@ -191,11 +199,11 @@ def highest_of_both(scoring: Scoring, included: Bools, guesses: int | None) -> t
     return int(high[: holdout.size].sum()), int(high.sum()), holdout.size, scoring.never.size
 
 
-def negative_p_value(top: int, drawn: int, holdout: int, never: int) -> float:
-    """Of a number of holdout candidates among the highest as far off or further, on either side, by chance.
+def negative_control_p_value(top: int, drawn: int, holdout: int, never: int) -> float:
+    """The two-sided p-value of the number of holdout candidates among the highest scores, if they are exchangeable.
 
     Args:
-        top, drawn, holdout, never: as `highest_of_both` gives them.
+        top, drawn, holdout, never: the values of `negative_control_counts`, in this order.
     """
     more = hypergeometric_tail(top, holdout + never, holdout, drawn)
     fewer = hypergeometric_tail(drawn - top, holdout + never, never, drawn)
@@ -205,16 +213,16 @@ def negative_p_value(top: int, drawn: int, holdout: int, never: int) -> float:
 def _failures(design: Design, included: Bools, scoring: Scoring) -> list[str]:
     failures = []
     positive = _positive(design, included, scoring)
-    if positive is not None and positive[0] < REQUIRED * positive[1]:
+    if positive is not None and positive[0] < MIN_CONTROL_SUCCESS * positive[1]:
         failures.append(
-            f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied word "
-            f"for word, fewer than {format_percent(REQUIRED)}"
+            f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied "
+            f"verbatim, fewer than {format_percent(MIN_CONTROL_SUCCESS)}"
         )
-    top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
-    if negative_p_value(top, drawn, holdout, never) <= NEGATIVE_CONTROL_ERROR:
+    top, drawn, holdout, never = negative_control_counts(scoring, included, design.guesses)
+    if negative_control_p_value(top, drawn, holdout, never) <= NEGATIVE_CONTROL_ERROR:
         failures.append(
-            f"{scoring.name}: of the {drawn} canaries with the highest scores that were not planted, {top} are of the "
-            f"{holdout} of the holdout and {drawn - top} of the {never} of the negative control: the manifest has "
+            f"{scoring.name}: of the {drawn} highest-scoring canaries that were not planted, {top} are among the "
+            f"{holdout} of the holdout and {drawn - top} among the {never} of the negative control: the manifest has "
             "leaked into the run"
         )
     return failures
@@ -231,10 +239,10 @@ def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, s
 
 def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
     positive = _positive(design, included, scoring)
-    top, drawn, holdout, never = highest_of_both(scoring, included, design.guesses)
+    top, drawn, holdout, never = negative_control_counts(scoring, included, design.guesses)
     where = "guessed in" if design.guesses is None else f"among the {drawn} highest that were not planted"
     negative = Rate(f"negative control: canaries in no list {where}", drawn - top, never, design.each)
-    if positive is None:  # of keys, whose holdout's rate stands among the rates of the audit already
+    if positive is None:  # keys: the rate of their holdout is already among the rates of the audit
         return [negative]
     return [
         Rate("positive control: copied canaries found", *positive, design.each),
@@ -258,7 +266,7 @@ def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
 def _conclusion(
     design: Design, included: Bools, guess: Bools, bound: Bound, scoring: Scoring, failures: Sequence[str]
 ) -> str:
-    """One sentence about the file that shows most; of a claim it says only whether this audit refutes it."""
+    """One sentence about the file with the largest bound; of the claim, only whether this audit refutes it."""
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
     right, made = int((guess & included).sum()), int(guess.sum())
@@ -272,16 +280,16 @@ def _conclusion(
         shown = f"{counts}: no leak is shown"
     ceiling = format_ceiling(bound.ceiling, bound.value)
     if design.claim is None:
-        return f"{shown}; a test with as many guesses could have shown at most ε = {ceiling}."
+        return f"{shown}; a test with this many guesses could have shown at most ε = {ceiling}."
     claimed = format_number(design.claim.epsilon)
     if refutes(design, [bound]):
         return f"{shown}, which refutes the claim of {claimed}."
     if bound.value > design.claim.epsilon:
         least = format_confidence(1 - ALLOWED_ERROR)
-        return f"{shown}; that is above the claim of {claimed}, which is refuted with confidence {least} or more only."
+        return f"{shown}; that is above the claim of {claimed}, but refuting it takes confidence {least} or more."
     if (bound.ceiling or 0.0) <= design.claim.epsilon:
         return (
-            f"{shown}; the claim of {claimed} is not refuted, and could not have been by as many guesses, which show "
-            f"at most ε = {ceiling}: this says nothing of the claim."
+            f"{shown}; the claim of {claimed} is not refuted, and could not have been: this many guesses show at most "
+            f"ε = {ceiling}, so the result says nothing about the claim."
         )
     return f"{shown}; the claim of {claimed} is not refuted by a test that could have shown at most ε = {ceiling}."

@@ -1,4 +1,4 @@
-"""What is fixed before an audit of a generator that is not ours, and what it can show at most."""
+"""The design of an audit of a third-party generator, fixed before the run, and the largest ε that it can show."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from cupel.audits.statistics.one_run import canaries_needed, epsilon_one_run, ep
 
 Claim = PureDP | ApproxDP
 
-_LEAST = 1e-6  # an ε of 0 takes as many guesses as this one
+_LEAST = 1e-6  # stands in for ε = 0, which takes equally many guesses
 _RUN = "the run read the planted canaries and nothing else of the plan, and was decided on before any result was seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What was fixed before the run.
+    """The parameters of the audit that are fixed before the run.
 
     Attributes:
-        candidates: m.
+        candidates: m, the number of candidates.
         guesses: r, how many of the highest scores are guessed "in"; None guesses every candidate that scores above 0.
-        files: K, how many synthetic files may be looked at.
+        files: K, how many synthetic files may be scored.
         confidence: 1 − β, jointly for all files.
         unit: what a candidate is.
-        claim: what is claimed of adding or removing a unit; None for no claim.
+        claim: the claim under adding or removing a unit; None for no claim.
         delta: δ at which ε is bounded; that of the claim, if there is one.
     """
 
@@ -53,11 +53,11 @@ class Design:
         validate.open_probability(confidence=self.confidence)
         validate.probability_below_one(delta=self.delta)
         if self.unit.kind == "secret":
-            raise ValueError("canaries that are in or out test no unit secret; the unit is record, user or group(k)")
+            raise ValueError("including or omitting canaries cannot test unit secret; use record, user or group(k)")
 
     @property
     def rule(self) -> Literal["tight", "adaptive"]:
-        """How δ is paid for."""
+        """The rule of `epsilon_one_run` that accounts for δ."""
         return "adaptive" if self.guesses is None else "tight"
 
     @property
@@ -66,11 +66,11 @@ class Design:
         return 1 - (1 - self.confidence) / self.files
 
     def ceiling(self, guesses: int) -> float:
-        """The largest ε that one file can show with this many guesses, all of them right."""
+        """The largest ε that one file can show with this many guesses, if all of them are correct."""
         return self.epsilon(guesses, guesses)
 
     def needed(self, epsilon: float) -> int | None:
-        """The fewest guesses that show ε, all right; None if half of the candidates are not enough."""
+        """The fewest guesses that show ε, if all are correct; None if half of the candidates are not enough."""
         try:
             found = canaries_needed(
                 max(epsilon, _LEAST), confidence=self.each, delta=self.delta, m=self.candidates, rule=self.rule

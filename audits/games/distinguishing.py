@@ -1,8 +1,9 @@
-"""The many-runs game: from one output of the mechanism, tell the data set D from its neighbour D′.
+"""The many-runs game: decide from one output of the mechanism whether it ran on D or on its neighbour D′.
 
 The mechanism is run many times on both. The first runs are for *training*: scores are fitted on one part of them; the
-score, the threshold and the δ are chosen on the other. What is left is tested once: the numbers of outputs on either
-side of one threshold bound ε at one δ. Nothing that is tested was seen in training, so nothing has to be paid for.
+score, the threshold and the δ are chosen on the other part. The remaining runs are tested once: the numbers of outputs
+on either side of one threshold bound ε at one δ. The tested runs are not used in training, so no correction for
+multiple testing is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import Guarantee
 from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number
 from cupel.attacks.black_box.distinguishing import key, plain
-from cupel.audits.games.distinguishing_choice import TRAINING, found_test, limits, training_runs
+from cupel.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
 from cupel.audits.implications import describe, describe_limit, implied_limit
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import epsilon_clopper_pearson
@@ -38,39 +39,41 @@ def distinguishing_audit(
     training: float = TRAINING,
     statistic: Statistic = "clopper_pearson",
 ) -> AuditResult:
-    """Bounds ε from below by telling outputs on D from outputs on D′.
+    """A lower bound on ε from a test that distinguishes outputs on D from outputs on D′.
 
     If the runs are independent, the bound exceeds the true ε with probability at most 1 − confidence, for any
-    mechanism: given the training runs, the test is fixed and the other runs are as independent as before.
+    mechanism: given the training runs, the test is fixed, and the other runs are independent of them.
 
     Args:
-        on_d: one output for each independent run on D, in their order: numbers, arrays, texts, lists of them; with a
-            `score`, anything.
-        on_d_prime: outputs on D′, as many.
-        guarantee: what is claimed. For zCDP, GDP, RDP and profiles, training chooses a δ, and the bound at it counts
-            against the ε that the claim implies there.
+        on_d: one output for each independent run on D, in order: numbers, arrays, texts or lists of them; with a
+            `score`, any objects.
+        on_d_prime: as many outputs on D′.
+        guarantee: the claim. For zCDP, GDP, RDP and profiles, training chooses a δ, and the bound is compared with
+            the ε that the claim implies at this δ.
         adjacency: the relation of D and D′, which is that of the claim.
-        unit: in which they differ; a record by default.
-        confidence: of the bound; with k audits give each 1 − β/k.
-        score: larger for D′; the log-likelihood ratio is the best where it is known. It must not have been chosen on
-            these outputs. By default scores are fitted (`cupel.attacks.black_box.distinguishing`).
-        training: share of the runs on each side that the test is found on, the first ones.
-        statistic: ``clopper_pearson``; or ``sequential``, whose bound may be looked at after every round.
+        unit: in which D and D′ differ; a record by default.
+        confidence: of the bound; with k audits pass 1 − β/k to each.
+        score: function of one output, larger for D′. The log-likelihood ratio is optimal where it is known. It must
+            not have been chosen on these outputs. By default scores are fitted
+            (`cupel.attacks.black_box.distinguishing`).
+        training: fraction of the runs on each side, the first ones, on which the test is selected.
+        statistic: ``clopper_pearson``; or ``sequential``, whose bound may be read after every round.
 
     Raises:
-        ValueError: for unequal or too few runs, a claim that the game cannot test, or outputs that no score suits.
-        TypeError: for outputs that are no JSON values, without a `score`.
+        ValueError: if the runs are unequal in number or too few, if the game cannot test the claim, or if no score
+            suits the outputs.
+        TypeError: if an output is not a JSON value and no `score` is given.
     """
     validate.open_probability(confidence=confidence)
     validate.one_of(("clopper_pearson", "sequential"), statistic=statistic)
     if len(on_d) != len(on_d_prime):
-        raise ValueError(f"there must be as many runs on both data sets, not {len(on_d)} and {len(on_d_prime)}")
+        raise ValueError(f"both data sets need the same number of runs, not {len(on_d)} and {len(on_d_prime)}")
     first = training_runs(len(on_d), training)
     tested = len(on_d) - first
     if score is None:
         on_d, on_d_prime = [plain(output) for output in on_d], [plain(output) for output in on_d_prime]
-    test = found_test(on_d[:first], on_d_prime[:first], score, guarantee, tested=tested, confidence=confidence)
-    no, yes = test.says(on_d[first:]), test.says(on_d_prime[first:])
+    test = select_test(on_d[:first], on_d_prime[:first], score, guarantee, tested=tested, confidence=confidence)
+    no, yes = test.classify(on_d[first:]), test.classify(on_d_prime[first:])
     fp, tp = int(no.sum()), int(yes.sum())
     relation, unit = Adjacency(adjacency), unit or Unit()
     bound = epsilon_clopper_pearson(
@@ -80,25 +83,25 @@ def distinguishing_audit(
         state = Sequential(delta=test.delta, confidence=confidence, adjacency=relation, unit=unit)
         state.update_all(zip(no.tolist(), yes.tolist(), strict=True))
         bound = state.bound()
-    said = f"score, threshold and δ were found on {first} other runs on each side"
-    bound = dataclasses.replace(bound, assumptions=(*bound.assumptions, said), private=True)
+    selection = f"score, threshold and δ were selected on {first} other runs on each side"
+    bound = dataclasses.replace(bound, assumptions=(*bound.assumptions, selection), private=True)
     limit = implied_limit(guarantee, bound)
     notes = [] if score is not None else _notes(on_d, on_d_prime)
     return AuditResult(
         name="distinguishing",
-        game="the mechanism is run many times on D and on its neighbour D′; tell from one output which it was",
-        attack=f"an output is said to come from D′ where {test.event}",
+        game="the mechanism is run many times on D and on its neighbour D′; decide from one output which it was",
+        attack=f"an output is attributed to D′ if {test.event}",
         statistics=(statistic,),
         conclusion=" ".join([_conclusion(guarantee, bound, limit, tp, fp, tested), *notes]),
         trials=2 * tested,
         bounds=(bound,),
         rates=(
-            Rate("runs on D′ said to be on D′", tp, tested, confidence),
-            Rate("runs on D said to be on D′", fp, tested, confidence),
+            Rate("runs on D′ attributed to D′", tp, tested, confidence),
+            Rate("runs on D attributed to D′", fp, tested, confidence),
         ),
         multiplicity=(
-            f"{test.tried} pairs of score and threshold and {len(limits(guarantee))} δ were compared on training runs "
-            "only; one test of one ε bound on the others",
+            f"{test.tried} pairs of score and threshold and {len(epsilon_limits(guarantee))} δ were compared on "
+            "training runs only; one test of one ε bound on the other runs",
         ),
         details={
             "score": test.score.name,
@@ -113,25 +116,25 @@ def distinguishing_audit(
 
 
 def _notes(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[str]:
-    """What outputs that never vary say; they need no bound to be seen."""
+    """Remarks on data sets whose outputs are all equal, which need no bound."""
     constant = [all(key(output) == key(side[0]) for output in side) for side in (on_d, on_d_prime)]
     if not any(constant):
         return []
     if not all(constant):
         side = "D" if constant[0] else "D′"
-        return [f"Every run on {side} gave the same output, and those on its neighbour did not."]
+        return [f"Every run on {side} gave the same output; the runs on its neighbour did not."]
     if key(on_d[0]) == key(on_d_prime[0]):
         return ["Every run on both data sets gave the same output: this pair tests nothing."]
     return [
-        "Every run on D gave one output, and every run on D′ another: there is no noise in them, or it comes from a "
-        "fixed seed. (If noise is drawn once and shared by all runs, these are not independent, and the bound is about "
-        "a mechanism whose noise is known.)"
+        "Every run on D gave one output, and every run on D′ another: the outputs have no noise, or it comes from a "
+        "fixed seed. (If noise is drawn once and shared by all runs, the runs are not independent, and the bound is "
+        "for a mechanism whose noise is known.)"
     ]
 
 
 def _conclusion(guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int) -> str:
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are said to be on D′"
+    counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are attributed to D′"
     sure = format_confidence(bound.confidence or 0.0)
     shown = f"which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     claimed = f"{describe(guarantee)}, allows {describe_limit(guarantee, limit)}{' there' if at else ''}"
@@ -140,7 +143,7 @@ def _conclusion(guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: i
     ceiling = format_ceiling(bound.ceiling, bound.value)
     if (bound.ceiling or 0.0) <= limit:
         return (
-            f"{counts}, {shown}; so many runs can show at most {ceiling}, and the claim, {claimed}: that says nothing "
-            "of the claim."
+            f"{counts}, {shown}; this many runs can show at most {ceiling}, and the claim, {claimed}: the result says "
+            "nothing about the claim."
         )
     return f"{counts}, {shown}; the claim, {claimed}, and the test could have shown at most {ceiling}."

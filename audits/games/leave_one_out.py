@@ -1,4 +1,4 @@
-"""The leave-one-out audit: one outcome's log-ratio between a data set and the same without one record."""
+"""The leave-one-out audit: the privacy loss of the released outcome between D and D with one record removed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from cupel.accounting.guarantees import ApproxDP, ExPostDP, Guarantee, PureDP
 from cupel.accounting.number_format import digits_apart, format_lower, format_upper
 from cupel.attacks.private_inference.leave_one_out import ROW_MARGIN
 from cupel.audits.result import AuditResult
-from cupel.audits.statistics.one_outcome import CHANCE, Profile, loss_probability
+from cupel.audits.statistics.one_outcome import SIGNIFICANCE_LEVEL, Profile, loss_probability
 
 _FORWARD = "the float32 forward pass is part of the mechanism; the error of the log-softmax after it is subtracted"
 _RERUN = (
-    "scoring the released tokens gives the logits that generation saw: bit for bit where rows were verified to be "
+    "scoring the released tokens gives the logits of the generation: bit for bit where rows were verified to be "
     f"exact, else to within the error that is subtracted, {ROW_MARGIN:g} times the largest difference in a public spot "
     "check. No proof covers the rows that were not checked, so this is an estimate"
 )
 _WITHIN = "within its batch"
 _TAKEN_OUT = "taken out of the whole pipeline"
-_CUT = "batches are cut, so a batch less one row is not the pipeline's batch without the record: an estimate"
+_CUT = "batches are cut, so a batch with one row removed is not the pipeline's batch without the record: an estimate"
 _ONE_OUTCOME = "one outcome's log-ratio: it bounds no ε at a δ above 0, so it is an estimate here"
 
 
@@ -44,42 +44,42 @@ def leave_one_out_audit(
     batches_are_kept: bool = True,
     published_is_bound: bool = True,
 ) -> AuditResult:
-    """Bounds ε from below by the largest |log-ratio| of the released tokens, and checks it against the accounting.
+    """A lower bound on ε: the largest |log-ratio| of the released tokens; checks it against the accounting.
 
-    |log P(x)/Q(x)| of the x that was released, for one pair of neighbours, is at most ε under pure DP and at most the
-    ex-post ε of x. It refutes those two only. `contradictions` of the result says where a loss, less its error, exceeds
-    what is certified of the run:
+    |log P(x)/Q(x)| of the released x, for one pair of neighbours, is at most ε under pure DP and at most the ex-post ε
+    of x. It can refute only these two guarantees. `contradictions` of the result lists where a loss, minus its error,
+    exceeds what is certified for the run:
 
     - a loss within a batch must be at most the batch's ε*, and, where rows are added or removed, ε* at most the
       published cost Σ γ;
     - any loss must be at most the pure ε of the charged events, and that of a record taken out of the whole pipeline
       at most the ex-post ε of the run. The latter is an estimate, so it refutes no claim;
-    - where no pure ε is claimed, or none is certified, the certified curve δ(ε) must not make the largest loss less
-      likely than `CHANCE`, over all units that were, or could have been, compared.
+    - if no pure ε is claimed or certified, the largest loss must not be less likely than `SIGNIFICANCE_LEVEL` under
+      the certified curve δ(ε), over all units that were, or could have been, compared.
 
     Args:
         losses: slot → largest |loss| of a unit of its batch.
-        rerun_losses: losses of units taken out of the whole pipeline. They are scored by another forward pass than that
-            of the run, whose difference is checked and not bounded, so what follows from them is an estimate.
+        rerun_losses: losses of units taken out of the whole pipeline. They are scored by a different forward pass than
+            that of the run. The difference is checked but not bounded, so bounds from them are estimates.
         records: number of units that were compared, for the report.
-        guarantee: what is claimed; decides the quantity and the rigor of the bounds.
+        guarantee: the claim; it determines the quantity and the rigor of the bounds.
         adjacency: of the claim; must be add_remove, since one unit is removed.
         unit: of the claim, and of the losses: a record, or a user with one context.
         errors: slot → bound on the error of its loss, log-softmax and rounding of the sampled law.
-        rerun_error: what is taken off every rerun loss for the difference of the forward passes.
+        rerun_error: subtracted from every rerun loss, for the difference of the forward passes.
         ex_post_by_slot: slot → (ε*, Σ γ); None for a mechanism without ex-post accounting.
-        a_priori: the certified pure ε of the charged events: the largest loss that any outcome can have, and so the
-            ceiling.
+        a_priori: the certified pure ε of the charged events: the largest loss that any outcome can have, and hence
+            the ceiling.
         realised: the certified ex-post ε of the run.
         profile: the certified curve δ(ε) of the charged events.
-        batches_are_kept: a unit removed changes no batch but its own (sound hashing). False makes the losses within
-            batches an estimate, because a batch less one row is then not what the data less one unit give.
-        published_is_bound: a unit more or less only adds or removes a row of its batch, so that ε* ≤ Σ γ must hold.
-            False where it may *replace* a row (contexts of several records, pieces of a fixed size): ε* covers that,
-            the published cost does not, and ε* may exceed it without contradiction.
+        batches_are_kept: whether removing a unit changes only its own batch (sound hashing). If False, losses within
+            batches are estimates: removing a row from a batch then differs from removing the unit from the data.
+        published_is_bound: whether adding or removing a unit only adds or removes a row of its batch, so that
+            ε* ≤ Σ γ must hold. False if it may *replace* a row (contexts of several records, pieces of a fixed size):
+            ε* covers a replacement, the published cost does not, and ε* may exceed it without contradiction.
 
     Raises:
-        ValueError: for another adjacency or unit, for no loss at all, and for slots that do not match.
+        ValueError: if the adjacency or unit is not supported, if there is no loss, or if the slots do not match.
     """
     _check(losses, rerun_losses, records, adjacency, unit, ex_post_by_slot)
     errors = errors or {}
@@ -101,7 +101,7 @@ def leave_one_out_audit(
     contradictions += above_certified
     pure_is_certified = a_priori is not None and math.isfinite(a_priori)
     if seen and profile and not above_certified and not (_is_pointwise(guarantee) and pure_is_certified):
-        contradictions += _too_rare(seen, records, profile)
+        contradictions += _too_unlikely(seen, records, profile)
     return AuditResult(
         name="leave_one_out",
         game="leave one out: was this record in the data, given everything the released tokens were drawn from",
@@ -111,8 +111,8 @@ def leave_one_out_audit(
         trials=records,
         bounds=tuple(bounds),
         multiplicity=(
-            f"largest over {records} units in {len(losses)} batches (of exact losses: needs no correction)",
-            f"largest over {len(rerun_losses)} units taken out of the whole pipeline (an estimate: refutes nothing)",
+            f"largest over {records} units in {len(losses)} batches (exact losses need no correction)",
+            f"largest over {len(rerun_losses)} units taken out of the whole pipeline (an estimate, refutes nothing)",
         ),
         contradictions=tuple(contradictions),
         details={"batches": _rows(losses, errors, ex_post_by_slot), "rerun": [json_number(x) for x in rerun_losses]},
@@ -130,17 +130,17 @@ def _check(
     validate.integer(records=records)
     if Adjacency(adjacency) is not Adjacency.ADD_REMOVE:
         raise ValueError(
-            f"leaving one out compares neighbours under add_remove, and the claim is at {Adjacency(adjacency)}: "
-            "nothing follows for it; leave the leave_one_out audit out"
+            f"the leave_one_out audit compares neighbours under add_remove, but the claim is at {Adjacency(adjacency)}:"
+            " nothing follows for it; omit the audit"
         )
     if unit.kind not in ("record", "user"):
-        raise ValueError(f"leaving one out needs unit record or user, not {unit}; leave the leave_one_out audit out")
+        raise ValueError(f"the leave_one_out audit needs unit record or user, not {unit}; omit the audit")
     if not losses and not rerun_losses:
-        raise ValueError("the leave-one-out audit was given no loss")
+        raise ValueError("the leave-one-out audit needs at least one loss")
     if any(math.isnan(loss) or loss < 0 for loss in losses.values()) or any(math.isnan(x) for x in rerun_losses):
-        raise ValueError("a loss must be a number, by slot of at least 0")
+        raise ValueError("losses must not be NaN, and losses by slot must be at least 0")
     if ex_post_by_slot is not None and set(losses) - set(ex_post_by_slot):
-        raise ValueError("a slot has a loss and no ex-post cost; both must come from the same run")
+        raise ValueError("a slot has a loss but no ex-post cost; both must come from the same run")
 
 
 def _bound(
@@ -177,7 +177,7 @@ def _contradictions(
     ex_post_by_slot: Mapping[int, tuple[float, float]] | None,
     published_is_bound: bool,
 ) -> list[str]:
-    """What cannot be if accounting and audit are both right."""
+    """One sentence for each violated inequality that must hold if accounting and audit are both correct."""
     if ex_post_by_slot is None:
         return []
     found = []
@@ -185,22 +185,22 @@ def _contradictions(
         exact, published = ex_post_by_slot[slot]
         error = errors.get(slot, 0.0)
         if losses[slot] - error > exact:
-            larger, smaller = _apart(losses[slot], exact)
+            larger, smaller = _distinguishable(losses[slot], exact)
             found.append(f"batch {slot}: a record's loss {larger} exceeds the ex-post ε* {smaller}")
         if published_is_bound and exact - error > published:
-            larger, smaller = _apart(exact, published)
+            larger, smaller = _distinguishable(exact, published)
             found.append(f"batch {slot}: the ex-post ε* {larger} exceeds the published cost {smaller}")
     return found
 
 
-def _apart(larger: float, smaller: float) -> tuple[str, str]:
-    """Two numbers of which one must not exceed the other; in more digits than elsewhere where they are close."""
+def _distinguishable(larger: float, smaller: float) -> tuple[str, str]:
+    """Two numbers of which the first exceeds the second, with enough digits to tell them apart."""
     digits = digits_apart(larger, smaller)
     return format_lower(larger, digits), format_upper(smaller, digits)
 
 
 def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised: float | None) -> list[str]:
-    """Losses, less their errors, above what is certified of every outcome, or of this one."""
+    """One sentence for each loss, minus its error, above a certified bound for every outcome, or for this one."""
     limits = [(what, a_priori, "the certified pure ε of the charged events") for what in seen]
     if _TAKEN_OUT in seen:
         limits.append((_TAKEN_OUT, realised, "the certified ex-post ε of the run"))
@@ -208,19 +208,19 @@ def _above_certified(seen: Mapping[str, float], a_priori: float | None, realised
         f"{what}, the privacy loss of a record is at least {larger}, above {name}, {smaller}"
         for what, limit, name in limits
         if limit is not None and seen[what] > limit
-        for larger, smaller in (_apart(seen[what], limit),)
+        for larger, smaller in (_distinguishable(seen[what], limit),)
     ]
 
 
-def _too_rare(seen: Mapping[str, float], records: int, profile: Profile) -> list[str]:
-    """The largest loss, where the curve makes it too unlikely.
+def _too_unlikely(seen: Mapping[str, float], records: int, profile: Profile) -> list[str]:
+    """One sentence if the largest loss is too unlikely under the certified curve; else none.
 
-    Which units are taken out of the pipeline is chosen by their losses within batches, so all of them count, twice if
-    there are losses of both kinds.
+    The units that are taken out of the pipeline are chosen by their losses within batches. So the union bound is over
+    all units, and counts them twice if there are losses of both kinds.
     """
     what = max(seen, key=lambda name: seen[name])
     chance = len(seen) * records * loss_probability(seen[what], profile)
-    if chance >= CHANCE:
+    if chance >= SIGNIFICANCE_LEVEL:
         return []
     return [
         f"{what}, the privacy loss of a record is at least {format_lower(seen[what])}, which the certified curve δ(ε) "
@@ -238,7 +238,7 @@ def _conclusion(
     if contradictions:
         return (
             f"Accounting and audit contradict each other in {len(contradictions)} "
-            f"place{'s' if len(contradictions) > 1 else ''}: one of them is wrong ({contradictions[0]})."
+            f"place{'s' if len(contradictions) > 1 else ''}: at least one of them is wrong ({contradictions[0]})."
         )
     parts = []
     if losses:

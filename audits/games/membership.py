@@ -1,15 +1,15 @@
-"""The membership audit: scores of candidates, and who was in the data.
+"""The membership audit: do scores of candidates tell members of the data from non-members?
 
-*With coins.* Each of m candidates was put into the data by its own fair coin. Scores are functions of what was released
+*With coins.* Each of m candidates was included in the data by its own fair coin. Scores are functions of the release
 and of the attacker's own randomness, never of the coins. The highest r/2 are guessed "in" and the lowest r/2 "out" (or
-the highest r "in"), with r fixed before; ties are broken by a random order from a seed. So the guesses are a function
-of the output with a fixed r, which is what the `tight` rule of `audits.one_run` needs.
+the highest r "in"), with r fixed in advance; ties are broken by a seeded random order. So the guesses are a function
+of the output with a fixed r, as the `tight` rule of `audits.one_run` requires.
 
-Each of A attacks and R numbers of guesses is one attempt, and gives a bound at confidence 1 − β/(A·R). If the claim is
-true each exceeds it with probability at most β/(A·R), so the largest exceeds it with probability at most β.
+Each of A attacks with each of R numbers of guesses is one attempt, with a bound at confidence 1 − β/(A·R). If the
+claim is true, each bound exceeds it with probability at most β/(A·R), so the largest does with probability at most β.
 
-*Without coins* (a training set and a holdout that somebody chose) members and others can differ in more than
-membership. Areas under the curve and rates describe how well scores tell them apart; no ε follows.
+*Without coins* (a chosen training set and holdout), members and non-members can differ in more than membership. Areas
+under the curve and rates describe how well scores separate them; no ε follows.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ class _Attempt:
 
 
 def membership_audit(scores: Scores, design: Design, *, control: Scores | None = None) -> AuditResult:
-    """What scores show of who was in the data.
+    """Bounds ε from membership scores, and describes how well they separate members from non-members.
 
     Args:
         scores: of all attacks that were tried on the release.
-        design: what was fixed before.
-        control: scores by the same attacks where the leak is known, such as of a model that learned its records by
-            heart. If no attack tells members from others there (area under the curve above ½ with confidence), no
-            conclusion is drawn. None: finding nothing says nothing of attacks that might find something.
+        design: the parameters that were fixed before the scores were seen.
+        control: scores of the same attacks where the leak is known, such as on a model that memorised its records. If
+            no attack separates members there (area under the curve above ½ with confidence), no conclusion is drawn.
+            None: an audit that finds nothing then says nothing about what other attacks might find.
 
     Returns:
         The audit. With fair coins it has one bound, the largest of all attempts, at the confidence of the design.
 
     Raises:
-        ValueError: for more guesses than candidates.
+        ValueError: if there are more guesses than candidates.
     """
     m, confidence = len(scores.included), design.confidence
     areas = _areas(scores, confidence)
@@ -136,7 +136,7 @@ def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
 
 
 def _together(best: _Attempt, attempts: Sequence[_Attempt], design: Design) -> Bound:
-    """The largest bound, with the confidence with which all of them hold."""
+    """The largest bound, with the confidence at which all bounds hold jointly."""
     return dataclasses.replace(
         best.bound,
         confidence=design.confidence,
@@ -147,9 +147,9 @@ def _together(best: _Attempt, attempts: Sequence[_Attempt], design: Design) -> B
 
 
 def _p_value(attempts: Sequence[_Attempt]) -> float:
-    """Of the hypothesis that the output does not depend on the coins: then every guess is right with probability ½.
+    """The p-value of the hypothesis that the output does not depend on the coins (each guess is right w.p. ½).
 
-    P[Bin(r, ½) ≥ v] for each attempt, the smallest times their number.
+    The smallest P[Bin(r, ½) ≥ v] of all attempts, times their number.
     """
     tails = [float(special.bdtrc(a.correct - 1, a.guesses, 0.5)) if a.correct else 1.0 for a in attempts]
     return min(1.0, len(attempts) * min(tails))
@@ -179,7 +179,7 @@ def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, .
             hits, false = positives_at(values[inside], values[~inside], false_positive_rate=share)
             where = f"{before}{name}, at most {format_percent(share)} false positives"
             rates.append(Rate(f"{where}: members found", hits, members, confidence))
-            rates.append(Rate(f"{where}: others taken for members", false, others, confidence))
+            rates.append(Rate(f"{where}: non-members taken for members", false, others, confidence))
     return tuple(rates)
 
 
@@ -188,22 +188,22 @@ def _blind(areas: Mapping[str, Area]) -> list[str]:
         return []
     best = max(areas.values(), key=lambda area: area.value)
     return [
-        "in the positive control no attack tells members from others: the largest area under the curve is "
+        "in the positive control no attack separates members from non-members: the largest area under the curve is "
         f"{format_number(best.value)}, in {_ends(best)}"
     ]
 
 
 def _game(design: Design) -> str:
     if design.fair_coins:
-        return "each candidate enters the data by its own fair coin; find which did from what was released"
-    return "some candidates were in the data and some were not; tell them apart by what was released"
+        return "each candidate enters the data by its own fair coin; find which did from the release"
+    return "some candidates were in the data and some were not; tell them apart by the release"
 
 
 def _multiplicity(scores: Scores, design: Design, attempts: Sequence[_Attempt]) -> tuple[str, ...]:
     rates = (
         "areas under the curve and rates at "
         f"{len(FALSE_POSITIVE_RATES)} false-positive rates for each of {len(scores.by_attack)} attacks; each interval "
-        "stands by itself and takes records as independent: they describe, and no ε follows"
+        "holds by itself and treats records as independent: they are descriptive, and no ε follows"
     )
     if not attempts:
         return (rates,)
@@ -245,11 +245,11 @@ def _conclusion(
         if control is None:
             shown += ", and without a positive control nothing follows from that"
     ceiling = bound.ceiling or 0.0
-    reach = f"as many guesses could have shown at most ε = {format_ceiling(bound.ceiling, bound.value)}"
+    could_show = f"this many guesses could have shown at most ε = {format_ceiling(bound.ceiling, bound.value)}"
     if claim is None:
-        return f"{shown}; {reach}."
-    blunt = ", which is not above the claim: this says nothing of it" if ceiling <= claim else ""
-    return f"{shown}; the claim of {format_number(claim)} is not refuted; {reach}{blunt}."
+        return f"{shown}; {could_show}."
+    caveat = ", which is not above the claim: the result says nothing about the claim" if ceiling <= claim else ""
+    return f"{shown}; the claim of {format_number(claim)} is not refuted; {could_show}{caveat}."
 
 
 def _ends(area: Area) -> str:

@@ -1,4 +1,4 @@
-"""What the membership audit is given, and what is fixed before it looks: scores, coins, and how to guess."""
+"""Inputs of the membership audit: scores, coins, and the parameters that are fixed before scores are seen."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Side: TypeAlias = Literal["both", "in"]
 
-LEAST_GUESSES = 100
+MIN_GUESSES = 100
 UNFAIR_LEVEL = 0.001
-"""With this probability at most fair coins are taken for others."""
+"""The probability, at most, with which fair coins are rejected."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What attacks say of candidates, and who was in.
+    """Membership scores of all candidates, and which of them were in the data.
 
     Attributes:
-        by_attack: name of an attack → shape (m,), larger for "in".
-        included: shape (m,) of bool.
+        by_attack: name of an attack → scores, shape (m,), larger for "in".
+        included: shape (m,) of bool, whether each candidate was in the data.
         seen: shape (k, m) of bool, the candidates that each of the attacker's reference models was trained on, which
-            must not depend on `included`; None where there are no such models.
+            must not depend on `included`; None if there are no such models.
     """
 
     by_attack: Mapping[str, Floats]
@@ -41,33 +41,37 @@ class Scores:
 
     def __post_init__(self) -> None:
         if self.included.ndim != 1 or self.included.dtype != np.bool_ or not self.by_attack:
-            raise ValueError("membership needs one truth value for each candidate, and at least one attack")
+            raise ValueError(
+                "membership needs one truth value per candidate, in one dimension, and at least one attack"
+            )
         if self.seen is not None and self.seen.shape[1:] != self.included.shape:
             raise ValueError(f"seen must have a column for each of {len(self.included)} candidates")
         for name, scores in self.by_attack.items():
             if scores.shape != self.included.shape or np.isnan(scores).any():
-                raise ValueError(f"attack {name!r} must give each of {len(self.included)} candidates a score, not NaN")
+                raise ValueError(
+                    f"attack {name!r} needs one score, not NaN, for each of {len(self.included)} candidates"
+                )
         members = int(self.included.sum())
         if not 0 < members < len(self.included):
             raise ValueError(
-                f"{members} of {len(self.included)} candidates were in the data; there must be some in and some out"
+                f"{members} of {len(self.included)} candidates were in the data; at least one must be in and one out"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """What is fixed before scores are seen.
+    """The parameters that are fixed before scores are seen.
 
     Attributes:
-        guesses: numbers r of guesses, each paid for; empty for `default_guesses`.
-        side: whether ``both`` ends are guessed, or only ``in``.
-        fair_coins: whether each candidate was in by its own independent fair coin. Only then there is an ε.
+        guesses: numbers r of guesses, each corrected for; empty for `default_guesses`.
+        side: ``both`` guesses the highest scores "in" and the lowest "out"; ``in`` only the highest.
+        fair_coins: whether each candidate was included by its own independent fair coin. Only then ε is bounded.
         delta: δ in [0, 1) at which ε is bounded.
         confidence: 1 − β of the bound, and of each interval by itself.
         claimed_epsilon: ε that is claimed at δ; None for no claim.
         unit: what a candidate is.
-        adjacency: of the claim; a coin that puts a candidate in or not plays the game of add_remove.
-        seed: of the order of ties.
+        adjacency: of the claim; must be add_remove, since a coin decides whether a candidate is in the data.
+        seed: of the random order of ties.
     """
 
     guesses: tuple[int, ...] = ()
@@ -90,15 +94,15 @@ class Design:
         if self.claimed_epsilon is not None:
             validate.non_negative(claimed_epsilon=self.claimed_epsilon)
         if self.adjacency is not Adjacency.ADD_REMOVE:
-            raise ValueError(f"candidates that are in or out play the game of add_remove, not of {self.adjacency}")
+            raise ValueError(f"including or omitting candidates tests add_remove, not {self.adjacency}")
         if self.unit.kind == "secret":
-            raise ValueError("candidates that are in or out test no unit secret; the unit is record, user or group(k)")
+            raise ValueError("including or omitting candidates cannot test unit secret; use record, user or group(k)")
 
     def numbers(self, candidates: int) -> tuple[int, ...]:
-        """The numbers of guesses, each once.
+        """The distinct numbers of guesses.
 
         Raises:
-            ValueError: for more guesses than candidates.
+            ValueError: if one exceeds the number of candidates.
         """
         numbers = tuple(dict.fromkeys(self.guesses)) or (default_guesses(candidates),)
         if max(numbers) > candidates:
@@ -107,19 +111,19 @@ class Design:
 
 
 def default_guesses(candidates: int) -> int:
-    """A tenth of the candidates, but at least 100, or all where there are fewer."""
-    return min(candidates, max(LEAST_GUESSES, candidates // 10))
+    """A tenth of the candidates, but at least 100; all candidates if there are fewer."""
+    return min(candidates, max(MIN_GUESSES, candidates // 10))
 
 
 def right_guesses(scores: Floats, included: Bools, guesses: int, *, side: Side, seed: int) -> int:
-    """How many of r guesses are right: the ⌈r/2⌉ highest scores "in" and the ⌊r/2⌋ lowest "out", or r "in".
+    """The number of correct guesses of r: the ⌈r/2⌉ highest scores "in" and the ⌊r/2⌋ lowest "out", or r "in".
 
     Args:
         scores: shape (m,).
         included: shape (m,).
         guesses: r ≤ m.
         side: ``both`` or ``in``.
-        seed: of the random order in which equal scores stand.
+        seed: of the random order of equal scores.
     """
     random_order = np.random.default_rng(seed).permutation(len(scores))
     ranked = random_order[np.argsort(-scores[random_order], kind="stable")]
@@ -130,22 +134,25 @@ def right_guesses(scores: Floats, included: Bools, guesses: int, *, side: Side, 
 
 
 def unfair_coins(scores: Scores) -> list[str]:
-    """What independent fair coins do with probability at most `UNFAIR_LEVEL`, in words; empty if they did none of it.
+    """Evidence against independent fair coins, in words; each kind occurs with probability at most `UNFAIR_LEVEL`.
 
-    - So few, or so many, candidates in the data: the tail of Bin(m, ½), twice.
-    - That a reference model was trained on so many, or so few, candidates of which the coin says the same: Bin(m, ½)
-      again, whatever the model's own members are.
-    - That the numbers s_j of reference models with candidate j go with its coin c_j = ±1 so far: Σ_j c_j (s_j − s̄) is
-      at least t away from 0 with probability at most 2·exp(−t²/(2·Σ_j (s_j − s̄)²)) (Hoeffding 1963, Theorem 2). It
-      is what a candidate does that is in exactly half of all models, the target included.
+    - Too few or too many candidates are in the data: the two-sided tail of Bin(m, ½).
+    - The members of a reference model agree with the coins too often or too rarely. The number of agreements is
+      Bin(m, ½), whatever the model's members are.
+    - The number s_j of reference models with candidate j correlates with its coin c_j = ±1. Σ_j c_j (s_j − s̄) is at
+      least t away from 0 with probability at most 2·exp(−t²/(2·Σ_j (s_j − s̄)²)) (Hoeffding 1963, Theorem 2). This
+      detects designs in which each candidate is in exactly half of all models, the target included.
 
-    The last two make k + 1 tests, each at a level of 1/(k + 1) of the whole.
+    The last two kinds are k + 1 tests, each at level 1/(k + 1) of the whole.
+
+    Returns:
+        One sentence for each kind of evidence; empty if there is none.
     """
     m, members = len(scores.included), int(scores.included.sum())
     found = []
     if _two_sided(members, m) <= UNFAIR_LEVEL:
         found.append(
-            f"{members} of {m} candidates were in the data, which fair coins do once in a thousand times at most"
+            f"{members} of {m} candidates were in the data, which fair coins give at most once in a thousand times"
         )
     if scores.seen is None or not len(scores.seen):
         return found
@@ -158,8 +165,8 @@ def unfair_coins(scores: Scores) -> list[str]:
         spread > 0 and 2 * math.exp(-(far**2) / (2 * spread)) <= level
     ):
         found.append(
-            "what reference models were trained on goes with who was in the data, so that scores know the coins; toss "
-            "other coins for each reference model"
+            "the members of the reference models correlate with those of the data, so scores depend on the coins; "
+            "toss separate coins for each reference model"
         )
     return found
 

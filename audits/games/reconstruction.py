@@ -26,7 +26,7 @@ NEGATIVE_CONTROL_CONFIDENCE = 0.999
 """A negative control fails by chance with probability at most one in a thousand."""
 
 CURVE_DELTA = 1e-5
-"""δ at which ε is bounded where the claim is a whole curve (zCDP, RDP, GDP); fixed before any run."""
+"""δ at which ε is bounded if the claim is a whole curve (zCDP, RDP, GDP); fixed before any run."""
 
 
 def reconstruction_audit(
@@ -42,25 +42,25 @@ def reconstruction_audit(
     """Compares how many source and holdout candidates the released documents disclose.
 
     The ε bound guesses "in" for every disclosed candidate and abstains on the others; the number of guesses depends
-    on the output, which the bound accounts for. The rates have Clopper–Pearson intervals that take candidates as
-    independent trials. Candidates of one run are not quite that, so rates describe and never refute; the p-value and
-    the ε bound rest on the coins alone.
+    on the output, which the bound accounts for. The rates have Clopper–Pearson intervals that treat candidates as
+    independent trials. Candidates of one run are not quite independent, so the rates are descriptive and never refute
+    a claim; the p-value and the ε bound rest on the coins alone.
 
     Args:
-        result: of the run that is audited.
-        guarantee: what is claimed; sets δ, and what the conclusion compares the ceiling with.
+        result: of the audited run.
+        guarantee: the claim; it sets δ, and the conclusion compares it with the ceiling.
         adjacency: of the claim; must be add_remove, since a coin decides whether a candidate is in the data.
-        unit: of the claim: a record; a user, each candidate being one; or group(k), each candidate with k records.
-        control: the same attack on the same kind of data, written without any protection. None: no conclusion is
-            drawn from the absence of a leak.
-        confidence: of the intervals and of the ε bound; with k audits give each 1 − β/k.
-        required: the share of the keys it was asked for that the positive control must reproduce.
+        unit: of the claim: a record; a user, if each candidate is one user; or group(k), if each has k records.
+        control: the same attack on the same kind of data, generated without protection. None: no conclusion is drawn
+            from the absence of a leak.
+        confidence: of the intervals and of the ε bound; with k audits pass 1 − β/k to each.
+        required: the fraction of the requested keys that the positive control must reproduce.
 
     Returns:
-        The audit, without bounds where a control failed.
+        The audit; without bounds if a control failed.
 
     Raises:
-        ValueError: for another adjacency, or a unit that candidates are not.
+        ValueError: if the adjacency is not add_remove, or the candidates are not of this unit.
     """
     _check_unit(result, adjacency, unit)
     validate.open_probability(confidence=confidence)
@@ -122,15 +122,15 @@ def source_minus_holdout(result: Reconstruction, confidence: float) -> Interval:
 def _check_unit(result: Reconstruction, adjacency: Adjacency | str, unit: Unit) -> None:
     if Adjacency(adjacency) is not Adjacency.ADD_REMOVE:
         raise ValueError(
-            f"canaries that are in or out play the game of add_remove, and the claim is at {Adjacency(adjacency)}: "
-            "nothing follows for it; leave the reconstruction audit out"
+            f"including or omitting canaries tests add_remove, but the claim is at {Adjacency(adjacency)}: nothing "
+            "follows for it; omit the reconstruction audit"
         )
     if unit.kind == "secret":
-        raise ValueError("canaries that are in or out test no unit secret; leave the reconstruction audit out")
+        raise ValueError("including or omitting canaries cannot test unit secret; omit the reconstruction audit")
     if unit.kind != "user" and result.copies != unit.size:
         raise ValueError(
             f"at unit {unit} each candidate needs {unit.size} record{'s' if unit.size > 1 else ''} of its own, "
-            f"not {result.copies}: statistics count per unit"
+            f"not {result.copies}: the statistics count units"
         )
 
 
@@ -149,14 +149,14 @@ def _positive_failures(control: Reconstruction, difference: Interval, required: 
         )
     if control.asked == 0 or control.reproduced < required * control.asked:
         failures.append(
-            f"the positive control reproduces {control.reproduced} of {control.asked} keys it was asked for, "
+            f"the positive control reproduces {control.reproduced} of the {control.asked} keys that were requested, "
             f"fewer than {format_percent(required)}"
         )
     return failures
 
 
 def _negative_failures(result: Reconstruction, name: str) -> list[str]:
-    """Holdout keys and keys in no list are exchangeable, so their hit rates may not differ."""
+    """Checks that holdout keys and keys in no list, which are exchangeable, are printed at equal rates."""
     if not result.never or not result.holdout:
         return []
     gap = difference_interval(
@@ -174,9 +174,7 @@ def _control_rates(result: Reconstruction, control: Reconstruction | None, confi
     rates = []
     if control is not None:
         rates += [
-            Rate(
-                "positive control: keys reproduced that were asked for", control.reproduced, control.asked, confidence
-            ),
+            Rate("positive control: requested keys reproduced", control.reproduced, control.asked, confidence),
             Rate("positive control: source keys disclosed", control.source_hits, control.source, confidence),
             Rate("positive control: holdout keys disclosed", control.holdout_hits, control.holdout, confidence),
         ]
@@ -205,9 +203,9 @@ def _conclusion(
     )
     if bound.value > 0:
         at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-        reach = ", which says nothing of a claim for one outcome only" if isinstance(guarantee, ExPostDP) else ""
+        caveat = ", which says nothing about a claim for one outcome only" if isinstance(guarantee, ExPostDP) else ""
         shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(confidence)}"
-        return f"{counts}: a leak that shows {shown}{reach}."
+        return f"{counts}: a leak that shows {shown}{caveat}."
     if found.p_value <= 1 - confidence:
         return f"{counts}: source keys are disclosed more often than chance explains; no ε follows from that alone."
     if control is None:
@@ -216,5 +214,5 @@ def _conclusion(
     text = f"{counts}: no leak found, by a test that could have shown at most ε = {format_upper(ceiling)}"
     claimed = getattr(guarantee, "epsilon", None)
     if isinstance(guarantee, PureDP | ApproxDP) and claimed is not None and ceiling <= claimed:
-        return f"{text}; that is not above the claim of {format_number(claimed)}, so it says nothing of the claim."
+        return f"{text}; that is not above the claim of {format_number(claimed)}, so it says nothing about the claim."
     return f"{text}."

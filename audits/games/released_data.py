@@ -1,11 +1,11 @@
-"""What attacks on released data show: how often units of the source are hit, against units of a holdout.
+"""Audits of released data: are units of the source hit more often than units of a holdout?
 
-Let the units be split at random into source and holdout, so that given how many are in the source every choice of them
-is equally likely, and let hits depend on the split through the released data only. If what is released does not depend
-on the split, source hits are hypergeometric: the p-value is exact. That tests ε = 0, and no ε follows from it. If each
-unit was put into the source by its own fair coin, hits are guesses "in", and the one-run statistic bounds ε.
+Let the units be split at random into source and holdout, so that given the size of the source every choice of it is
+equally likely. Let hits depend on the split only through the released data. If the released data do not depend on the
+split, the number of source hits is hypergeometric, so the p-value is exact. It tests ε = 0, and no ε follows from it.
+If each unit was put into the source by its own fair coin, hits are guesses "in", and the one-run statistic bounds ε.
 
-The intervals of rates take units as independent trials, which those of one run are not quite: they describe.
+The intervals of rates treat units as independent trials, which units of one run are not quite: they are descriptive.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from cupel.audits.statistics.binomial import difference_interval
 from cupel.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
 
 REVERSED_LEVEL = 0.001
-"""The control that holdout units are not hit more often than source units fails by chance this often at most."""
+"""The probability, at most, with which the control fails by chance that holdout units are not hit more often."""
 
-NO_COINS = "nothing follows for ε, since nobody says that units were put into the source by independent fair coins"
+NO_COINS = "nothing follows for ε, since units are not known to be put into the source by independent fair coins"
 
 
 def holdout_audit(
@@ -46,17 +46,17 @@ def holdout_audit(
 
     Args:
         found: what an attack found.
-        coins: whether each unit was put into source or holdout by its own fair coin. Only then there is an ε.
-        confidence: of the intervals and of the bound; where k audits are to hold together give each 1 − β/k.
+        coins: whether each unit was put into source or holdout by its own fair coin. Only then ε is bounded.
+        confidence: of the intervals and of the bound; if k audits must hold jointly, pass 1 − β/k to each.
         delta: δ in [0, 1) at which ε is bounded.
         unit: what a unit is; a record by default.
         tried: the names of all audits of the same data, this one included.
 
     Returns:
-        The audit; without bounds where there were no coins or a control failed.
+        The audit; without bounds if there were no coins or a control failed.
 
     Raises:
-        ValueError: for numbers out of range.
+        ValueError: if a number is out of range.
     """
     validate.open_probability(confidence=confidence)
     validate.probability_below_one(delta=delta)
@@ -107,12 +107,12 @@ def holdout_audit(
 
 def _failures(other: int, source: int, holdout: int, hits: int) -> list[str]:
     if not source or not holdout:
-        return [f"there are {source} units of the source and {holdout} of the holdout to be found"]
+        return [f"there are {source} units in the source and {holdout} in the holdout; both need at least one"]
     if hypergeometric_tail(other, source + holdout, holdout, hits) > REVERSED_LEVEL:
         return []
     return [
-        "holdout units are hit more often than source units, which chance explains once in a thousand times at most: "
-        "the holdout has leaked, or the sides are of different kinds, or have changed places"
+        "holdout units are hit more often than source units, which happens by chance at most once in a thousand times: "
+        "the holdout has leaked, or source and holdout differ in kind or were swapped"
     ]
 
 
@@ -139,19 +139,19 @@ def _conclusion(
     leak = (
         "more source units than chance explains, if the sides were split at random"
         if p_value <= beta
-        else "no leak found by this attack, which does not say that there is none"
+        else "no leak found by this attack, which does not mean that there is none"
     )
     if least > beta:
-        leak = "as many hits could not have shown a leak, whichever units they were"
+        leak = "this many hits could not have shown a leak, whichever units were hit"
     if bound is None:
         return f"{counts}: {leak}; {NO_COINS}."
-    reach = format_ceiling(bound.ceiling, bound.value)
-    return f"{counts}: {leak}; the test could have shown at most ε = {reach}."
+    could_show = format_ceiling(bound.ceiling, bound.value)
+    return f"{counts}: {leak}; the test could have shown at most ε = {could_show}."
 
 
 def _multiplicity(tried: tuple[str, ...]) -> tuple[str, ...]:
     together = (
-        f"one of {len(tried)} tests of the same data ({', '.join(tried)}): bounds and p-values of all hold together at "
+        f"one of {len(tried)} tests of the same data ({', '.join(tried)}): all bounds and p-values hold jointly at "
         f"1 − β/{len(tried)} each"
     )
     return (

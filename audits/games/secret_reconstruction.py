@@ -1,8 +1,8 @@
 """The secret reconstruction audit: a lower bound on r of secret protection, from how often a secret's value is guessed.
 
-If a mechanism is (p, r)-secret-protected, whoever guesses a value of largest prior probability p is right with
-probability at most r. Games are independent, each with a value drawn from the prior and a run of its own, so right
-guesses are binomial, and the Clopper–Pearson lower limit is a lower bound on r, whatever the guesses are.
+If a mechanism is (p, r)-secret-protected and the largest prior probability of a value is p, any guess is right with
+probability at most r. Games are independent, each with its own run and a value drawn from the prior. So the number of
+right guesses is binomial, and the Clopper–Pearson lower limit is a lower bound on r, whatever the attack.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from cupel.attacks.secrets.reconstruction import SecretGuesses
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import lower_limit
 
-CONTROL = 0.99
-"""The least rate of right guesses without noise: there a wrong one has a probability far below 1e-9."""
+MIN_CONTROL_SUCCESS = 0.99
+"""The smallest rate of right guesses that the control without noise must have.
 
-_GAMES = "every game has a value drawn from the prior, and a run of the mechanism, of its own"
-_REST = "the attacker knows everything but the value and the noise, the places where the secret occurs included"
+Without noise the probability of a wrong guess is far below 1e-9.
+"""
+
+_GAMES = "every game draws its own value from the prior and has its own run of the mechanism"
+_REST = "the attacker knows everything but the value and the noise, including where the secret occurs"
 
 
 def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) -> Bound:
-    """A lower bound on r at p: the probability of a right guess, with one-sided coverage.
+    """A lower bound on r at p: the one-sided lower limit of the probability of a right guess.
 
     Args:
-        right: games in which the value was guessed, 0 to `games`.
-        games: independent games.
-        p: the largest probability of a guess before, in (0, 1).
+        right: number of games in which the value was guessed, 0 to `games`.
+        games: number of independent games.
+        p: the largest prior probability of a value, in (0, 1).
         confidence: of the bound.
 
     Returns:
-        A finite-sample lower bound on ``r``, at least p, which r is by definition; its ceiling is the value of all
-        games won.
+        A finite-sample lower bound on ``r``. It is at least p, since r ≥ p by definition; its ceiling is the bound if
+        all games are won.
 
     Raises:
-        ValueError: for counts or probabilities out of range.
+        ValueError: if a count or probability is out of range.
     """
     validate.open_probability(p=p)
     validate.open_probability(confidence=confidence)
@@ -64,16 +67,16 @@ def r_clopper_pearson(right: int, games: int, *, p: float, confidence: float) ->
     )
 
 
-def detectable(games: int, *, r: float, confidence: float) -> float:
-    """The probability of a right guess from which on so many games refute a claim of r at least half of the time.
+def detectable_success_rate(games: int, *, r: float, confidence: float) -> float:
+    """The smallest probability of a right guess at which this many games refute a claim of r with probability ½.
 
     Args:
-        games: independent games.
-        r: what is claimed.
+        games: number of independent games.
+        r: the claimed value.
         confidence: of the bound.
 
     Returns:
-        1 where even all games won would not refute it.
+        The probability; 1 if even winning all games would not refute the claim.
     """
     hits = np.arange(games + 1)
     limits = lower_limit(hits, np.full(games + 1, games), 1 - confidence)
@@ -92,31 +95,31 @@ def secret_reconstruction_audit(
     """Compares how often a secret was guessed with what a claim of secret protection allows.
 
     Args:
-        result: of games against the mechanism; how many was fixed before.
-        more: of other games against it, with another source of noise for example; each has a bound of its own, and
-            all bounds hold jointly.
-        guarantee: what is claimed.
-        confidence: of all bounds together, and of each interval; with k audits give each 1 − β/k.
-        control: of games without noise, in which nearly every guess must be right. If not, there is no conclusion.
+        result: of games against the mechanism; their number was fixed in advance.
+        more: of other games against it, for example with another source of noise. Each has its own bound, and all
+            bounds hold jointly.
+        guarantee: the claim.
+        confidence: of all bounds jointly, and of each interval; with k audits pass 1 − β/k to each.
+        control: of games without noise, in which nearly every guess must be right; otherwise no conclusion is drawn.
 
     Raises:
-        ValueError: for games at a p above that of the claim, of which it says nothing.
+        ValueError: if games have a p above that of the claim, which then does not limit them.
     """
     results = (result, *more)
     largest = max(played.p for played in results)
     if largest > guarantee.p * (1 + 1e-12):
         raise ValueError(
-            f"the claim is for secrets that are guessed with probability at most {guarantee.p:g} before, and in these "
-            f"games the largest is {largest:g}: use a prior with p at most that"
+            f"the claim is for secrets of prior probability at most {guarantee.p:g}, but these games have a prior "
+            f"probability of {largest:g}: use a prior with p at most {guarantee.p:g}"
         )
     each = 1 - (1 - confidence) / len(results)
-    # A guess from a smaller p is covered by the claim as well; 1/K is rounded.
+    # The claim covers games at a smaller p as well; the tolerance is for the rounding of 1/K.
     bounds = tuple(
         dataclasses.replace(bound, assumptions=(*bound.assumptions, *played.assumed))
         for played in results
         for bound in (r_clopper_pearson(played.right, played.games, p=guarantee.p, confidence=each),)
     )
-    passed = None if control is None else control.right >= CONTROL * control.games
+    passed = None if control is None else control.right >= MIN_CONTROL_SUCCESS * control.games
     said = [_conclusion(played, bound, guarantee) for played, bound in zip(results, bounds, strict=True)]
     return AuditResult(
         name="secret_reconstruction",
@@ -141,7 +144,7 @@ def secret_reconstruction_audit(
             "rounds": result.rounds,
             "assumed": _REST,
             "best_guess": [played.best for played in results],
-            "detectable": [detectable(played.games, r=guarantee.r, confidence=each) for played in results],
+            "detectable": [detectable_success_rate(played.games, r=guarantee.r, confidence=each) for played in results],
         },
     )
 
@@ -157,8 +160,8 @@ def _releases(rounds: int) -> str:
 def _no_conclusion(control: SecretGuesses | None) -> str:
     assert control is not None
     return (
-        f"No conclusion: without noise {control.right} of {control.games} secrets are guessed, and nearly all of them "
-        "should be. The game does not show what is released."
+        f"No conclusion: without noise only {control.right} of {control.games} secrets are guessed, but nearly all "
+        "should be. The game does not detect what is released."
     )
 
 
@@ -176,9 +179,9 @@ def _conclusion(result: SecretGuesses, bound: Bound, guarantee: SecretProtection
         return f"{counts}: {shown}, above the claimed {format_number(guarantee.r)}."
     if (bound.ceiling or 0.0) <= guarantee.r:
         ceiling = format_ceiling(bound.ceiling, bound.value)
-        return f"{counts}: {shown}; so few games could have shown at most {ceiling}, no more than the claim."
-    seen = detectable(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
+        return f"{counts}: {shown}; this many games could have shown at most {ceiling}, no more than the claim."
+    seen = detectable_success_rate(result.games, r=guarantee.r, confidence=bound.confidence or 0.0)
     return (
-        f"{counts}: {shown}, not above the claimed {format_number(guarantee.r)}: no leak beyond the claim found. So "
-        f"many games find one half of the time if guesses are right with {format_upper(seen, 2)}."
+        f"{counts}: {shown}, not above the claimed {format_number(guarantee.r)}: no leak beyond the claim found. This "
+        f"many games find one half of the time if guesses are right with probability {format_upper(seen, 2)}."
     )

@@ -1,6 +1,6 @@
-"""Statistics that turn scores, counts of guesses and hits into bounds. They know nothing of text.
+"""Statistics that turn scores, guesses and hits into bounds; independent of the type of the data.
 
-Each finite-sample one has a coverage test on mechanisms whose ε is known exactly (`tests/audits`).
+Each finite-sample statistic has a coverage test on mechanisms whose ε is known exactly (`tests/audits`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ε from error rates by intervals that are *not* valid for every mechanism and sample size.
 
-They are what other tools print. Neither may support or refute a claim: a Bayesian interval holds on average over a
-prior, an asymptotic one in the limit of many runs. `clopper_pearson` has the intervals that hold as they are.
+Other tools report them, so they are here for comparison. Neither may support or refute a claim: a Bayesian interval
+holds on average over a prior, an asymptotic one in the limit of many runs. `binomial` has intervals that hold exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import Integers, counts
 
 _SHARES = 4096
-_LARGEST = 60.0  # ε above which no posterior of fewer than e⁶⁰ runs reaches
+_LARGEST = 60.0  # upper bound on ε for the posterior of any test with fewer than e⁶⁰ runs
 
 
 def epsilon_jeffreys(
@@ -32,21 +32,21 @@ def epsilon_jeffreys(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Bound:
-    """The ε that the posterior exceeds with this probability, error rates having independent Jeffreys priors.
+    """The ε that the posterior exceeds with this probability, for independent Jeffreys priors on both error rates.
 
     With rates x (false positives) ~ Beta(fp + ½, tn + ½) and y (false negatives) ~ Beta(fn + ½, tp + ½), the value is
-    the largest ε with P[(x, y) is possible under (ε, δ)-DP] ≤ 1 − confidence, where possible means that none of four
-    tests (this one, its complement, and both the other way) contradicts (ε, δ)-DP.
+    the largest ε with P[(x, y) is possible under (ε, δ)-DP] ≤ 1 − confidence. Possible means that none of four tests
+    (this one, its complement, and both with D and D′ exchanged) contradicts (ε, δ)-DP.
 
     Args:
-        tp, fn: runs on D′ that the test called positive and negative.
-        fp, tn: runs on D that the test called positive and negative.
+        tp, fn: number of runs on D′ that the test called positive and negative.
+        fp, tn: number of runs on D that the test called positive and negative.
         delta: δ in [0, 1).
         confidence: posterior probability.
         adjacency, unit: of D and D′.
 
     Returns:
-        A bound of rigor `credible`: it has no coverage for a given mechanism.
+        A bound of rigor `credible`: it has no coverage guarantee for a fixed mechanism.
 
     Source: Zanella-Béguelin et al., "Bayesian Estimation of Differential Privacy" (2023), section 4.
     """
@@ -70,10 +70,10 @@ def epsilon_katz_log(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Bound:
-    """ε from the normal interval of a logarithm of a ratio of rates (Katz), the larger of both directions.
+    """ε from the normal interval of the logarithm of a ratio of rates (Katz), the larger of both directions.
 
-    For a = tp/n₁ and b = fp/n₀, ln((a − δ)/b) has about the variance a(1 − a)/(n₁(a − δ)²) + (1 − b)/(n₀b). Each
-    direction has half of the error. A ratio with an empty count has no such interval and shows nothing.
+    For a = tp/n₁ and b = fp/n₀, ln((a − δ)/b) has approximately the variance a(1 − a)/(n₁(a − δ)²) + (1 − b)/(n₀b).
+    Each direction gets half of the error probability. A ratio with a zero count has no such interval and shows nothing.
 
     Arguments as for `epsilon_jeffreys`.
 
@@ -104,9 +104,9 @@ def _katz(hits: int, misses: int, false: int, true: int, delta: float, quantile:
 
 
 def _most_katz(hits: int, others: int, delta: float, quantile: float) -> float:
-    """The most that so many runs of either side could show: all hits, and f false ones with −ln f − z/√f the largest.
+    """The largest ε that these numbers of runs can show: all hits, and the number f of false ones that maximises it.
 
-    That is near f = z²/4, before which it rises and behind which it falls.
+    −ln f − z/√f rises up to f = z²/4 and falls after it, so the maximum is near that f.
     """
     last = min(others, math.ceil(quantile**2 / 4) + 2)
     return max([0.0, *(_katz(hits, 0, false, others - false, delta, quantile) for false in range(1, last + 1))])
@@ -114,7 +114,7 @@ def _most_katz(hits: int, others: int, delta: float, quantile: float) -> float:
 
 def _posterior_quantile(table: Iterable[int] | tuple[Integers, ...], delta: float, confidence: float) -> float:
     tp, fn, fp, tn = (float(count) + 0.5 for count in table)
-    # One false-positive rate for each of many equal shares of the posterior; a share is the error of the probability.
+    # The midpoints of _SHARES equal shares of the posterior; the error of the probability is at most one share.
     x = special.betaincinv(fp, tn, (np.arange(_SHARES) + 0.5) / _SHARES)
 
     def possible(epsilon: float) -> float:

@@ -1,6 +1,6 @@
-"""Exact binomial intervals, and the ε that error rates of a distinguishing test can show.
+"""Exact binomial intervals, and the ε that the error rates of a distinguishing test show.
 
-Everything here knows counts only: where they come from is the business of an attack.
+The functions take counts only; attacks produce the counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cupel.audits.statistics.counts import Integers, counts, ordered
 
 Floats = NDArray[np.float64]
 
-_INDEPENDENT = "each run of the mechanism is independent of the others, with the data set chosen before its test"
+_INDEPENDENT = "each run of the mechanism is independent of the others, with its data set chosen before the test"
 
 
 def clopper_pearson(hits: int, trials: int, *, confidence: float) -> Interval:
@@ -28,7 +28,7 @@ def clopper_pearson(hits: int, trials: int, *, confidence: float) -> Interval:
         confidence: coverage in (0, 1); each end is missed with probability at most (1 − confidence)/2.
 
     Raises:
-        ValueError: for counts that are no counts.
+        ValueError: if a count is negative, not a whole number, or larger than the number of trials.
 
     Source: Clopper and Pearson 1934.
     """
@@ -45,27 +45,27 @@ def clopper_pearson_limits(hits: ArrayLike, trials: ArrayLike, *, confidence: fl
 
 
 def upper_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
-    """The one-sided upper limit: the x at which P[Bin(trials, x) ≤ hits] = `tail`; 1 where every trial is a hit.
+    """The one-sided upper limit: the x at which P[Bin(trials, x) ≤ hits] = `tail`; 1 if every trial is a hit.
 
     Args:
         hits: successes, integers of shape (…).
         trials: trials, integers of shape (…).
-        tail: probability in (0, 1) with which the limit may lie below the truth.
+        tail: probability in (0, 1) with which the limit may lie below the true probability.
 
     Returns:
         Float array, U(k, n, a) = Beta⁻¹(1 − a; k + 1, n − k).
     """
     validate.open_probability(tail=tail)
     hits, trials = _checked(hits, trials)
-    misses = np.maximum(trials - hits, 1)  # the quantile needs a positive parameter; replaced below
+    misses = np.maximum(trials - hits, 1)  # the quantile needs a positive parameter; hits == trials is handled below
     limit = special.betainccinv(hits + 1.0, misses, tail)
     return np.where(hits == trials, 1.0, limit)
 
 
 def lower_limit(hits: ArrayLike, trials: ArrayLike, tail: float) -> Floats:
-    """The one-sided lower limit: the x at which P[Bin(trials, x) ≥ hits] = `tail`; 0 where there is no hit.
+    """The one-sided lower limit: the x at which P[Bin(trials, x) ≥ hits] = `tail`; 0 if there is no hit.
 
-    It is 1 − U(n − k, n, a), without the digits that a difference from 1 would lose. Arguments as for `upper_limit`.
+    It equals 1 − U(n − k, n, a), but is computed without the cancellation. Arguments as for `upper_limit`.
     """
     validate.open_probability(tail=tail)
     hits, trials = _checked(hits, trials)
@@ -84,24 +84,24 @@ def epsilon_clopper_pearson(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Bound:
-    """A lower bound on ε from the errors of one fixed test between a data set D′ (positive) and its neighbour D.
+    """A lower bound on ε from the error counts of one fixed test between a data set D′ (positive) and its neighbour D.
 
     With FP̄ and FN̄ the one-sided upper limits of the two error rates at (1 − confidence)/2 each, (ε, δ)-DP needs
     1 − FN̄ ≤ e^ε FP̄ + δ and 1 − FP̄ ≤ e^ε FN̄ + δ.
 
     Args:
-        tp, fn: runs on D′ that the test called positive and negative.
-        fp, tn: runs on D that the test called positive and negative.
+        tp, fn: number of runs on D′ that the test called positive and negative.
+        fp, tn: number of runs on D that the test called positive and negative.
         delta: δ in [0, 1) at which ε is bounded.
         confidence: joint coverage of both error rates.
         adjacency: the relation of D and D′.
         unit: the unit in which they differ; a record by default.
 
     Returns:
-        A finite-sample lower bound; its ceiling is the value of a test without an error in as many runs.
+        A finite-sample lower bound; its ceiling is the bound of a test without errors in as many runs.
 
     Raises:
-        ValueError: for counts or probabilities out of range.
+        ValueError: if a count or probability is out of range.
 
     Source: Jagielski, Ullman and Oprea 2020, section 3; Zanella-Béguelin et al. 2023.
     """
@@ -134,9 +134,9 @@ def mu_clopper_pearson(
 ) -> Bound:
     """A lower bound on the μ of a mechanism that is *assumed* to be Gaussian: μ = Φ⁻¹(1 − FP̄) − Φ⁻¹(FN̄).
 
-    μ-GDP allows no error rates below the Gaussian trade-off curve, so μ itself is bounded for any mechanism that is
-    μ-GDP. An ε that is worked out from this μ holds for Gaussian mechanisms only: on randomised response with ε = 1 it
-    is far above 1. Arguments and errors as for `epsilon_clopper_pearson`.
+    μ-GDP allows no error rates below the Gaussian trade-off curve, so the bound on μ holds for any μ-GDP mechanism.
+    An ε that is derived from this μ holds for Gaussian mechanisms only: on randomised response with ε = 1 it is far
+    above 1. Arguments and errors as for `epsilon_clopper_pearson`.
 
     Returns:
         A bound on ``mu`` of rigor `model_conditional`.
@@ -166,7 +166,7 @@ def _mus(tp: ArrayLike, fn: ArrayLike, fp: ArrayLike, tn: ArrayLike, *, confiden
     tail = (1 - validate.open_probability(confidence=confidence)) / 2
     tp, fn, fp, tn = counts(tp=tp, fn=fn, fp=fp, tn=tn)
     false_positive, false_negative = upper_limit(fp, fp + tn, tail), upper_limit(fn, fn + tp, tail)
-    # A rate of 1 shows nothing: −∞ − Φ⁻¹ is below 0 whatever the other is, unless both are infinite.
+    # A limit of 1 shows nothing: its term is −∞, so the sum is −∞, or undefined if the other term is +∞.
     first, second = -special.ndtri(false_positive), -special.ndtri(false_negative)
     return np.maximum(0.0, np.where(np.isneginf(first) | np.isneginf(second), 0.0, first + second))
 
@@ -180,18 +180,18 @@ def epsilons_clopper_pearson(
     tail = (1 - confidence) / 2
     tp, fn, fp, tn = counts(tp=tp, fn=fn, fp=fp, tn=tn)
     true_positive, true_negative = lower_limit(tp, fn + tp, tail), lower_limit(tn, fp + tn, tail)
-    with np.errstate(divide="ignore"):  # a rate that is not above δ shows nothing: ln 0 = −∞
+    with np.errstate(divide="ignore"):  # a rate of at most δ shows nothing: ln 0 = −∞
         first = np.log(np.maximum(true_positive - delta, 0.0)) - np.log(upper_limit(fp, fp + tn, tail))
         second = np.log(np.maximum(true_negative - delta, 0.0)) - np.log(upper_limit(fn, fn + tp, tail))
     return np.asarray(np.maximum(0.0, np.maximum(first, second)))
 
 
 def difference_interval(hits_a: int, trials_a: int, hits_b: int, trials_b: int, *, confidence: float) -> Interval:
-    """An interval for the difference a − b of two probabilities, with at least the stated coverage in any sample size.
+    """An interval for the difference a − b of two probabilities, with at least the stated coverage at any sample size.
 
-    The two Clopper–Pearson intervals, each at 1 − (1 − confidence)/2, hold together with the stated confidence, and
-    so does [lower_a − upper_b, upper_a − lower_b]. It is conservative: it needs no independence between the two
-    samples and is wider than intervals that assume it.
+    The two Clopper–Pearson intervals, each at 1 − (1 − confidence)/2, hold jointly with the stated confidence, and so
+    does [lower_a − upper_b, upper_a − lower_b]. The interval is conservative: the two samples need not be independent,
+    and it is wider than intervals that assume independence.
 
     Args:
         hits_a, trials_a: counts of the first sample.
@@ -199,7 +199,7 @@ def difference_interval(hits_a: int, trials_a: int, hits_b: int, trials_b: int, 
         confidence: coverage in (0, 1).
 
     Raises:
-        ValueError: for counts that are no counts.
+        ValueError: if a count is invalid, as for `clopper_pearson`.
     """
     each = 1 - (1 - validate.open_probability(confidence=confidence)) / 2
     a = clopper_pearson(hits_a, trials_a, confidence=each)

@@ -1,13 +1,13 @@
-"""The most that a test of a given size can show, known before it is run: what lies above it, no test can find.
+"""Ceilings: the largest ε that a test of a given size can show, known before the test is run.
 
-Each ceiling is what the statistic itself makes of perfect counts, and every bound carries the same number. That no
-other counts show more is proven
+A ceiling is the value of the statistic on perfect counts, and every bound carries it. That no other counts give a
+larger value is proven
 
-- for error rates and scores: each limit of a rate rises with every error;
+- for error rates and scores: each limit of a rate increases with every error;
 - for one run with the tight rule, whose p-value is the largest probability of *at least* v right guesses; with the
-  adaptive one, since Σ_{k ≥ v} w_k/w_v falls as v grows; and in `one_run_f_dp` and `sequential`.
+  adaptive rule, since Σ_{k ≥ v} w_k/w_v falls as v grows; and in `one_run_f_dp` and `sequential`.
 
-For the published rule the tests compare all counts of small designs.
+For the published rule, the tests compare all counts of small designs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cupel.audits.statistics.sequential import Sequential
 
 @dataclass(frozen=True, slots=True)
 class OneRun:
-    """`epsilon_one_run`, or `epsilon_one_run_f_dp` where a family is named in place of a rule.
+    """The size of `epsilon_one_run`, or of `epsilon_one_run_f_dp` if `rule` is a family.
 
     Attributes:
-        m: candidates.
+        m: number of candidates.
         guesses: r, at most m.
-        rule: how δ is paid for, or the family.
+        rule: how δ is accounted for, or the family.
     """
 
     m: int
@@ -43,12 +43,12 @@ class OneRun:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
-    """`epsilon_clopper_pearson`, or `mu_clopper_pearson`.
+    """The size of `epsilon_clopper_pearson` or `mu_clopper_pearson`.
 
     Attributes:
-        runs_in: n₁, runs with the unit.
-        runs_out: n₀, runs without.
-        quantity: what is bounded.
+        runs_in: n₁, number of runs with the unit.
+        runs_out: n₀, number of runs without it.
+        quantity: the bounded quantity.
     """
 
     runs_in: int
@@ -58,12 +58,12 @@ class ErrorRates:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """`epsilon_from_scores`.
+    """The size of `epsilon_from_scores`.
 
     Attributes:
-        runs_in: n₁, scores of runs with the unit.
-        runs_out: n₀, of runs without.
-        threshold: the rule; None for its default.
+        runs_in: n₁, number of runs with the unit, one score each.
+        runs_out: n₀, number of runs without it.
+        threshold: how the threshold is chosen; None for the default.
     """
 
     runs_in: int
@@ -73,10 +73,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """`Sequential`.
+    """The size of `Sequential`.
 
     Attributes:
-        rounds: how many are played.
+        rounds: number of rounds.
         largest, step: of its grid.
     """
 
@@ -89,15 +89,15 @@ Test: TypeAlias = OneRun | ErrorRates | Scores | Rounds
 
 
 def ceiling(test: Test, *, confidence: float, delta: float = 0.0) -> float:
-    """The largest ε (or μ, where the test bounds μ) that a test of this size can show, with every guess right.
+    """The largest ε (or μ, if the test bounds μ) that a test of this size can show, with every guess right.
 
     Args:
         test: a statistic and its size.
         confidence: 1 − β, in (0, 1).
-        delta: δ of the ε, as the statistic takes it; 0 for μ.
+        delta: δ at which ε is bounded; 0 for μ.
 
     Raises:
-        ValueError: for sizes or probabilities that the statistic does not take.
+        ValueError: if the statistic does not accept these sizes or probabilities.
     """
     match test:
         case OneRun(m, guesses, rule):

@@ -1,4 +1,4 @@
-"""Validators of counts, whose messages name the argument; numpy's whole numbers are whole numbers, too."""
+"""Validators of counts, whose messages name the argument; they accept Python and NumPy integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def count(minimum: int = 0, **named: object) -> int:
     """One whole number of at least `minimum`, given as exactly one keyword argument.
 
     Raises:
-        ValueError: one line with the name, what was given and what is allowed.
+        ValueError: one line with the name, the given value and what is allowed.
     """
     ((name, value),) = named.items()
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -28,7 +28,7 @@ def counts(**named: ArrayLike) -> tuple[Integers, ...]:
     """Arrays of whole numbers of at least 0, broadcast together, in the order of the arguments.
 
     Raises:
-        ValueError: one line with the name, and the first value that is no count.
+        ValueError: one line with the name and the first invalid value, or with shapes that do not broadcast.
     """
     arrays = []
     for name, given in named.items():
@@ -47,7 +47,7 @@ def counts(**named: ArrayLike) -> tuple[Integers, ...]:
 
 
 def ordered(**named: Integers) -> None:
-    """Refuses counts of which one is above the next, for example correct ≤ guesses ≤ m."""
+    """Raises a `ValueError` unless the counts are in this order, for example correct ≤ guesses ≤ m."""
     for (one, small), (other, large) in itertools.pairwise(named.items()):
         if np.any(small > large):
             place = np.flatnonzero(small > large)[0]

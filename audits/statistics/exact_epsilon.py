@@ -1,4 +1,4 @@
-"""The ε of two finite laws, exactly: what the best of all tests would show if it were run for ever."""
+"""The exact ε of two finite distributions: what the best test shows in the limit of infinitely many runs."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def exact_epsilon(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Bound:
-    """The smallest ε ≥ 0 at which two laws P and Q are (ε, δ)-indistinguishable, in both directions.
+    """The smallest ε ≥ 0 at which two distributions P and Q are (ε, δ)-indistinguishable, in both directions.
 
-    H(γ) = Σ max(0, P(x) − γQ(x)) falls in γ = e^ε and is linear between the ratios P(x)/Q(x). Where the outcomes of a
-    ratio above γ have masses p and q, H(γ) = p − γq, so that δ is reached at γ = (p − δ)/q: the first such γ that is
-    not below the next ratio. With whole numbers and fractions all of this is exact; only the last logarithm is rounded,
-    and the interval contains it.
+    H(γ) = Σ max(0, P(x) − γQ(x)) decreases in γ = e^ε and is linear between the ratios P(x)/Q(x). If the outcomes with
+    a ratio above γ have masses p and q, H(γ) = p − γq, so δ is reached at γ = (p − δ)/q: the first such γ that is not
+    below the next ratio. With whole numbers and fractions all of this is exact; only the final logarithm is rounded,
+    and the interval contains its exact value.
 
     Args:
-        law_d: the law of the output on D: weights that are whole numbers, fractions or floats.
-        law_d_prime: on its neighbour D′.
-        delta: δ in [0, 1); a float is the rational number that it is.
-        logarithms: the weights are natural logarithms (floats; −inf for 0).
+        law_d: distribution of the output on D; weights are whole numbers, fractions or floats.
+        law_d_prime: distribution on its neighbour D′.
+        delta: δ in [0, 1); a float stands for its exact rational value.
+        logarithms: whether the weights are natural logarithms (floats; −inf for 0).
         adjacency, unit: of D and D′.
 
     Returns:
-        A lower bound on the ε of any mechanism with these laws on neighbours; inf where outcomes of more mass than δ
-        occur on one side only. It is certified, and its interval contains the exact ε of the pair, if every weight is
-        a whole number or a fraction. Floats are what somebody rounded: from them it is an estimate.
+        A lower bound on the ε of any mechanism with these distributions on neighbours; inf if outcomes of more mass
+        than δ occur on one side only. If every weight is a whole number or a fraction, the bound is certified and its
+        interval contains the exact ε of the pair. Floats may be rounded, so from them it is an estimate.
 
     Raises:
-        ValueError: for a law without mass, a weight that is negative or no number, or δ outside [0, 1).
+        ValueError: if a distribution has no mass, a weight is negative or not a number, or δ is outside [0, 1).
 
     Source: Barthe and Olmedo, "Beyond Differential Privacy: Composition Theorems and Relational Logic for f-divergences
     between Probabilistic Programs" (2013), for (ε, δ)-DP as a bound on this divergence.
@@ -71,7 +71,7 @@ def exact_epsilon(
         unit=unit or Unit(),
         delta=float(delta) or None,
         interval=interval if rational else None,
-        assumptions=("these are the laws of the output on two neighbours",),
+        assumptions=("these are the distributions of the output on two neighbours",),
     )
 
 
@@ -102,12 +102,12 @@ def _normalised(law: Law, name: str, logarithms: bool) -> dict[Hashable, Fractio
         weights[outcome] = _exponential(float(weight)) if logarithms else Fraction(weight)
     total = sum(weights.values(), Fraction(0))
     if total <= 0:
-        raise ValueError(f"{name}: needs an outcome of weight above 0")
+        raise ValueError(f"{name}: at least one outcome must have a weight above 0")
     return {outcome: weight / total for outcome, weight in weights.items()}
 
 
 def _exponential(logarithm: float) -> Fraction:
-    """e to this power, beyond the range of floats too."""
+    """e to this power, also outside of the range of floats."""
     if logarithm == -math.inf:
         return Fraction(0)
     shift = round(logarithm / math.log(2))
@@ -117,8 +117,8 @@ def _exponential(logarithm: float) -> Fraction:
 def _logarithm(growth: Fraction | float) -> Interval:
     """An interval that contains log γ, for γ ≥ 1.
 
-    γ = 2^k·m with m in (½, 2); the float nearest to m is off by a relative 2⁻⁵³, `math.log` by at most 4 units in the
-    last place, and k·log 2 by one of its own and one for the product.
+    γ = 2^k·m with m in (½, 2). The float nearest to m has a relative error of at most 2⁻⁵³, `math.log` an error of at
+    most 4 units in the last place, and k·log 2 one such unit for log 2 and one for the product.
     """
     if isinstance(growth, float):
         return Interval(growth, growth)

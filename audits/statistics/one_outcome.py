@@ -1,7 +1,7 @@
-"""What one outcome's privacy loss says against what is certified of the mechanism that gave it.
+"""Checks the privacy loss of one outcome against what is certified for its mechanism.
 
-A pure or ex-post ε bounds the loss of every outcome, so that one larger loss contradicts it. A curve δ(ε) allows rare
-outcomes with larger losses; `loss_probability` says how rare they are.
+A pure or ex-post ε bounds the loss of every outcome, so a single larger loss contradicts it. A curve δ(ε) allows rare
+outcomes with larger losses; `loss_probability` bounds their probability.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from cupel.accounting.registry import upper_bounds
 Profile: TypeAlias = Callable[[Sequence[float]], Sequence[float]]
 """Increasing ε ≥ 0 → certified upper bounds on δ at each of them."""
 
-CHANCE = 1e-6
-"""A loss contradicts a curve where the curve makes it less likely than this, over all comparisons together."""
+SIGNIFICANCE_LEVEL = 1e-6
+"""A loss contradicts a curve under which its probability, over all comparisons jointly, is below this value."""
 
 _CERTIFYING = ("lattice", "basic", "zcdp", "gdp")
-_LARGEST = 1000.0  # of the losses that are told apart; e^1000 is beyond the floats
+_LARGEST = 1000.0  # larger losses are not distinguished: e^1000 exceeds the floats
 _GAPS = tuple(2.0 ** (half / 2) for half in range(-16, 11))  # ℓ − ε, from 1/256 to 32
-_ROUNDING = 2.0**-45  # relative, of a dozen operations on float64
+_ROUNDING = 2.0**-45  # relative error of a dozen float64 operations
 
 
 def certified_profile(event: DpEvent, *, adjacency: Adjacency | str, unit: Unit) -> Profile:
-    """The least certified upper bound on δ(ε) of an event, at any list of increasing ε; 1 where there is none."""
+    """The smallest certified upper bound on δ(ε) of an event, as a function of increasing ε; 1 if there is none."""
 
     def profile(epsilons: Sequence[float]) -> list[float]:
         asked = PrivacyProfile(tuple(epsilons), (1.0,) * len(epsilons))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", WidthNotMet)  # an upper bound is one however wide its enclosure is
+            warnings.simplefilter("ignore", WidthNotMet)  # an upper bound is valid however wide its enclosure is
             found = upper_bounds(event, asked, adjacency=adjacency, unit=unit, methods=_CERTIFYING)
         least = dict.fromkeys(epsilons, 1.0)
         for bound in found:
@@ -57,9 +57,10 @@ def loss_probability(loss: float, profile: Profile) -> float:
     - B = {x: Q(x) ≥ e^ℓ P(x)}. Then Q(B) ≥ e^ℓ P(B), so δ(ε) ≥ Q(B) − e^ε P(B) ≥ P(B)(e^ℓ − e^ε), and
       P(B) ≤ e^−ℓ δ(ε)/(1 − e^{ε−ℓ}).
 
-    |log P/Q| ≥ ℓ on A ∪ B only, so its probability is at most (1 + e^−ℓ) δ(ε)/(1 − e^{ε−ℓ}), whatever ε is. The factor
-    cannot be left out: randomised response of ε₀ has a loss of ε₀ always, and δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀) makes the
-    bound 1 at ℓ = ε₀. The least over a grid of ε is returned, which is a bound for any grid.
+    |log P/Q| ≥ ℓ on A ∪ B only, so its probability is at most (1 + e^−ℓ) δ(ε)/(1 − e^{ε−ℓ}), for every ε. The factor
+    1 + e^−ℓ is necessary: randomised response with ε₀ always has a loss of ε₀, and with
+    δ(ε) = (e^ε₀ − e^ε)/(1 + e^ε₀) the bound is exactly 1 at ℓ = ε₀. The minimum over a grid of ε is returned, which is
+    a bound for any grid.
 
     Args:
         loss: ℓ; a loss above 1000 counts as 1000.

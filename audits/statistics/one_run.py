@@ -1,33 +1,33 @@
-"""What one run shows when every candidate was included by its own fair coin.
+"""One-run lower bounds on ε, where every candidate is included by its own fair coin.
 
-m candidates are each put into the data, or left out, by independent fair coins S. From the released output T an
+Each of m candidates is included in the data, or omitted, by independent fair coins S. From the released output T an
 attacker guesses r of the m coins and abstains on the others; v guesses are right. The hypothesis "(ε, δ)-DP in one
-candidate" is rejected where so many right guesses are improbable under it; ε = inf{ε ≥ 0: p(ε) ≥ β}. Let
+candidate" is rejected if this many right guesses are improbable under it; ε = inf{ε ≥ 0: p(ε) ≥ β}. Let
 q = e^ε/(1 + e^ε), w_k = P[Bin(r, q) = k], f = P[Bin(r, q) ≥ v].
 
 *Pure ε.* Given T, the number of right guesses is stochastically at most Bin(r, q), so p = f, whatever r depends on.
 
-*δ > 0, tight.* Let X_{r,k} be the probability of r guesses, k of them right. Adding up (ε, δ)-DP over candidates, coins
-and outputs in which the candidate is guessed rightly gives Σ_{r,k} z_{r,k} ≤ mδ for
+*δ > 0, tight.* Let X_{r,k} be the probability of r guesses, k of them right. Summing (ε, δ)-DP over candidates, coins
+and outputs in which the candidate is guessed correctly gives Σ_{r,k} z_{r,k} ≤ mδ for
 z_{r,k} = max(0, k·X_{r,k} − e^ε(r − k + 1)·X_{r,k−1}), because flipping one of k right coins leaves k − 1, and each
 outcome with k − 1 is reached by r − k + 1 flips. Since k·w_k = e^ε(r − k + 1)·w_{k−1}, the ratios Y_k = X_{r,k}/w_k
-grow by at most z_{r,k}/(k·w_k) a step. Summing by parts, P[r, ≥ v right] − f·P[r] = Σ_k C_k (Y_k − Y_{k−1}) with
+grow by at most z_{r,k}/(k·w_k) per step. Summing by parts, P[r, ≥ v right] − f·P[r] = Σ_k C_k (Y_k − Y_{k−1}) with
 C_k = (1 − f)·P[W ≥ k] for k ≥ v and f·P[W < k] below, W ~ Bin(r, q). C_k/(k·w_k) is largest at k = v, because
 binomials are log-concave. So, with σ = f(1 − f)/(v·w_v) and Z_r = Σ_k z_{r,k},
 
     P[r guesses, at least v right] ≤ f·P[r guesses] + σ·Z_r,   Σ_r Z_r ≤ mδ.
 
-With r fixed in advance, p = f + mδ·σ. It is attained: tilt randomised response by one step at v. A test compares it
-with the linear programme over all (ε, δ)-DP mechanisms.
+With r fixed in advance, p = f + mδ·σ. It is attained by tilting randomised response by one step at v. A test compares
+it with the linear programme over all (ε, δ)-DP mechanisms.
 
-*δ > 0, r chosen after the output* (as many guesses as secrets were disclosed). p = f + mδ·σ is not valid then: failures
-may come with the r at which they count most. Reject iff f ≤ β/2 and mδ·f/(v·w_v) ≤ β/2, both of which increase with ε;
-summing the display over r, P[reject] ≤ β/2 + mδ·max_r σ_r ≤ β.
+*δ > 0, adaptive: r chosen after the output* (for example, one guess per disclosed secret). Then p = f + mδ·σ is not
+valid, because the failures of probability δ can be placed at the r at which they count most. Reject iff f ≤ β/2 and
+mδ·f/(v·w_v) ≤ β/2, both of which increase with ε; summing the display over r, P[reject] ≤ β/2 + mδ·max_r σ_r ≤ β.
 
 *δ > 0, published* (Steinke, Nasr and Jagielski 2023, Theorem 5.2, r fixed): p = f + 2mδ·A,
-A = max_{1≤i≤v} P[v − i ≤ W < v]/i. It is about 2.5 times as far above f as p need be at ε = 0, and 25 times at ε = 3.
-In the lower tail it is too small: m = r = 3, v = 1, ε = 0, δ = .01 gives .88250; but to draw T uniformly and, if it is
-−S, to draw once more with probability .08, is (0, .01)-DP with P[v ≥ 1] = .88375. Here the larger of 2A and σ is taken.
+A = max_{1≤i≤v} P[v − i ≤ W < v]/i. Its excess over f is about 2.5 times the necessary one at ε = 0, and 25 times at
+ε = 3. In the lower tail it is too small: m = r = 3, v = 1, ε = 0, δ = .01 gives .88250; but drawing T uniformly and, if
+it is −S, drawing again with probability .08, is (0, .01)-DP with P[v ≥ 1] = .88375. So the larger of 2A and σ is used.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ Rule: TypeAlias = Literal["published", "tight", "adaptive"]
 
 _COINS = "each candidate was included by its own fair coin, independent of everything else"
 _FIXED = "the number of guesses was fixed before the run"
-_MANY = 10**15  # canaries, more than anyone has
-_STEPS = 60  # halvings of an interval of length ≤ 64: below 1e-16 of it
+_MANY = 10**15  # upper limit of the search for a number of canaries
+_STEPS = 60  # bisections of an interval of length ≤ 64: below 1e-16 of it
 
 
 def epsilon_one_run(
@@ -70,21 +70,21 @@ def epsilon_one_run(
     """A lower bound on ε at δ from one run: the smallest ε that the number of right guesses does not reject.
 
     Args:
-        m: candidates, each included by a fair coin.
+        m: number of candidates, each included by a fair coin.
         guesses: r, how many coins were guessed, 0 to m.
         correct: v, how many guesses were right, 0 to r.
         delta: δ in [0, 1).
         confidence: 1 − β, in (0, 1).
-        rule: how δ > 0 is paid for (see the module): ``published`` and ``tight`` need r fixed before the run,
-            ``adaptive`` lets r depend on the output. For δ = 0 all are the same and none needs r fixed.
-        adjacency: what a coin decides: presence of a unit is add_remove.
-        unit: the unit that a candidate is; a record by default.
+        rule: how δ > 0 is accounted for (see the module): ``published`` and ``tight`` need r fixed before the run,
+            ``adaptive`` lets r depend on the output. For δ = 0 all rules are equal and none needs r fixed.
+        adjacency: the change that a coin decides; add_remove for the presence of a unit.
+        unit: what a candidate is; a record by default.
 
     Returns:
-        A finite-sample lower bound, ε = inf{ε ≥ 0: p(ε) ≥ β}; its ceiling is the value had all r guesses been right.
+        A finite-sample lower bound, ε = inf{ε ≥ 0: p(ε) ≥ β}; its ceiling is the bound if all r guesses were right.
 
     Raises:
-        ValueError: for counts or probabilities out of range.
+        ValueError: if a count or probability is out of range.
 
     Source: Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run" (2023), Theorem 5.2; the other
         rules are proven in the module's docstring.
@@ -147,17 +147,19 @@ def canaries_needed(
     """The fewest guesses that show ε at δ and this confidence, if all of them are right.
 
     With all r guesses right, f = w_r = q^r, so p = q^r(1 − c) + c for c = mδ/r by the tight rule, and q^r ≤ β/2 and
-    c ≤ β/2 by the adaptive one. Both p-values fall as r grows, whether m is fixed or r, so one r is the first.
+    c ≤ β/2 by the adaptive one. Both p-values decrease in r, whether m is fixed or m = r, so bisection finds the
+    smallest r.
 
     Args:
         epsilon: ε > 0 to be shown.
         confidence: 1 − β, in (0, 1).
         delta: δ in [0, 1).
-        m: candidates, of which some may not be guessed; by default all of them are, and m is what is looked for.
-        rule: as for `epsilon_one_run`, whose published rule shows less. For δ = 0 both are the same.
+        m: number of candidates, not all of which need be guessed; by default every candidate is guessed, so that
+            m = r is returned.
+        rule: as for `epsilon_one_run`, whose published rule shows less. For δ = 0 both rules are equal.
 
     Raises:
-        ValueError: for arguments out of range, and where no number of guesses (of at most m) is enough.
+        ValueError: if an argument is out of range, or if no number of guesses (of at most m) is enough.
     """
     beta = 1 - validate.open_probability(confidence=confidence)
     validate.positive(epsilon=epsilon)
@@ -173,7 +175,7 @@ def canaries_needed(
         among = "any number of canaries" if m is None else f"{m} canaries"
         raise ValueError(
             f"epsilon = {epsilon:g} at delta = {delta:g} and confidence {confidence:g} cannot be shown with {among}, "
-            "all guessed rightly; take a smaller epsilon, delta or confidence"
+            "even if all guesses are right; use a smaller epsilon, delta or confidence"
             + ("" if m is None else ", or more canaries")
         )
     return bisect.bisect_left(range(1, largest + 1), True, key=shown) + 1
@@ -181,11 +183,11 @@ def canaries_needed(
 
 @dataclass(frozen=True, slots=True)
 class Disclosures:
-    """How often disclosed secrets were in the data, against chance.
+    """How often disclosed secrets were in the data, compared with chance.
 
     Attributes:
-        p_value: the probability of at least as many from the data, if the output does not depend on who was in it.
-            It tests ε = 0 only; no ε follows from it.
+        p_value: the probability that at least as many are from the data if the output does not depend on who was in
+            the data. It tests ε = 0 only; no ε follows from it.
         epsilon: the one-run lower bound, with the disclosed candidates as the guesses "in".
     """
 
@@ -204,21 +206,21 @@ def disclosures_with_holdout(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Disclosures:
-    """K of m candidates were disclosed, v of them had been in the data.
+    """The p-value and the ε bound if K of m candidates are disclosed, v of which were in the data.
 
-    Given how many candidates were in, and an output that does not depend on which, v is hypergeometric.
+    Given how many candidates were in the data, v is hypergeometric if the output does not depend on which they were.
 
     Args:
-        k: K, candidates that the output discloses, each counted once.
+        k: K, number of candidates that the output discloses, each counted once.
         v: how many of them were in the data.
-        m: candidates, each included by a fair coin.
+        m: number of candidates, each included by a fair coin.
         source: how many of the m were in; m/2 if not given.
         delta: δ of the ε bound. K depends on the output, and the bound accounts for it.
         confidence: of the ε bound.
         adjacency, unit: of the ε bound.
 
     Raises:
-        ValueError: for counts that cannot be.
+        ValueError: if the counts are impossible.
     """
     k, v, m = count(k=k), count(v=v), count(m=m)
     included = count(source=m // 2 if source is None else source)
@@ -245,17 +247,17 @@ def hypergeometric_tail(hits: int, total: int, marked: int, drawn: int) -> float
 
 
 def _pure(r: NDArray[np.int64], v: NDArray[np.int64], beta: float) -> Floats:
-    """δ = 0: logit of the q at which P[Bin(r, q) ≥ v] = β. Both q and 1 − q are quantiles, so neither cancels."""
+    """δ = 0: logit of the q at which P[Bin(r, q) ≥ v] = β; q and 1 − q are separate quantiles, without cancellation."""
     a, b = np.maximum(v, 1).astype(np.float64), (r - v + 1).astype(np.float64)
-    with np.errstate(divide="ignore"):  # q may underflow to 0 for one right guess in very many
+    with np.errstate(divide="ignore"):  # q may underflow to 0, for one right guess among very many
         value = np.log(special.betaincinv(a, b, beta)) - np.log(special.betainccinv(b, a, beta))
     return np.asarray(np.where(v > 0, np.maximum(value, 0.0), 0.0))
 
 
 def p_value(r: int, v: int, failures: float, rule: Rule) -> Callable[[float], float]:
-    """ε ↦ p(ε) for v right of r guesses, `failures` = mδ. It increases with ε as long as it is below 1.
+    """The function ε ↦ p(ε) for v right guesses of r, with `failures` = mδ; it increases with ε until it is 1.
 
-    Every p-value is at most β with probability at most β under (ε, δ)-DP; the adaptive one for β ≤ 1 and any r.
+    Under (ε, δ)-DP every p-value is at most β with probability at most β; the adaptive one for β ≤ 1 and any r.
     """
     if v == 0:
         return lambda epsilon: 1.0
@@ -265,10 +267,10 @@ def p_value(r: int, v: int, failures: float, rule: Rule) -> Callable[[float], fl
     def p(epsilon: float) -> float:
         log_wrong = -np.logaddexp(0.0, epsilon)  # log(1 − q)
         tail = float(special.betaincc(r - v + 1, v, np.exp(log_wrong)))
-        reach = failures * above(epsilon) / v
+        delta_term = failures * above(epsilon) / v
         if rule == "adaptive":
-            return min(1.0, 2 * max(tail, reach))
-        extra = reach * (1 - tail)
+            return min(1.0, 2 * max(tail, delta_term))
+        extra = delta_term * (1 - tail)
         if below is not None:
             averages = np.cumsum(below(epsilon)) / np.arange(1, v + 1)
             extra = max(extra, 2 * failures * float(averages.max()))
@@ -278,20 +280,20 @@ def p_value(r: int, v: int, failures: float, rule: Rule) -> Callable[[float], fl
 
 
 def _tail_over_weight(r: int, v: int) -> Callable[[float], float]:
-    """ε ↦ f/w_v = Σ_{k ≥ v} w_k/w_v, without the cancellation of two numbers that may underflow."""
+    """The function ε ↦ f/w_v = Σ_{k ≥ v} w_k/w_v, summed directly because f and w_v may both underflow."""
     k = np.arange(v, r, dtype=np.float64)
-    logs = np.cumsum(np.log((r - k) / (k + 1)))  # log of w_{k+1}/w_v, less (k + 1 − v)·ε
+    logs = np.cumsum(np.log((r - k) / (k + 1)))  # log of w_{k+1}/w_v, minus (k + 1 − v)·ε
     steps = np.arange(1, r - v + 1, dtype=np.float64)
 
     def ratio(epsilon: float) -> float:
-        with np.errstate(over="ignore"):  # a p-value of 1 either way
+        with np.errstate(over="ignore"):  # the p-value is 1 if this overflows
             return 1.0 + float(np.exp(logs + steps * epsilon).sum())
 
     return ratio
 
 
 def _weights_below(r: int, v: int) -> Callable[[float], Floats]:
-    """ε ↦ [P[W = v − 1], …, P[W = 0]]; the binomial coefficients are worked out once."""
+    """The function ε ↦ [P[W = v − 1], …, P[W = 0]]; the binomial coefficients are computed once."""
     j = np.arange(v - 1, -1, -1, dtype=np.float64)
     coefficients = _log_choose(r, j)
     return lambda epsilon: np.asarray(np.exp(coefficients + j * epsilon - r * np.logaddexp(0.0, epsilon)))

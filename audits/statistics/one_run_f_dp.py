@@ -1,34 +1,36 @@
-"""One run, counted within a family of trade-off functions.
+"""One-run lower bounds on ε within a family of trade-off functions.
 
-m candidates, each in by its own fair coin; c′ guesses, c of them right. For a mechanism that is f-DP in one candidate,
-the number of right guesses obeys a recursion of tails. With f̄(x) = 1 − f(x), the largest power of a test of size x,
+There are m candidates, each included by its own fair coin, and c′ guesses, c of them right. For a mechanism that is
+f-DP in one candidate, the tails of the number of right guesses satisfy a recursion. With f̄(x) = 1 − f(x), the largest
+power of a test of size x,
 
     r_c = τ·c/m,  h_c = τ·(c′ − c)/m,  and for i = c − 1, …, 0:
     h_i = max(h_{i+1}, f̄⁻¹(r_{i+1})),  r_i = r_{i+1} + a_i·(h_i − h_{i+1}),  a_i = i/(c′ − i),
 
-and "at least c right guesses has probability τ" is impossible where r₀ + h₀ > c′/m. The value is the largest member of
+and "at least c right guesses has probability τ" is impossible if r₀ + h₀ > c′/m. The value is the largest member of
 the family that bisection finds rejected at τ = 1 − confidence; a search over a grid, as published, gives slightly less.
 
-The family is what the answer is about: (ε, δ)-DP with the stated δ is every mechanism, μ-GDP is Gaussian ones.
+The family limits what the bound applies to: (ε, δ)-DP with the stated δ covers every mechanism, μ-GDP Gaussian ones.
 
-*Speed.* Both sequences never fall, so r + h > c′/m rejects at any i; and where f̄⁻¹(r_{i+1}) ≤ h_{i+1} they stay as
-they are for good. What lies between is a few deviations of the number of right guesses: thousands of steps for 10⁵
-guesses.
+*Speed.* The sequences never decrease as i falls, so r + h > c′/m rejects at any i; and once f̄⁻¹(r_{i+1}) ≤ h_{i+1}
+they are constant. The steps in between cover a few standard deviations of the number of right guesses: thousands of
+steps for 10⁵ guesses.
 
 *Rounding.* With s_i = r_i − a_i·h_i the recursion reads s_{c−1} = τc′/(m(c′ − c + 1)) and
 
     s_i = s_{i+1} + c′/((c′ − i)(c′ − i − 1))·h_{i+1},  r_i = s_i + a_i·h_i,
 
-sums of positive terms that grow with each of their parts, since f̄⁻¹ does. So if every step is rounded down, r and h
-lie below the true ones, and what is rejected then is rejected in truth. `_DOWN` and the margins of f̄⁻¹ exceed the
-rounding of the operations they follow; for a Gaussian they take the quantile and erfc to be good to a few units of the
-last place.
+sums of positive terms that increase in each of their parts, since f̄⁻¹ does. So if every step is rounded down, r and h
+lie below their exact values, and what is rejected is rejected by the exact recursion too. `_DOWN` and the margins of
+f̄⁻¹ exceed the rounding of the operations that they follow; for a Gaussian they assume that the quantile and erfc are
+accurate to a few units in the last place.
 
-*More right guesses never show less.* Unless c right ones reject nothing, h_{c−1} = f̄⁻¹(r_c). Starting from c + 1, s_c
-alone is above that s_{c−1}, r_c is at least τ(c + 1)/m, so h_{c−1} is at least as large, and so is all that follows.
+*More right guesses never show less.* Unless c right guesses reject nothing, h_{c−1} = f̄⁻¹(r_c). Starting from c + 1,
+s_c alone is above that s_{c−1}, r_c is at least τ(c + 1)/m, so h_{c−1} is at least as large, and so are all terms
+after it.
 
-Source: Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run" (2024), with two alternatives a
-candidate.
+Source: Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run" (2024), with two alternatives
+per candidate.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ Family: TypeAlias = Literal["gdp", "approx_dp"]
 Inverse: TypeAlias = Callable[[float], float]
 
 _ROUNDING = 2.0**-53  # of one operation, relative
-_DOWN = 1 - 16 * _ROUNDING  # below what ten operations on positive numbers may lose
-_STEPS = 50  # halvings: 1e-13 of either top
-_TOPS = {"gdp": 40.0, "approx_dp": 80.0}  # μ and ε that no run of fewer than e⁸⁰ guesses reaches
+_DOWN = 1 - 16 * _ROUNDING  # more than ten operations on positive numbers can lose to rounding
+_STEPS = 50  # bisections: 1e-13 of either upper limit
+_TOPS = {"gdp": 40.0, "approx_dp": 80.0}  # upper limits of μ and ε for any run with fewer than e⁸⁰ guesses
 
 
 def epsilon_one_run_f_dp(
@@ -64,12 +66,12 @@ def epsilon_one_run_f_dp(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: Unit | None = None,
 ) -> Bound:
-    """A lower bound on ε at δ from one run, within a family.
+    """A lower bound on ε at δ from one run, within a family of trade-off functions.
 
     Args:
-        m: candidates, each included by a fair coin.
+        m: number of candidates, each included by a fair coin.
         guesses: c′, fixed before the run, 1 to m.
-        correct: c, right guesses.
+        correct: c, number of right guesses.
         family: ``gdp`` (the smallest μ that is not rejected, as the ε of a Gaussian mechanism at δ) or ``approx_dp``
             (the smallest ε whose (ε, δ)-DP is not rejected).
         delta: δ in (0, 1) for ``gdp``, [0, 1) for ``approx_dp``.
@@ -77,10 +79,10 @@ def epsilon_one_run_f_dp(
         adjacency, unit: of a candidate.
 
     Returns:
-        A lower bound; `model_conditional` for ``gdp``, `finite_sample` for ``approx_dp``, which assumes nothing.
+        A lower bound; `model_conditional` for ``gdp``, `finite_sample` for ``approx_dp``, which covers any mechanism.
 
     Raises:
-        ValueError: for counts, family or probabilities out of range.
+        ValueError: if a count or probability is out of range, or the family is unknown.
     """
     m, guesses, correct = count(minimum=1, m=m), count(guesses=guesses), count(correct=correct)
     validate.one_of(("gdp", "approx_dp"), family=family)
@@ -129,17 +131,17 @@ def _epsilon(m: int, guesses: int, correct: int, family: Family, delta: float, t
 
 
 def rejects(m: int, guesses: int, correct: int, inverse: Inverse, tail: float) -> bool:
-    """Whether a trade-off function forbids that at least so many right guesses have probability `tail`.
+    """Whether a trade-off function excludes that at least c right guesses have probability `tail`.
 
     Args:
-        m: candidates.
+        m: number of candidates.
         guesses: c′.
         correct: c.
         inverse: f̄⁻¹, the smallest size of a test of this power, rounded down.
         tail: τ.
 
     Returns:
-        True only if the recursion without rounding rejects, too.
+        True only if the exact recursion, without rounding, rejects too.
     """
     r, h = tail * correct / m * _DOWN, tail * (guesses - correct) / m
     s = tail * guesses / (m * (guesses - correct + 1)) * _DOWN
@@ -158,7 +160,7 @@ def rejects(m: int, guesses: int, correct: int, inverse: Inverse, tail: float) -
 
 
 def gaussian_inverse(mu: float) -> Inverse:
-    """f̄⁻¹(p) = Φ(Φ⁻¹(p) − μ). The quantile is good to a few units of its last place, and is moved down by far more."""
+    """f̄⁻¹(p) = Φ(Φ⁻¹(p) − μ), rounded down by far more than the quantile's error of a few units in the last place."""
     quantile, scale = NormalDist().inv_cdf, math.sqrt(0.5)
 
     def inverse(power: float) -> float:

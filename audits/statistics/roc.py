@@ -1,6 +1,6 @@
-"""How well scores tell two groups apart: area under the curve, and true positives at few false ones. No ε follows.
+"""How well scores separate two groups: area under the curve, true positives at low false-positive rates. No ε follows.
 
-Rates describe. Their intervals take records as independent draws, which those of one run are not quite.
+The rates are descriptive. Their intervals treat records as independent draws, which records of one run are not quite.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Area:
 
     Attributes:
         value: P[a member scores higher than another record] + ½·P[they tie], over all pairs.
-        interval: with at least the stated confidence, for any law of scores and any number of records: each end is
-            √(ln(2/β)/(2·min(n₁, n₀))) away (Hoeffding 1963, section 5, for two-sample statistics).
+        interval: has at least the stated confidence for any distribution of scores and any number of records. Each
+            end is √(ln(2/β)/(2·min(n₁, n₀))) away (Hoeffding 1963, section 5, for two-sample statistics).
     """
 
     value: float
@@ -36,11 +36,11 @@ def area_under_curve(inside: ArrayLike, outside: ArrayLike, *, confidence: float
 
     Args:
         inside: shape (n₁,), n₁ ≥ 1, scores of members.
-        outside: shape (n₀,), n₀ ≥ 1, scores of the others.
+        outside: shape (n₀,), n₀ ≥ 1, scores of non-members.
         confidence: 1 − β, in (0, 1).
 
     Raises:
-        ValueError: for no scores, or NaN.
+        ValueError: if a side has no score, or a score is NaN.
     """
     validate.open_probability(confidence=confidence)
     members, others = _sorted(inside), _sorted(outside)
@@ -52,10 +52,10 @@ def area_under_curve(inside: ArrayLike, outside: ArrayLike, *, confidence: float
 
 
 def positives_at(inside: ArrayLike, outside: ArrayLike, *, false_positive_rate: float) -> tuple[int, int]:
-    """How many members, and how many others, score above the lowest threshold that respects a false-positive rate.
+    """The true and false positives at the lowest threshold that respects a false-positive rate.
 
-    The threshold is the score of an outside record such that at most ⌊rate·n₀⌋ of them score higher: 0 of them where
-    there are fewer than 1/rate.
+    The threshold is the score of a non-member such that at most ⌊rate·n₀⌋ non-members score higher: none if there are
+    fewer than 1/rate.
 
     Args:
         inside, outside: as for `area_under_curve`.
@@ -66,7 +66,7 @@ def positives_at(inside: ArrayLike, outside: ArrayLike, *, false_positive_rate: 
     """
     validate.probability_below_one(false_positive_rate=false_positive_rate)
     members, others = _sorted(inside), _sorted(outside)
-    allowed = math.floor(false_positive_rate * len(others) + 1e-9)  # .1·10 is 1, whatever the floats say
+    allowed = math.floor(false_positive_rate * len(others) + 1e-9)  # against rounding: .1·10 must give 1
     threshold = others[-1 - allowed]
     counts = [len(side) - int(np.searchsorted(side, threshold, side="right")) for side in (members, others)]
     return counts[0], counts[1]
@@ -75,5 +75,5 @@ def positives_at(inside: ArrayLike, outside: ArrayLike, *, false_positive_rate: 
 def _sorted(scores: ArrayLike) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not values.size or np.isnan(values).any():
-        raise ValueError("members and others both need at least one score, and no NaN")
+        raise ValueError("members and non-members each need at least one score, and no score may be NaN")
     return np.sort(values)

@@ -1,6 +1,6 @@
-"""ε from two samples of scores: a threshold makes a test of them, and the choice of the threshold is paid for.
+"""ε from two samples of scores by a threshold test, corrected for the choice of the threshold.
 
-A threshold that is chosen on the same scores as the best one is no bound. Four ways that are:
+The best threshold on the same scores that are tested gives no valid bound. Four choices do:
 
 - `FixedThreshold`: chosen before the scores were seen.
 - `Split`: chosen on a part of the scores, tested on the rest.
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FixedThreshold:
-    """A score of at least `value` is called "in"; the value was fixed before the scores were seen."""
+    """A score of at least `value` is guessed "in"; the value was fixed before the scores were seen."""
 
     value: float
 
@@ -38,10 +38,10 @@ class FixedThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The best threshold of a random part of the scores, tested on the rest.
+    """The best threshold on a random part of the scores, tested on the rest.
 
     Attributes:
-        fraction: of each sample that the threshold is chosen on, in (0, 1).
+        fraction: of each sample on which the threshold is chosen, in (0, 1).
         seed: of the split, a public choice.
     """
 
@@ -68,7 +68,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The best of all thresholds, whatever they are."""
+    """The best of all thresholds, with a simultaneous band."""
 
 
 Threshold: TypeAlias = FixedThreshold | Split | Grid | Band
@@ -87,15 +87,15 @@ def epsilon_from_scores(
     """A lower bound on ε from scores of independent runs with and without a unit.
 
     Args:
-        in_scores: shape (n₁,), one score of each run on D′; larger says "in".
-        out_scores: shape (n₀,), of each run on D.
+        in_scores: shape (n₁,), one score for each run on D′; larger for "in".
+        out_scores: shape (n₀,), one score for each run on D.
         delta: δ in [0, 1).
         confidence: 1 − β.
         threshold: how the test is chosen; by default `Split`.
         adjacency, unit: of D and D′.
 
     Returns:
-        A finite-sample lower bound. Its ceiling is the value of scores that are perfectly apart.
+        A finite-sample lower bound. Its ceiling is the bound for perfectly separated scores.
 
     Raises:
         ValueError: for scores that are no numbers, or too few to be split.
@@ -140,11 +140,11 @@ def epsilon_from_scores(
 
 
 Found: TypeAlias = tuple[float, float]
-"""A value, and the ceiling of the same test."""
+"""The value of a bound, and the ceiling of the same test."""
 
 
 def _at(inside: Floats, outside: Floats, thresholds: Floats, delta: float, confidence: float) -> Found:
-    """The largest of the bounds of some thresholds, each at this confidence."""
+    """The largest bound of these thresholds, each at this confidence."""
     tp, fp = _at_least(inside, thresholds), _at_least(outside, thresholds)
     counts = (tp, inside.size - tp, fp, outside.size - fp)
     values = epsilons_clopper_pearson(*counts, delta=delta, confidence=confidence)
@@ -158,21 +158,24 @@ def _split(inside: Floats, outside: Floats, rule: Split, delta: float, confidenc
     for sample, name in ((inside, "in_scores"), (outside, "out_scores")):
         chosen = round(sample.size * rule.fraction)
         if not 0 < chosen < sample.size:
-            raise ValueError(f"{name} has {sample.size} scores, too few to be split at {rule.fraction:g}")
+            raise ValueError(f"{name} has {sample.size} scores, too few to split at a fraction of {rule.fraction:g}")
         mixed = generator.permutation(sample)
         parts.append((mixed[:chosen], mixed[chosen:]))
     (tried_in, tested_in), (tried_out, tested_out) = parts
     candidates = np.unique(np.concatenate([tried_in, tried_out]))
     tp, fp = _at_least(tried_in, candidates), _at_least(tried_out, candidates)
     counts = (tp, tried_in.size - tp, fp, tried_out.size - fp)
-    # Corrected for their number, so that a tail of few scores is not chosen for its luck.
+    # Correct for the number of thresholds, so that a tail of few scores is not chosen by chance.
     each = 1 - (1 - confidence) / candidates.size
     best = candidates[np.argmax(epsilons_clopper_pearson(*counts, delta=delta, confidence=each))]
     return _at(tested_in, tested_out, np.array([best]), delta, confidence)
 
 
 def _band(inside: Floats, outside: Floats, delta: float, confidence: float) -> Found:
-    """With P[TPR ≥ TPR̂ − m₁ and FPR ≤ FPR̂ + m₀ at every threshold] ≥ 1 − β, both directions of every test hold."""
+    """The best bound of all thresholds.
+
+    P[TPR ≥ TPR̂ − m₁ and FPR ≤ FPR̂ + m₀ at every threshold] ≥ 1 − β, so both directions of every test hold jointly.
+    """
     candidates = np.unique(np.concatenate([inside, outside]))
     margins = [math.sqrt(math.log(2 / (1 - confidence)) / (2 * sample.size)) for sample in (inside, outside)]
     hit = np.maximum(_at_least(inside, candidates) / inside.size - margins[0], 0.0)
@@ -182,7 +185,7 @@ def _band(inside: Floats, outside: Floats, delta: float, confidence: float) -> F
 
 
 def _epsilons(hit: Floats, false: Floats, delta: float) -> Floats:
-    """What a hit rate of at least `hit` and a false-alarm rate of at most `false` show, in either direction."""
+    """The ε shown by a true-positive rate of at least `hit` and a false-positive rate of at most `false`."""
     with np.errstate(divide="ignore"):
         first = np.log(np.maximum(hit - delta, 0.0)) - np.log(false)
         second = np.log(np.maximum(1 - false - delta, 0.0)) - np.log1p(-hit)
@@ -196,7 +199,7 @@ def _at_least(sample: Floats, thresholds: Floats) -> NDArray[np.int64]:
 def _sample(scores: ArrayLike, name: str) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
-        raise ValueError(f"{name} must be one row of at least one score, not of shape {values.shape}")
+        raise ValueError(f"{name} must be a 1-D array of at least one score, not of shape {values.shape}")
     if missing := int(np.isnan(values).sum()):
-        raise ValueError(f"{name} must be one row of numbers, but {missing} of {values.size} are NaN")
+        raise ValueError(f"{name} must not contain NaN, but {missing} of {values.size} scores are NaN")
     return values

@@ -1,20 +1,20 @@
-"""An ε bound that may be looked at after every run: test by betting.
+"""An anytime-valid lower bound on ε, which may be read after every round: testing by betting.
 
-Before round s an event E is named; then the mechanism is run once on D and once on D′. Under (ε, δ)-DP the payoff
-g = 1[Y ∈ E] − e^ε·1[Y′ ∈ E] − δ has a mean of at most 0, so a gambler who puts λ ∈ [0, 1/(e^ε + δ)) on it, decided
-before the round, has a wealth W_s = Π(1 + λ·g) that exceeds 1/β with probability at most β, ever (Ville). Four gamblers
-bet on E, on its complement, and on both with D and D′ exchanged; their mean is a wealth, too.
+Before round s an event E is fixed; then the mechanism is run once on D and once on D′. Under (ε, δ)-DP the payoff
+g = 1[Y ∈ E] − e^ε·1[Y′ ∈ E] − δ has a mean of at most 0. So if a gambler stakes λ ∈ [0, 1/(e^ε + δ)), chosen before the
+round, the wealth W_s = Π(1 + λ·g) ever exceeds 1/β with probability at most β (Ville). Four gamblers bet on E, on its
+complement, and on both with D and D′ exchanged; the mean of their wealths is a wealth process too.
 
-There is such a wealth for every ε of a grid, with a λ of its own. The bound is the largest ε up to which *every* ε of
-the grid has been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* needs that the first ε ≥ ε* of
-the grid was rejected, which happens with probability at most β.
+There is one such wealth, with its own λ, for every ε of a grid. The bound is the largest ε such that *every* ε of the
+grid up to it has been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* requires that the first
+ε ≥ ε* of the grid was rejected, which happens with probability at most β.
 
 *Ceiling.* No sequence of rounds shows more than the one in which every event happened on D and not on D′. Let V(n) be
-what a gambler on E has after n such rounds, of payoff 1 − δ each. A round of any other outcome pays at most 0: it
+the wealth of a gambler on E after n such rounds, of payoff 1 − δ each. A round of any other outcome pays at most 0: it
 multiplies the wealth by at most 1 and lowers every later λ. So k such rounds give the two gamblers whom they favour at
-most V(k) each, and the two others, whom at most n − k rounds favour, at most V(n − k). As λ grows with n, V is convex,
-and V(k) + V(n − k) ≤ V(n) + V(0), which is what the perfect sequence gives. λ falls as ε grows, so the ε that V(n)
-rejects are the first of the grid, and bisection finds how many.
+most V(k) each, and the two others, whom at most n − k rounds favour, at most V(n − k). As λ increases with n, V is
+convex, and V(k) + V(n − k) ≤ V(n) + V(0), the value of the perfect sequence. λ decreases in ε, so the ε that V(n)
+rejects are the first of the grid, and bisection finds how many there are.
 
 Source: Ville 1939; Waudby-Smith and Ramdas, "Estimating Means of Bounded Random Variables by Betting" (2024).
 """
@@ -37,17 +37,17 @@ from cupel.audits.statistics.counts import count
 
 Floats = NDArray[np.float64]
 
-_BOLDEST = 0.9  # share of the largest λ that is ever bet
+_MAX_STAKE = 0.9  # largest stake, as a fraction of the largest admissible λ
 _VERSION = 1
 
 
 class Wealth:
-    """The gamblers' wealth for every ε of a grid, of one audit or of many side by side.
+    """The gamblers' wealth for every ε of a grid, for one audit or several in parallel.
 
     Args:
         grid: shape (G,), ε.
         delta: δ.
-        audits: how many are kept side by side; () for one.
+        audits: shape of the parallel audits; () for one.
     """
 
     def __init__(self, grid: Floats, delta: float, audits: tuple[int, ...] = ()) -> None:
@@ -56,12 +56,12 @@ class Wealth:
         shape = (*audits, 4, grid.size)
         self.logs, self.sums, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.best = np.zeros((*audits, grid.size))
-        """The largest logarithm of the mean wealth so far."""
+        """Running maximum of the logarithm of the mean wealth."""
 
     def update(self, on_d: ArrayLike, on_d_prime: ArrayLike) -> None:
-        """One more round of every audit, shape (audits): whether its event happened on D and on D′."""
+        """Adds one round to every audit; arguments of shape (audits): whether its event happened on D and on D′."""
         one, other = (np.asarray(side, dtype=np.float64)[..., None] for side in (on_d, on_d_prime))
-        hits = np.stack([one, other, 1 - one, 1 - other], axis=-2)  # E and its complement, from either side
+        hits = np.stack([one, other, 1 - one, 1 - other], axis=-2)  # E and its complement, in both directions
         misses = np.stack([other, one, 1 - other, 1 - one], axis=-2)
         payoff = hits - self._grow * misses - self._delta
         self.logs += np.log1p(self._bets() * payoff)
@@ -74,41 +74,41 @@ class Wealth:
         return _bets(self.sums, self.squares, self._grow + self._delta)
 
     def rejected(self, confidence: float) -> NDArray[np.int64]:
-        """How many ε of the grid are rejected before the first that is not, shape (audits)."""
+        """The number of ε of the grid that are rejected before the first that is not, shape (audits)."""
         kept = self.best < -np.log1p(-confidence)  # log 1/β
         return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
 
 
 def _bets(sums: Floats, squares: Floats, size: Floats) -> Floats:
-    """λ from the payoffs so far: mean over mean square, as if a quarter of the stake had been lost before."""
-    return np.clip((sums - 0.25 * size) / (squares + 0.25 * np.square(size)), 0.0, _BOLDEST / size)
+    """λ from the past payoffs: mean over mean square, with one virtual round that lost a quarter of `size`."""
+    return np.clip((sums - 0.25 * size) / (squares + 0.25 * np.square(size)), 0.0, _MAX_STAKE / size)
 
 
 def _rejected_at_best(grid: Floats, delta: float, rounds: int, confidence: float) -> int:
-    """How many ε of the grid are rejected after rounds in which the event happened on D and never on D′."""
+    """The number of ε of the grid that are rejected if in every round the event happened on D and not on D′."""
     payoff, before = 1 - delta, np.arange(rounds, dtype=np.float64)
 
     def kept(epsilon: float) -> bool:
         bets = _bets(before * payoff, before * payoff**2, np.full(rounds, np.exp(epsilon) + delta))
         log_wealth = np.log1p(bets * payoff).sum()
-        # Two of the four gamblers have it; the others never bet.
+        # Two of the four gamblers have this wealth; the other two never bet.
         return bool(np.logaddexp(log_wealth, 0.0) - np.log(2) < -np.log1p(-confidence))
 
     return bisect.bisect_left(grid, True, key=kept)
 
 
 class Sequential:
-    """The state of an anytime-valid audit; `save` and `load` keep it between sessions.
+    """The state of an anytime-valid audit; `save` and `load` store and restore it.
 
     Args:
         delta: δ in [0, 1).
         confidence: 1 − β, simultaneous over all times.
-        largest: ε up to which the grid reaches.
-        step: of the grid; the bound is at most this much lower than without a grid.
+        largest: largest ε of the grid, at most 64.
+        step: of the grid; the grid lowers the bound by at most this much.
         adjacency, unit: of D and D′.
 
     Raises:
-        ValueError: for numbers out of range.
+        ValueError: if a number is out of range.
     """
 
     def __init__(
@@ -124,7 +124,9 @@ class Sequential:
         validate.probability_below_one(delta=delta)
         validate.open_probability(confidence=confidence)
         if validate.positive(step=step) > validate.positive(largest=largest) or largest > 64 or largest / step > 1e6:
-            raise ValueError(f"a grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not {step!r} and {largest!r}")
+            raise ValueError(
+                f"the grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not step {step!r} and largest {largest!r}"
+            )
         self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
         self._grid = np.arange(0, largest + step / 2, step)
@@ -132,25 +134,25 @@ class Sequential:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were played."""
+        """The number of rounds so far."""
         return self._wealth.rounds
 
     def update(self, on_d: bool, on_d_prime: bool) -> None:
-        """One more round: whether the event, named before it, happened on D and on D′."""
+        """Adds one round: whether its event, fixed before the round, happened on D and on D′."""
         self._wealth.update(bool(on_d), bool(on_d_prime))
 
     def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
-        """Several rounds, in their order."""
+        """Adds several rounds, in order."""
         for on_d, on_d_prime in rounds:
             self.update(on_d, on_d_prime)
 
     @property
     def epsilon(self) -> float:
-        """The bound now: the largest ε of the grid with all up to it rejected; 0 if none is."""
+        """The current bound: the largest ε of the grid such that all up to it are rejected; 0 if none is."""
         return self._last(int(self._wealth.rejected(self.confidence)))
 
     def bound(self) -> Bound:
-        """The bound now, as a finite-sample lower bound that may be looked at at any time."""
+        """The current bound, a finite-sample lower bound that is valid at any time."""
         return Bound(
             direction=Direction.LOWER,
             value=self.epsilon,
@@ -162,18 +164,18 @@ class Sequential:
             confidence=self.confidence,
             ceiling=self.ceiling(self.rounds),
             null_family=ANY_MECHANISM,
-            assumptions=("each run is independent of the others", "each event was named before its round"),
+            assumptions=("each run is independent of the others", "each event was fixed before its round"),
         )
 
     def ceiling(self, rounds: int) -> float:
-        """The most that so many rounds can show, whatever their outcomes; see the module."""
+        """The largest ε that this many rounds can show, whatever their outcomes; proven in the module's docstring."""
         return self._last(_rejected_at_best(self._grid, self.delta, count(rounds=rounds), self.confidence))
 
     def _last(self, rejected: int) -> float:
         return max(0, rejected - 1) * self.step
 
     def save(self, path: Path | str) -> None:
-        """Writes the state as JSON, whole or not at all."""
+        """Writes the state as JSON, atomically."""
         settings = {name: getattr(self, name) for name in ("delta", "confidence", "largest", "step", "rounds")}
         state = {name: getattr(self._wealth, name).tolist() for name in _STATE}
         body = {"version": _VERSION, **settings, "adjacency": str(self.adjacency), "unit": str(self.unit), **state}
@@ -183,10 +185,10 @@ class Sequential:
 
     @classmethod
     def load(cls, path: Path | str) -> Sequential:
-        """Goes on with a saved state.
+        """Resumes from a saved state.
 
         Raises:
-            ValueError: one line, for a file that holds none.
+            ValueError: one line, if the file is not a saved state.
         """
         try:
             body: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -203,7 +205,7 @@ class Sequential:
                 setattr(state._wealth, name, values)
             state._wealth.rounds = validate.integer(rounds=body["rounds"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: is not the state of a sequential audit ({type(error).__name__})") from None
+            raise ValueError(f"{path}: not the saved state of a sequential audit ({type(error).__name__})") from None
         return state
 
 

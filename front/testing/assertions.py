@@ -25,7 +25,7 @@ from cupel.accounting.number_format import format_ceiling, format_confidence, fo
 from cupel.attacks.black_box.distinguishing import plain
 from cupel.attacks.black_box.repetitions import repeat
 from cupel.audits.games.distinguishing import distinguishing_audit
-from cupel.audits.games.distinguishing_choice import reach
+from cupel.audits.games.distinguishing_choice import detection_limit
 from cupel.audits.games.replay.event_assertion import assert_events_hold as assert_events_hold
 from cupel.audits.implications import describe, describe_limit, implied_limit
 from cupel.audits.result import AuditResult
@@ -89,7 +89,7 @@ def assert_never_exceeds(
     same in every run of a test-suite. A mechanism may ignore it and ask the operating system; then each run of the
     suite is a new sample, and `confidence` is what holds for each.
 
-    Passing is no proof: the bound is about these data, and what its ceiling does not reach was not looked for.
+    Passing is no proof: the bound is about these data, and a leak above its ceiling cannot be found.
 
     Args:
         mechanism: called as ``mechanism(data, source)``; returns a number, an array, a text, or lists of them. It must
@@ -202,16 +202,18 @@ def _pairs(data: Any, neighbor: Any, pairs: Sequence[tuple[Any, Any]] | None) ->
 
 def _check_that_it_can_fail(claim: Guarantee, runs: int, confidence: float) -> None:
     """A test that no leak could fail would only look like one."""
-    most = reach(claim, runs, confidence=confidence)
+    most = detection_limit(claim, runs, confidence=confidence)
     if most.can_refute:
         return
     enough = runs
-    while not reach(claim, enough, confidence=confidence).can_refute and enough < 10**12:
+    while not detection_limit(claim, enough, confidence=confidence).can_refute and enough < 10**12:
         enough *= 2
     least = enough // 2
     while enough - least > 1:
         middle = (least + enough) // 2
-        least, enough = (least, middle) if reach(claim, middle, confidence=confidence).can_refute else (middle, enough)
+        least, enough = (
+            (least, middle) if detection_limit(claim, middle, confidence=confidence).can_refute else (middle, enough)
+        )
     advice = (
         f"take more than {enough} runs" if enough < 10**12 else "no number of runs will do; test smaller parts of it"
     )

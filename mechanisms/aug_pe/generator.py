@@ -1,18 +1,18 @@
 """Aug-PE: synthetic text by private evolution, in which every private record votes for its nearest candidate.
 
-A language model writes candidates. Each round every record votes for the candidate of its label whose embedding is
-nearest, the votes get Gaussian noise, the candidates with the most noisy votes survive, and the next candidates are the
-survivors and variations of them (`evolution`). Nothing but the noisy votes is read off the records.
+A language model generates candidates. In each round every record votes for the candidate of its label with the nearest
+embedding, the votes get Gaussian noise, the candidates with the most noisy votes are kept, and the next candidates are
+these and variations of them (`mechanisms.evolution`). The noisy votes are the only use of the records.
 
-A round is one release: the votes of all candidates of all labels, one vector. One record more or less moves it by 1 in
-one coordinate; an exchanged record by 1 in each of two, so by √2 (or not at all). Given the votes of earlier rounds the
-candidates are a function of what was released, so T rounds compose adaptively, and exactly as one Gaussian of μ = √T/σ
-under add_remove, √(2T)/σ under replace_one.
+A round is one release: the votes of all candidates of all labels, as one vector. Adding or removing a record changes it
+by 1 in one coordinate; replacing a record by 1 in each of two, so by √2 (or not at all). Given the votes of earlier
+rounds the candidates are a function of the releases, so T rounds compose adaptively, and exactly as one Gaussian with
+μ = √T/σ under add_remove, √(2T)/σ under replace_one.
 
-As published, μ = √T/σ is claimed whatever the adjacency. And what the public code does with labels is not accounted:
-the labels and the number of texts of each are read off the private labels, round(N · n_label / n), without noise. As it
-is, that is no differential privacy at all, and the plan of the published variant with labels says so. (The code also
-writes the votes without noise to a file beside its output; a run here keeps them in memory only.)
+The paper claims μ = √T/σ whatever the adjacency. Its public code also uses the private labels without accounting for
+them: the set of labels and the number of texts of each, round(N · n_label / n), are computed from the labels without
+noise. That is not differentially private, and the plan of the published variant with labels says so. (The code also
+writes the votes without noise to a file next to its output; here they are kept in memory only.)
 
 Source: "Differentially Private Synthetic Data via Foundation Model APIs 2: Text" (Xie et al. 2024), Algorithm 1.
 """
@@ -46,7 +46,7 @@ from cupel.mechanisms.evolution.run import ByLabel
 from cupel.mechanisms.evolution.voting import record_votes
 from cupel.mechanisms.models.writers import Writer
 from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 VOTES, LABEL_COUNTS = "votes", "label-counts"
@@ -55,23 +55,24 @@ VOTES, LABEL_COUNTS = "votes", "label-counts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AugPE:
-    """The public description of a run: parameters only, nothing that was read off the data.
+    """The public description of a run: parameters only, which do not depend on the data.
 
     Attributes:
         noise_multiplier: σ, the standard deviation of the noise of each vote count. Under add_remove it is the
-            noise multiplier that ``cupel calibrate`` finds for T Gaussians; under replace_one, 1/√2 of it. 0 is the
-            unprotected control.
+            noise multiplier that ``cupel calibrate`` returns for T Gaussians; under replace_one, 1/√2 times that. 0 is
+            the unprotected control.
         rounds: T.
-        synthetic: N, how many texts are kept for each label. (As published: on average over the labels.)
-        variations: L, how many variations each kept text gets.
+        synthetic: N, the number of texts kept for each label. (As published: on average over the labels.)
+        variations: L, the number of variations of each kept text.
         records: the public number n of records.
-        threshold: noisy counts below it count as none.
-        selection: ``rank`` keeps the largest noisy counts, ``probability`` draws without replacement in proportion to
-            what they are above the threshold, with the public seed.
-        lookahead: how many variations of a candidate stand for it in the vote; 0 for the candidate itself.
-        labels: the public set of labels, each with candidates of its own; empty puts all records together.
+        threshold: noisy counts below it are treated as 0.
+        selection: ``rank`` keeps the largest noisy counts; ``probability`` draws without replacement, with probability
+            proportional to the excess over the threshold, with the public seed.
+        lookahead: number of variations whose mean embedding represents a candidate in the vote; 0 for the candidate's
+            own embedding.
+        labels: the public set of labels, each with its own candidates; empty pools all records.
         embedder: ``builtin``, or the folder or hub id of a `sentence-transformers` model on this machine.
-        seed: of public choices only.
+        seed: for public choices only.
         variant: ``sound`` or ``as_published``.
         adjacency: add_remove or replace_one.
         unit: record.
@@ -86,7 +87,7 @@ class AugPE:
     selection: Literal["rank", "probability"] = "rank"
     lookahead: int = 0
     labels: tuple[str, ...] = ()
-    embedder: str = field(default="builtin", repr=False)  # runs are told apart by its fingerprint, not its place
+    embedder: str = field(default="builtin", repr=False)  # a run is identified by its fingerprint, not its location
     seed: int = 0
     variant: Literal["sound", "as_published"] = "sound"
     adjacency: Adjacency = Adjacency.ADD_REMOVE
@@ -100,31 +101,31 @@ class AugPE:
         validate.one_of(("sound", "as_published"), variant=self.variant)
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
             raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
-        _ = self.settings  # which checks how many texts there will be
+        _ = self.settings  # checks the total number of texts
         if self.unit != Unit():
-            raise ValueError(f"unit must be record for Aug-PE, not {str(self.unit)!r}: every record votes")
+            raise ValueError(f"unit must be record for Aug-PE, not {str(self.unit)!r}: each record casts a vote")
 
     @property
     def releasable(self) -> bool:
-        """Whether what a run writes is protected at all, and accounted for as it is."""
+        """Whether the output of a run is protected, and the accounting covers the algorithm as it runs."""
         return self.variant == "sound" and self.noise_multiplier > 0
 
     @property
     def settings(self) -> EvolutionSettings:
-        """The numbers of the evolution."""
+        """The parameters of the evolution."""
         return EvolutionSettings.of(self)
 
     @property
     def counts_labels(self) -> bool:
-        """Whether the exact number of records of each label decides how many texts it gets."""
+        """Whether the exact number of records of each label determines its number of texts."""
         return self.variant == "as_published" and bool(self.labels)
 
     def votes_event(self) -> DpEvent:
-        """What one round costs.
+        """The event of one round.
 
-        Accountants take a unit's contribution to have length 1 and double it under replace_one. Exchanged votes are √2
-        apart, not 2, so the noise multiplier is √2·σ then, rounded down. What is drawn differs from rounded Gaussian
-        noise by less than 10⁻⁶⁰⁰ in total variation (`Source.add_gaussian`), less than any δ that float64 holds.
+        Accountants assume a contribution of norm 1 for each unit and double it under replace_one. The votes of replaced
+        records differ by √2, not 2, so the noise multiplier is then √2·σ, rounded down. The sampled noise differs from
+        rounded Gaussian noise by less than 10⁻⁶⁰⁰ in total variation (`Source.add_gaussian`), less than any float64 δ.
         """
         if self.noise_multiplier == 0:
             return dp_event.NonPrivateDpEvent()
@@ -133,17 +134,17 @@ class AugPE:
         return dp_event.GaussianDpEvent(_root_two_times(self.noise_multiplier))
 
     def plan(self) -> DpEvent:
-        """The event that a run charges in all, in the ledger's canonical form; known before any data is read."""
+        """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""
         if not self.counts_labels:
             return events.compose([(self.votes_event(), self.rounds)])
         votes = self.rounds * len(self.labels)  # label by label
         return events.compose([(dp_event.NonPrivateDpEvent(), 1), (self.votes_event(), votes)])
 
     def published_plan(self) -> DpEvent:
-        """The event as the paper accounts it: T Gaussians of sensitivity 1, whatever the adjacency."""
+        """The event by the paper's accounting: T Gaussians of sensitivity 1, whatever the adjacency."""
         if self.noise_multiplier == 0:
             return dp_event.NonPrivateDpEvent()
-        doubled = 2 if self.adjacency is Adjacency.REPLACE_ONE else 1  # which the accountants take back
+        doubled = 2 if self.adjacency is Adjacency.REPLACE_ONE else 1  # cancels the accountants' doubling
         return events.compose([(dp_event.GaussianDpEvent(doubled * self.noise_multiplier), self.rounds)])
 
     def load_embedder(self) -> Embedder:
@@ -151,10 +152,10 @@ class AugPE:
         return load_embedder(self.embedder)
 
     def check(self, records: Sequence[Record], writer: Writer) -> None:
-        """That these records can be run, before anything is charged or written.
+        """Checks that these records can be run, before anything is charged or written.
 
         Raises:
-            ValueError: one line that tells nothing of any record.
+            ValueError: one line, which reveals nothing about any record.
         """
         evolution_run.by_label(records, self.labels)
         load_embedder(self.embedder)  # fails early if it is not on this machine
@@ -169,19 +170,19 @@ class AugPE:
         progress: Callable[[int, int], None] | None = None,
         source: Source = OS_ENTROPY,
     ) -> AugPEResult:
-        """Writes the synthetic texts, or goes on where an earlier call was interrupted.
+        """Generates the synthetic texts, or resumes an interrupted run.
 
         Args:
             records: private.
             writer: of candidates; it sees no record.
-            run: of a ledger, begun with `plan()`. Every round is charged there before it is drawn, and only what is
-                committed there is used; the caller finishes it.
-            journal: the file of the candidates, in an existing folder that is private.
-            progress: called with the texts written and the most there will be.
-            source: of the noise; a run with a recorded one must say so: ``run.about["noise"] == "recorded"``.
+            run: of a ledger, begun with `plan()`. Every round is charged before its noise is drawn, and only committed
+                values are used; the caller finishes the run.
+            journal: the file of the candidates, in an existing private folder.
+            progress: called with the number of texts generated and the largest possible number.
+            source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
 
         Raises:
-            ValueError: for records, a writer or parameters that do not fit, or are not those of the interrupted run.
+            ValueError: if records, writer or parameters are invalid, or differ from those of the interrupted run.
         """
         charged.check_run(run, self.plan(), source)
         self.check(records, writer)
@@ -202,11 +203,11 @@ class AugPE:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AugPEResult:
-    """A finished run. Of a releasable mechanism, all of it may leave.
+    """A finished run. If the mechanism is releasable, all of it may be released.
 
     Attributes:
         texts: the last selection, label by label.
-        votes: of each round, for each label, the noisy votes of its candidates that were paid for, shape (candidates,).
+        votes: for each round and label, the released noisy votes of its candidates, shape (candidates,).
     """
 
     texts: tuple[SyntheticText, ...]
@@ -214,7 +215,7 @@ class AugPEResult:
 
 
 class _Rounds:
-    """The votes of one call of `AugPE.generate`; records are embedded when the first votes are counted."""
+    """The rounds of one call of `AugPE.generate`; records are embedded when votes are first counted."""
 
     def __init__(
         self, mechanism: AugPE, records: Sequence[Record], embedder: Embedder, run: Run, source: Source
@@ -225,13 +226,13 @@ class _Rounds:
         self._vectors: dict[str | None, Vectors] = {}
 
     def evolutions(self) -> Iterator[EvolutionSettings]:
-        """One evolution with all labels side by side; as published, one for each label, as large as the label."""
+        """One evolution for all labels; as published, one for each label, of a size proportional to the label."""
         settings, counted = self.mechanism.settings, self.mechanism.counts_labels
         if not counted:
             yield settings
             return
         charge = Charge(key=LABEL_COUNTS, stage=LABEL_COUNTS, event=dp_event.NonPrivateDpEvent())
-        counts = charged.released(self.run, charge, lambda: [len(members) for members in self.members.values()])
+        counts = charged.released_value(self.run, charge, lambda: [len(members) for members in self.members.values()])
         total, n = settings.synthetic * len(counts), sum(counts)
         for label, count in zip(self.mechanism.labels, counts, strict=True):
             if texts := round(total * count / n):
@@ -240,7 +241,7 @@ class _Rounds:
                 self._charge_idle(settings.rounds)
 
     def selection(self, settings: EvolutionSettings) -> Select:
-        """What the noisy votes of an evolution's rounds keep."""
+        """The selection by noisy votes for one evolution."""
 
         def select(number: int, candidates: Mapping[str | None, Vectors]) -> dict[str | None, list[int]]:
             votes = self._noisy_votes(len(self.votes), candidates)
@@ -250,24 +251,24 @@ class _Rounds:
         return select
 
     def _charge_idle(self, rounds: int) -> None:
-        """Charges the rounds of a label that gets no text, so that a run charges its plan."""
+        """Charges the rounds of a label without texts, so that the run charges its plan."""
         for step in range(len(self.votes), len(self.votes) + rounds):
             charge = Charge(key=f"{VOTES}/{step}", stage=VOTES, event=self.mechanism.votes_event())
-            charged.released(self.run, charge, lambda: None)
+            charged.released_value(self.run, charge, lambda: None)
         self.votes += [{}] * rounds
 
     def _noisy_votes(self, step: int, candidates: Mapping[str | None, Vectors]) -> ByLabel:
-        """The committed votes of a step, or votes that are counted now, after their charge."""
+        """The committed votes of a step, or new votes, which are charged before they are drawn."""
         digest, key = evolution_run.vectors_digest(candidates), f"{VOTES}/{step}"
-        value = charged.released(
+        value = charged.released_value(
             self.run,
             Charge(key=key, stage=VOTES, event=self.mechanism.votes_event()),
             lambda: {"candidates": digest, "votes": [self._drawn(label, rows) for label, rows in candidates.items()]},
         )
         if value["candidates"] != digest:
-            raise OtherRunError(
-                "the interrupted run's votes are for other candidates: its journal is gone or was changed, or this "
-                "machine or its libraries compute other vectors; go on where the run began, or start a new one in a "
+            raise RunMismatchError(
+                "the interrupted run's votes are for other candidates: its journal is missing or was changed, or this "
+                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
                 "new folder"
             )
         votes = map(evolution_run.unpacked, value["votes"])
@@ -282,7 +283,7 @@ class _Rounds:
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)
 
     def _kept(self, number: int, label: str | None, votes: NDArray[np.float64], wanted: int) -> list[int]:
-        """The best candidates by released votes; below the threshold the earlier ones, survivors first."""
+        """The best candidates by released votes; ties, as below the threshold, go to earlier candidates."""
         above = np.maximum(votes - self.mechanism.threshold, 0.0)
         order = np.argsort(-above, kind="stable")
         if self.mechanism.selection == "probability" and (total := above.sum()) > 0:
@@ -297,7 +298,7 @@ class _Rounds:
 
 
 def _from(before: int, total: int, progress: Callable[[int, int], None] | None) -> Callable[[int, int], None] | None:
-    """Progress of one evolution as that of all of them."""
+    """Converts the progress of one evolution to that of all."""
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 

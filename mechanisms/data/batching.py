@@ -1,12 +1,12 @@
-"""Which records are aggregated together: keyed hashing into a public number of slots.
+"""Assigns records to slots that are aggregated together: keyed hashing into a public number of slots.
 
 Sound: a record's slot is a keyed hash of its own id, modulo a public number of slots, within its own cell: its label,
-or its cluster among those of its label. So one record added or removed changes one slot and no other, and slots compose
-in parallel. No exact size is read: a slot holds as many records as hash into it. The key is drawn once, independently
-of the data, and is published.
+or its cluster among those of its label. So adding or removing a record changes one slot, and slots compose in parallel.
+No exact size is used: a slot holds as many records as hash into it. The key is drawn once, independently of the data,
+and is public.
 
-As published (`as_published`): the records of a cell are put in an order and cut into pieces of a fixed size. One
-record added near the front shifts every later piece, so that all of them change and none composes in parallel.
+As published (`as_published`): the records of a cell are ordered and cut into pieces of a fixed size. Adding one record
+near the front shifts every later piece, so all of them change, and pieces do not compose in parallel.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 from cupel.mechanisms.data.records import Record, check_ids
 
 KEY_BYTES = (16, 64)
-"""Shortest and longest key."""
+"""Smallest and largest length of a key."""
 
 
 def keyed_hash(key: bytes, purpose: str, value: str) -> int:
-    """A 128-bit number that is uniform to whoever does not know the key (BLAKE2b, keyed, one personality a purpose).
+    """A 128-bit number, uniform for anyone without the key (keyed BLAKE2b, with `purpose` as its personalisation).
 
-    Taken modulo b, the residues differ in probability by less than b·2⁻¹²⁸ relatively.
+    The probabilities of residues modulo b differ by less than b·2⁻¹²⁸ relatively.
 
     Raises:
-        ValueError: for a key shorter than 16 or longer than 64 bytes.
+        ValueError: if the key has fewer than 16 or more than 64 bytes.
     """
     if not KEY_BYTES[0] <= len(key) <= KEY_BYTES[1]:
         raise ValueError(f"the batching key must have {KEY_BYTES[0]} to {KEY_BYTES[1]} bytes, not {len(key)}")
@@ -43,10 +43,10 @@ class Batches:
     """Records in slots and, within a slot, in contexts.
 
     Attributes:
-        contexts: for each slot, its contexts, each a tuple of indices of records; a slot may have none. The order is by
-            hash and says nothing of the input's order.
-        assignment: shape (records,), the slot of each record; −1 for a record that is not used (another record of its
-            user is; or, as published, it is in no full piece).
+        contexts: for each slot, its contexts, each a tuple of indices of records; a slot may have none. They are
+            ordered by hash, which is independent of the input's order.
+        assignment: shape (records,), the slot of each record; −1 for a record that is not used (because another record
+            of its user is, or, as published, because it is in no full piece).
     """
 
     contexts: tuple[tuple[tuple[int, ...], ...], ...]
@@ -68,9 +68,9 @@ class Cells:
     """Groups of records that share no slot: labels, or the clusters of labels.
 
     Attributes:
-        of_record: shape (records,), the cell of each record; a function of the record by itself and of what is public
-            or was released. Private.
-        slots: how many slots each cell has; a cell's slots follow those of the cells before it.
+        of_record: shape (records,), the cell of each record; a function of that record and of what is public or was
+            released. Private.
+        slots: number of slots of each cell; slots are numbered cell by cell.
     """
 
     of_record: NDArray[np.int64]
@@ -88,10 +88,10 @@ def label_cells(records: Sequence[Record], labels: Sequence[str], slots: int) ->
 
 
 def label_indices(records: Sequence[Record], labels: Sequence[str]) -> NDArray[np.int64]:
-    """The place of each record's label in the public list; 0 for all if the list is empty.
+    """The index of each record's label in the public list; 0 for all if the list is empty.
 
     Raises:
-        ValueError: for a record whose label is not in the list, without saying which record or label.
+        ValueError: if a record's label is not in the list; the message names neither the record nor the label.
     """
     if not labels:
         return np.zeros(len(records), dtype=np.int64)
@@ -106,15 +106,15 @@ def label_indices(records: Sequence[Record], labels: Sequence[str]) -> NDArray[n
 
 
 def one_per_user(records: Sequence[Record], key: bytes) -> list[int]:
-    """For unit ``user``: the index of one record of each user, the one whose keyed hash is smallest.
+    """The index of one record of each user, the one with the smallest keyed hash; for unit ``user``.
 
     Raises:
-        ValueError: for a record without a user.
+        ValueError: if a record has no user.
     """
     best: dict[str, tuple[int, str, int]] = {}
     for index, record in enumerate(records):
         if record.user is None:
-            raise ValueError("unit user needs a user for every record; a record has none")
+            raise ValueError("unit user needs a user for every record, but a record has none")
         candidate = (keyed_hash(key, "record-of-user", record.slotting_id), record.id, index)
         if record.user not in best or candidate < best[record.user]:
             best[record.user] = candidate
@@ -122,10 +122,10 @@ def one_per_user(records: Sequence[Record], key: bytes) -> list[int]:
 
 
 def unit_records(records: Sequence[Record], key: bytes, *, per_user: bool) -> list[int]:
-    """The indices of the records that stand for a unit: all of them, or one of each user.
+    """The indices of the records that represent a unit: all of them, or one for each user.
 
     Raises:
-        ValueError: for a repeated id or, per user, a record without a user.
+        ValueError: if an id repeats or, per user, a record has no user.
     """
     check_ids(records)
     return one_per_user(records, key) if per_user else list(range(len(records)))
@@ -146,13 +146,13 @@ def hashed_slots(
         records: private, in any order; ids must be unique.
         cells: the groups that share no slot, with their public numbers of slots.
         key: 16 to 64 bytes, drawn independently of the data.
-        contexts: public number of contexts of a slot, used only for records_per_context ≥ 2: a second keyed hash
-            puts each record of the slot into one of them, so that the number of records in a context is a mean.
-        records_per_context: k; for 1, each record is a context of its own.
+        contexts: public number of contexts in a slot, used only for records_per_context ≥ 2: a second keyed hash
+            assigns each record of the slot to one of them, so the number of records in a context varies around k.
+        records_per_context: k; for 1, each record is its own context.
         per_user: whether the unit is a user: one record of each is used, and the user's name is hashed.
 
     Raises:
-        ValueError: for a repeated id or a record without a user.
+        ValueError: if an id repeats, or a record has no user.
     """
     assignment = np.full(len(records), -1, dtype=np.int64)
     members: list[dict[int, list[tuple[int, str, int]]]] = [{} for _ in range(sum(cells.slots))]
@@ -169,7 +169,7 @@ def hashed_slots(
 
 
 def _in_order(slot: dict[int, list[tuple[int, str, int]]]) -> tuple[tuple[int, ...], ...]:
-    """The contexts of a slot by hash, and the records of each by hash, so that nothing tells the input's order."""
+    """The contexts of a slot and the records of each, ordered by hash, independently of the input's order."""
     contexts = sorted(sorted(members) for members in slot.values())
     return tuple(tuple(index for _, _, index in members) for members in contexts)
 
@@ -185,8 +185,8 @@ def cut_slots(
 ) -> Batches:
     """The published batching: the records of each cell, shuffled by keyed hash, are cut into pieces of a fixed size.
 
-    Each piece makes `batch_size` contexts of `records_per_context` records. As many pieces of a cell as it has slots
-    are used, the rest is left out; where records are too few, the last piece is short.
+    Each piece has `batch_size` contexts of `records_per_context` records. A cell uses as many pieces as it has slots
+    and leaves out the rest; if there are too few records, the last piece is shorter.
 
     Source: "Clustering and Median Aggregation Improve Differentially Private Inference", section 6.1: "we subdivide
     each cluster into fixed-sized batches". Arguments and errors as for `hashed_slots`.

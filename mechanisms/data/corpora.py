@@ -1,8 +1,8 @@
 """Builtin private corpora: 5-digit keys, short notes of the RAND Health Insurance Experiment, and both together.
 
-The keys are made up and serve the audits: each is a secret that is recognised with certainty in an output. The notes
-are the rows of `statsmodels.datasets.randhie`, real people of a public study, one row a note, in one wording. The
-embedded language model knows that wording, with random values in the place of the data: it was never trained on a row.
+The keys are synthetic and serve the audits: each is a secret that is recognised with certainty in an output. The notes
+are the rows of `statsmodels.datasets.randhie`, about real people in a public study, one row per note, in one wording.
+The embedded language model knows that wording with random values; it was not trained on any row.
 """
 
 import re
@@ -16,10 +16,10 @@ LABELS: tuple[str, ...] = ("excellent", "good", "fair", "poor")
 KEY_PREFIX = "My 5-digit key is "
 
 PLANTED_SECRET = r"\b\d{5}\b"
-"""Regular expression of the keys planted by `notes_with_secrets`; no number of a note has five digits."""
+"""Regular expression of the keys planted by `notes_with_secrets`; no number in a note has five digits."""
 
 PLANTED_OCCURRENCES = 10
-"""Notes that each planted key is in."""
+"""Number of notes that contain each planted key."""
 
 _NOTE = (
     "Patient with {coinsurance}% coinsurance and {deductible} individual deductible, incentive payment ${incentive}. "
@@ -45,7 +45,7 @@ def keys(n: int, seed: int) -> list[str]:
 
     Args:
         n: Number of keys, from 0 to 100000.
-        seed: Seed of the draw; a public choice, for keys that protect nothing.
+        seed: Seed of the draw; a public choice, since the keys are not secrets.
 
     Returns:
         The n records, in the order drawn (uniform without replacement over 00000 to 99999).
@@ -54,7 +54,7 @@ def keys(n: int, seed: int) -> list[str]:
         ValueError: If n is out of range.
     """
     if not 0 <= n <= 100_000:
-        raise ValueError(f"n is {n}; there are 100000 distinct 5-digit keys: choose n from 0 to 100000")
+        raise ValueError(f"n must be from 0 to 100000, the number of distinct 5-digit keys, not {n}")
     drawn = np.random.default_rng(seed).choice(100_000, size=n, replace=False)
     return [f"{KEY_PREFIX}{key:05d}" for key in drawn]
 
@@ -86,7 +86,7 @@ def render_note(
 
 
 def well_formed_note(text: str) -> bool:
-    """Whether a text is a whole note of the corpus's wording with numbers in range (their truth is not judged)."""
+    """Whether a text is a whole note in the corpus's wording with numbers in range; their values are not checked."""
     return _WELL_FORMED.fullmatch(text) is not None
 
 
@@ -94,7 +94,7 @@ def notes(n: int, seed: int) -> list[tuple[str, str]]:
     """Notes of the RAND Health Insurance Experiment with the patient's self-rated health as label.
 
     Rows are drawn without replacement from the 20190 person-years. The same text can occur twice, because two
-    people can have equal values: they are different records. The label is not part of the text.
+    people can have equal values: these are different records. The label is not part of the text.
 
     Args:
         n: Number of notes, from 0 to 20190.
@@ -106,14 +106,14 @@ def notes(n: int, seed: int) -> list[tuple[str, str]]:
     Raises:
         ValueError: If n is out of range.
 
-    Source: `statsmodels.datasets.randhie`. The data hold ln(coinsurance + 1) and ln(max(1, payment)), which are
-    turned back into percent and dollars here; a physical limitation is shown where its indicator, which is imputed
+    Source: `statsmodels.datasets.randhie`. The data have ln(coinsurance + 1) and ln(max(1, payment)), which are
+    converted back to percent and dollars here; a physical limitation is stated if its indicator, which is imputed
     for some, is at least one half.
     """
     columns = _randhie()
     rows = columns["mdvis"].shape[0]
     if not 0 <= n <= rows:
-        raise ValueError(f"n is {n}; the data hold {rows} rows: choose n from 0 to {rows}")
+        raise ValueError(f"n must be from 0 to {rows}, the number of rows in the data, not {n}")
     picked = np.random.default_rng(seed).choice(rows, size=n, replace=False)
     coinsurance = np.rint(np.exp(columns["lncoins"]) - 1).astype(int)
     payment = np.where(columns["lpi"] > 0, np.rint(np.exp(columns["lpi"])), 0).astype(int)
@@ -135,14 +135,14 @@ def notes(n: int, seed: int) -> list[tuple[str, str]]:
 
 
 def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
-    """Notes of `notes`, about a fifth of which hold planted keys, as ``… My 5-digit key is 04821.`` at the end.
+    """Notes of `notes`, about a fifth of which contain planted keys, as ``… My 5-digit key is 04821.`` at the end.
 
-    There are m = ⌊0.024n⌋ different keys, each in exactly `PLANTED_OCCURRENCES` notes; about five of six notes with a
-    key hold one, the others two. Keys, and the notes they are in, are drawn uniformly by the seed.
+    There are m = ⌊0.024n⌋ distinct keys, each in exactly `PLANTED_OCCURRENCES` notes; about five of six notes with a
+    key have one, the others two. Keys, and the notes they are in, are drawn uniformly by the seed.
 
     Args:
         n: Number of notes, from 84 (two keys) to 20190.
-        seed: Seed of the draw; a public choice, for keys that protect nothing.
+        seed: Seed of the draw; a public choice, since the keys are not secrets.
 
     Returns:
         n pairs (text, label), label one of `LABELS`.
@@ -151,14 +151,14 @@ def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
         ValueError: If n is out of range.
     """
     if n < 84:
-        raise ValueError(f"n is {n}; two planted keys in {PLANTED_OCCURRENCES} notes each need 84 notes: choose more")
+        raise ValueError(f"n must be at least 84, for two planted keys in {PLANTED_OCCURRENCES} notes each, not {n}")
     drawn = notes(n, seed)
     rng = np.random.default_rng([seed, 1])
     secrets = 24 * n // 1000
     sentences = [f" {KEY_PREFIX}{key:05d}." for key in rng.choice(100_000, size=secrets, replace=False)]
     places = secrets * PLANTED_OCCURRENCES
     private = places * 5 // 6
-    private += private % secrets == 0  # the second key of a note is another than the first
+    private += private % secrets == 0  # so that the second key of a note differs from the first
     holders = rng.choice(n, size=private, replace=False)
     texts = [text for text, _ in drawn]
     for place in range(places):

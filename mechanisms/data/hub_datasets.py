@@ -1,8 +1,8 @@
-"""Records from the library `datasets` (``pip install 'cupel[datasets]'``): data sets of the hub, and local folders.
+"""Records from the library `datasets` (``pip install 'cupel[datasets]'``): hub data sets and local folders.
 
-Data only: the library runs no code of a data set, and formats other than those below, some of which can hold pickles,
-are refused. A hub data set is kept by the library in its own cache, as users know it. Local folders are read where they
-are, and no copy is made of them.
+Only data are read: the library runs no code of a data set, and formats other than those below, some of which can
+contain pickles, are refused. The library keeps a hub data set in its own cache, as usual. Local folders are read in
+place, without a copy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 _FORMATS = ("parquet", "json", "csv", "text", "arrow")
-_CACHED = "cache"  # the library's name for a hub data set that it has in its cache
+_CACHED = "cache"  # the library's name for a hub data set in its cache
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SILENT = 60  # above every level of `logging`
 _ROWS = 1000
@@ -44,10 +44,10 @@ class HubDataset:
         return f"dataset {self.name}"
 
     def rows(self, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The wanted columns, row by row, each with the place of the row; a class label is given by its public name.
+        """The wanted columns, row by row, each with the location of the row; class labels are given by name.
 
         Raises:
-            ValueError: one line, never with the content of a row.
+            ValueError: one line, which never contains the content of a row.
         """
         try:
             import datasets
@@ -73,7 +73,7 @@ class HubDataset:
                 for values in zip(*columns, strict=True):
                     number += 1
                     yield f"row {number}", dict(zip(batch, values, strict=True))
-        except Exception as error:  # of many kinds, and some of them quote the data
+        except Exception as error:  # of many types, and some messages quote the data
             raise ValueError(f"{self}: cannot be read beyond row {number} ({type(error).__name__})") from None
 
     def _splits(self, datasets: Any) -> Mapping[str, Any]:
@@ -84,25 +84,25 @@ class HubDataset:
         try:
             if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
                 if self.subset is not None:
-                    raise ValueError("subset belongs to hub ids and folders of data files; leave it out")
+                    raise ValueError("subset is for hub ids and folders of data files only; leave it out")
                 saved = datasets.load_from_disk(str(folder))
                 return saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
             _check_stays_inside(folder)
             streamed: Mapping[str, Any] = self._builder(datasets, _FORMATS).as_streaming_dataset()
             return streamed
-        except Exception as error:  # of many kinds; a user needs one line
+        except Exception as error:  # of many types; a user needs one line
             raise ValueError(f"{self}: {_reason(error)}") from None
 
     def _splits_of_hub(self, datasets: Any) -> Mapping[str, Any]:
         formats = {module.name for module in pkgutil.iter_modules(datasets.packaged_modules.__path__)}
         if (
             Path(self.name).exists()
-            or self.name in formats  # the library would look for such files everywhere below the working folder
+            or self.name in formats  # the library would search the working folder for such files
             or not _HUB_ID.fullmatch(self.name)
             or self.name.startswith(".")
         ):
             raise ValueError(
-                f"{self}: is neither a folder nor a hub id such as fancyzhx/ag_news; for a file take source: file"
+                f"{self}: is neither a folder nor a hub id such as fancyzhx/ag_news; for a file use source: file"
             )
         try:
             builder = self._builder(datasets, (*_FORMATS, _CACHED))
@@ -113,7 +113,7 @@ class HubDataset:
             if self.allow_network:
                 raise ValueError(f"{self}: could not be downloaded ({type(error).__name__})") from None
             raise ValueError(
-                f"{self}: is no local folder, and as a hub id it is not in the local cache of datasets, and the "
+                f"{self}: is not a local folder, and as a hub id it is not in the local cache of datasets, and the "
                 "network is not used; --download fetches it"
             ) from None
         except Exception as error:
@@ -123,13 +123,13 @@ class HubDataset:
         builder = datasets.load_dataset_builder(self.name, self.subset)
         form = type(builder).__module__.removeprefix("datasets.packaged_modules.").partition(".")[0]
         if form not in formats:
-            raise ValueError(f"has files of the format {form}; those that are read are {', '.join(_FORMATS)}")
+            raise ValueError(f"has files of format {form}; the supported formats are {', '.join(_FORMATS)}")
         return builder
 
 
 @contextmanager
 def _quietly(datasets: Any, allow_network: bool) -> Iterator[None]:
-    """Silences the library, whose messages may quote the data, and keeps it offline unless asked otherwise."""
+    """Silences the library, whose messages may quote the data, and keeps it offline unless `allow_network`."""
     from huggingface_hub import constants
 
     datasets.logging.set_verbosity(_SILENT)
@@ -144,23 +144,23 @@ def _quietly(datasets: Any, allow_network: bool) -> Iterator[None]:
 
 
 def _check_stays_inside(folder: Path) -> None:
-    """That the metadata of a folder names no files elsewhere, which the library would fetch."""
+    """Checks that the metadata of a folder name no files elsewhere, which the library would fetch."""
     for name in ("README.md", ".huggingface.yaml"):
         text = (folder / name).read_text(encoding="utf-8") if (folder / name).is_file() else ""
         parts = re.split(r"^---[ \t]*$", text, flags=re.MULTILINE) if name == "README.md" else ["", text]
         about = yaml.safe_load(parts[1]) if len(parts) > 1 else None
         if isinstance(about, dict) and "://" in str(about.get("configs")):
-            raise ValueError(f"its {name} names files outside of the folder; only files in it are read")
+            raise ValueError(f"its {name} names files outside of the folder; only files inside are read")
 
 
 def _named(values: list[Any], names: list[str] | None) -> list[Any]:
-    """Class labels by name; a label that is not known, −1, is missing."""
+    """Class labels by name; an unknown label, −1, is missing."""
     if names is None:
         return values
     return [names[value] if value is not None and 0 <= value < len(names) else None for value in values]
 
 
 def _reason(error: Exception) -> str:
-    """An error about the metadata of a data set in one line, or its kind."""
+    """An error about the metadata of a data set in one line, or the type of the error."""
     said = " ".join(str(error).split())[:200]
     return said if type(error) is ValueError and said else f"cannot be read ({type(error).__name__})"

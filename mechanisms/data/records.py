@@ -1,4 +1,4 @@
-"""Private records: what they are, and reading them from files or from the data that ship with the tool."""
+"""Private records, and reading them from files, data sets, or the data that ship with the package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cupel.accounting import validate
 from cupel.mechanisms.data.hub_datasets import HubDataset
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LONGEST_CELL = 2**31 - 1  # of CSV, in characters; what the module `csv` allows by itself is 2¹⁷
+_LONGEST_CELL = 2**31 - 1  # of CSV, in characters; the default of the module `csv` is 2¹⁷
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Record:
     """One private record.
 
     Attributes:
-        id: unique among the records of a run; the user's stable id, else made from the content by `content_id`.
-        text: what the language model is shown.
+        id: unique among the records of a run; the user's stable id, else computed from the content by `content_id`.
+        text: the text that the language model sees.
         label: a member of the public set of labels, or None.
-        user: whose record it is, for unit ``user``.
-        hashed: what decides the record's batch, if not the id. Records of equal content have different ids but hash
-            alike, so that which of them is called the first moves nothing.
+        user: the owner of the record, for unit ``user``.
+        hashed: the string that determines the record's batch, if not the id. Records with equal content have different
+            ids but equal hashes, so that their numbering has no effect.
     """
 
     id: str
@@ -40,18 +40,18 @@ class Record:
 
     @property
     def slotting_id(self) -> str:
-        """The string that is hashed to decide the record's batch."""
+        """The string that is hashed to determine the record's batch."""
         return self.id if self.hashed is None else self.hashed
 
 
 def content_id(text: str, label: str | None = None, user: str | None = None) -> str:
-    """SHA-256 of the canonical bytes of a record's content, in hexadecimal."""
+    """SHA-256 of a canonical encoding of a record's content, in hexadecimal."""
     canonical = json.dumps([text, label, user], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(b"cupel.record\0" + canonical.encode("ascii")).hexdigest()
 
 
 def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list[Record]:
-    """Records of (text, label, user) whose ids come from their content; repeated content is kept, as ``…#2``."""
+    """Records of (text, label, user) with ids from their content; repeated content is kept, with id ``…#2`` etc."""
     seen: Counter[str] = Counter()
     records = []
     for text, label, user in rows:
@@ -63,15 +63,15 @@ def with_content_ids(rows: Iterable[tuple[str, str | None, str | None]]) -> list
 
 
 def check_ids(records: Iterable[Record]) -> None:
-    """Refuses repeated ids: two rows with one id would be one unit that counts twice.
+    """Checks that ids are unique: two rows with one id would be one unit that counts twice.
 
     Raises:
-        ValueError: without saying which id, because ids may be private.
+        ValueError: if an id repeats; the message does not name the id, which may be private.
     """
     seen: set[str] = set()
     for record in records:
         if record.id in seen:
-            raise ValueError("two records have the same id; ids must be unique (leave them out to use the content)")
+            raise ValueError("two records have the same id; ids must be unique (omit the id column to use the content)")
         seen.add(record.id)
 
 
@@ -83,17 +83,17 @@ def read_records(
     id: str | None = None,
     user: str | None = None,
 ) -> list[Record]:
-    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's ending, or from a data set.
+    """Reads records from JSON Lines, CSV (with a header) or Parquet, by the file's extension, or from a data set.
 
     Args:
         path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8, or a split of a data set.
-        text: column of the text; every row needs one that is not empty.
+        text: column of the text, which must not be empty in any row.
         label: column of the label, or None for no labels.
-        id: column of a stable id; None takes the content's hash.
+        id: column of a stable id; None uses the content's hash.
         user: column that names the user, for unit ``user``.
 
     Raises:
-        ValueError: one line that names the file and, where it helps, the line number, never a record's content.
+        ValueError: one line, which names the file and, if possible, the line, never a record's content.
     """
     columns = {"text": text, "label": label, "id": id, "user": user}
     rows = list(_rows(path, columns))
@@ -116,40 +116,40 @@ def read_texts(
         path: as for `read_records`.
         text: column of the text.
         label: column of the label, or None for no labels.
-        empty: whether a text may be empty, as one that a generator wrote may be.
+        empty: whether texts may be empty, such as generated texts.
 
     Raises:
-        ValueError: as `read_records`, when the faulty row is reached.
+        ValueError: as for `read_records`, when the faulty row is reached.
     """
     for row in _rows(path, {"text": text, "label": label}, empty=("text",) if empty else ()):
         yield row["text"] or "", row["label"]
 
 
 def read_user_texts(path: Path | str, *, text: str = "text", user: str | None = None) -> Iterator[tuple[str, str]]:
-    """The texts of a file and whose they are, row by row, without the ids that records have.
+    """The texts of a file and their users, row by row, without the ids of records.
 
     Args:
         path: as for `read_records`.
-        text: column of the text; every row needs one that is not empty.
-        user: column that names the user, or None for no users: then each is the empty string.
+        text: column of the text, which must not be empty in any row.
+        user: column that names the user; None for no users: each is then the empty string.
 
     Raises:
-        ValueError: as `read_records`, when the faulty row is reached.
+        ValueError: as for `read_records`, when the faulty row is reached.
     """
     for row in _rows(path, {"text": text, "user": user}):
         yield row["text"] or "", row["user"] or ""
 
 
 def builtin_records(name: str, count: int, seed: int) -> list[Record]:
-    """Records of the data that ship with the tool.
+    """Records of the data that ship with the package.
 
     Args:
         name: ``keys`` (label ``key``), ``notes`` or ``notes-with-secrets`` (labels: self-rated health).
-        count: how many.
-        seed: of the public choice which ones.
+        count: number of records.
+        seed: of the public choice of records.
 
     Raises:
-        ValueError: for another name or an impossible count.
+        ValueError: if the name is unknown or the count is out of range.
     """
     from cupel.mechanisms.data import corpora
 
@@ -174,19 +174,19 @@ def _rows(
 
 
 def read_rows(path: Path | str, wanted: Collection[str] | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a file, each with its place for messages, its values as the format has them.
+    """The rows of a file, each with its location for messages; values have the types of the format.
 
     Args:
         path: a ``.jsonl``, ``.csv`` or ``.parquet`` file, text in UTF-8.
-        wanted: columns that are asked for; a Parquet file yields no others. None asks for all.
+        wanted: the requested columns; a Parquet file yields no others. None requests all.
 
     Raises:
-        ValueError: one line that names the file and, where it helps, the line number, never a value.
+        ValueError: one line, which names the file and, if possible, the line, never a value.
     """
     path = Path(path)
     readers = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}
     if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: records are read from {', '.join(readers)} files; its name ends in {path.suffix!r}")
+        raise ValueError(f"{path}: the file must be one of {', '.join(readers)}; its name ends in {path.suffix!r}")
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
@@ -216,13 +216,13 @@ def _row(
             raise ValueError(f"{where}: column {column!r} must hold text")
         given = str(value)
         if not given.isascii() and _SURROGATE.search(given):
-            raise ValueError(f"{where}: column {column!r} has half of a surrogate pair, which is no character")
+            raise ValueError(f"{where}: column {column!r} has an unpaired surrogate, which is not a valid character")
         out[name] = given
     return out
 
 
 def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    decode = json.JSONDecoder(object_pairs_hook=_unique).decode  # `json.loads` makes a decoder for every line
+    decode = json.JSONDecoder(object_pairs_hook=_unique).decode  # `json.loads` would create a decoder for every line
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -230,16 +230,18 @@ def _json_lines(path: Path, _: Collection[str] | None) -> Iterator[tuple[str, Ma
             try:
                 values = decode(line)
             except _RepeatedKeyError:
-                raise ValueError(f"{path}, line {number}: has a key twice, of which only one would be read") from None
-            except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
-                raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object a line") from None
+                raise ValueError(
+                    f"{path}, line {number}: has a repeated key, of which only one would be read"
+                ) from None
+            except (ValueError, RecursionError):  # a number with thousands of digits is a plain ValueError
+                raise ValueError(f"{path}, line {number}: is not JSON; a .jsonl file has one object per line") from None
             if not isinstance(values, dict):
                 raise ValueError(f"{path}, line {number}: is not a JSON object")
             yield f"line {number}", values
 
 
 class _RepeatedKeyError(ValueError):
-    """A JSON object has a key twice."""
+    """A JSON object has a repeated key."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -257,10 +259,10 @@ def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapp
             _check_columns(path, reader.fieldnames or (), wanted)
             for values in reader:
                 if None in values or None in values.values():
-                    raise ValueError(f"{path}, line {reader.line_num}: has another number of cells than the header")
+                    raise ValueError(f"{path}, line {reader.line_num}: has a different number of cells than the header")
                 yield f"line {reader.line_num}", values
         except csv.Error:
-            raise ValueError(f"{path}, line {reader.line_num}: is not CSV; does every quote end?") from None
+            raise ValueError(f"{path}, line {reader.line_num}: is not CSV; check that every quote is closed") from None
 
 
 def _parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -280,18 +282,18 @@ def _parquet(path: Path, wanted: Collection[str] | None) -> Iterator[tuple[str, 
 
 
 def _values(path: Path, batch: Any) -> list[Mapping[str, Any]]:
-    """The rows of a batch. The error of a value that Python does not know, such as some times, would show the value."""
+    """The rows of a batch. Errors of pyarrow for values without a Python type, such as some times, would show them."""
     try:
         rows: list[Mapping[str, Any]] = batch.to_pylist()
         return rows
     except UnicodeDecodeError:
         raise
     except (ValueError, OverflowError):
-        raise ValueError(f"{path}: holds values that are neither text nor numbers; write them as text") from None
+        raise ValueError(f"{path}: has values that are neither text nor numbers; write them as text") from None
 
 
 def _check_columns(path: Path, names: Sequence[str], wanted: Collection[str] | None) -> None:
-    """That no wanted column is there twice, of which only one would be read."""
+    """Checks that no wanted column occurs twice, since only one would be read."""
     for column in sorted(set(names) if wanted is None else wanted):
         if names.count(column) > 1:
-            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them different names")
+            raise ValueError(f"{path}: has {names.count(column)} columns {column!r}; give them distinct names")

@@ -1,7 +1,7 @@
-"""What synthetic texts have word for word in common with real ones: a plain number on memorisation, and private.
+"""Verbatim overlap of synthetic texts with real ones: a descriptive, private measure of memorisation.
 
-It proves nothing by itself. Overlap may be a common wording: the same number against real texts that the generator
-never saw is what overlap comes to without memorisation. And a text can give a record away without a run in common.
+It proves nothing by itself. Overlap may be common wording: for comparison, compute it against real texts that the
+generator never saw. And a text can reveal a record without having a run in common with it.
 
 Source: runs of words as in Lee et al., "Deduplicating Training Data Makes Language Models Better" (2022).
 """
@@ -20,22 +20,22 @@ from cupel.mechanisms.data.word_runs import HashSet, Words
 
 RUN_WORDS = 8
 NEAR = 0.5
-"""A text is a near duplicate where at least this share of its runs occurs in real texts."""
+"""A text is a near duplicate if at least this fraction of its runs occurs in real texts."""
 
 QUANTILES = (0.5, 0.95, 1.0)
-_WHOLE = 0  # in place of a number of words: texts as a whole
+_WHOLE = 0  # stands for whole texts in place of a number of words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlap:
-    """What of each synthetic text occurs in real texts.
+    """The overlap of each synthetic text with real texts.
 
     Attributes:
-        run_words: n, the words in a run. A text of fewer words is a single run.
-        exact: shape (N,), whether a real text has the same words and punctuation, whatever its case and spacing.
-        share: shape (N,), the share of the text's runs that occur in some real text; 0 for a text without a word.
-        longest: shape (N,), words in the longest stretch of which every run occurs in some real text, 0 if no run does.
-            No stretch in common with a real text is longer, unless it is shorter than a run.
+        run_words: n, the number of words in a run. A text of fewer words is a single run.
+        exact: shape (N,), whether a real text has the same words and punctuation, ignoring case and spacing.
+        share: shape (N,), the fraction of the text's runs that occur in some real text; 0 for a text without words.
+        longest: shape (N,), number of words in the longest stretch all of whose runs occur in some real text; 0 if no
+            run does. It is an upper bound on any common stretch of at least n words with one real text.
     """
 
     run_words: int
@@ -44,7 +44,7 @@ class Overlap:
     longest: NDArray[np.int64]
 
     def summary(self) -> dict[str, Any]:
-        """Shares of texts and quantiles, in JSON types."""
+        """Fractions of texts and quantiles, as JSON types."""
         return {
             "run_words": self.run_words,
             "exact_share": float(self.exact.mean()),
@@ -56,19 +56,19 @@ class Overlap:
 
 
 def overlap(synthetic: Words, real: Iterable[Words], run_words: int = RUN_WORDS) -> Overlap:
-    """Looks for the words of synthetic texts among real ones.
+    """Searches real texts for the words of synthetic texts.
 
     Args:
         synthetic: at least one text.
-        real: piece by piece; one piece is held at a time.
+        real: in pieces, of which one is in memory at a time.
         run_words: n, at least 1.
 
     Raises:
-        ValueError: where there is no synthetic text.
+        ValueError: if there is no synthetic text.
     """
     validate.integer(minimum=1, run_words=run_words)
     if not len(synthetic):
-        raise ValueError("overlap is that of at least one synthetic text; there is none")
+        raise ValueError("synthetic must have at least one text")
     whole, lengths = synthetic.whole(), synthetic.lengths
     wanted = {_WHOLE: HashSet(whole.copy()), run_words: HashSet(synthetic.runs(run_words))}
     for n in np.unique(lengths[(lengths > 0) & (lengths < run_words)]).tolist():
@@ -107,8 +107,8 @@ def _of_piece(
 
 
 def _streaks(found: NDArray[np.bool_], begins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many in a row are found up to each place, counted anew at each of `begins`."""
+    """The number of consecutive found entries up to each index, restarting at each of `begins`."""
     places = np.arange(len(found))
-    last = np.where(found, -1, places)  # the place of the last one that was not found, or the end of the text before
+    last = np.where(found, -1, places)  # index of the last entry that was not found, or the end of the previous text
     last[begins] = np.maximum(last[begins], begins - 1)
     return places - np.maximum.accumulate(last)

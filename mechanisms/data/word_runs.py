@@ -1,8 +1,8 @@
 """Texts as arrays of hashed words, and the hashes of their runs of n words, for metrics that only compare words.
 
-A word is a run of letters and digits in lower case, a mark of punctuation, or one Chinese or Japanese character. Hashes
-have 64 bits; two different runs are taken for the same with a probability of about 2⁻⁶⁴, which makes 2e-5 false matches
-in all for 20 million runs against as many others.
+A word is a lower-case run of letters and digits, a punctuation mark, or one Chinese or Japanese character. Hashes have
+64 bits; two different runs have the same hash with probability about 2⁻⁶⁴, an expected 2e-5 false matches in total for
+20 million runs compared with as many others.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Hashes = NDArray[np.uint64]
 
 _EAST_ASIAN = r"\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_EAST_ASIAN}]|[^\W{_EAST_ASIAN}]+|[^\w\s]")
-_KNOWN_PIECES = 2**19  # of how many pieces between spaces, and words, the hashes are remembered at once
-_LONGEST_PIECE = 32  # characters of a piece that is remembered; longer ones hardly recur
-_BLOCK = 2**20  # how many runs are hashed at once
-_STEPS = 12  # of a search one by one; few take more, since few hashes begin with the same log₂ n bits
+_KNOWN_PIECES = 2**19  # largest number of pieces between spaces, and of words, whose hashes are cached
+_LONGEST_PIECE = 32  # characters of a piece that is cached; longer ones rarely recur
+_BLOCK = 2**20  # runs that are hashed at once
+_STEPS = 12  # linear search steps; few searches take more, since few hashes share the same log₂ n leading bits
 _LARGEST = np.uint64(2**64 - 1)
-_PIECE = 4096  # how many texts a piece has
+_PIECE = 4096  # texts in a piece
 
 
 class _WordHashes(dict[str, bytes]):
-    """The first 8 bytes of BLAKE2b of each word, remembered."""
+    """A cache of the first 8 bytes of BLAKE2b of each word."""
 
     def __missing__(self, word: str) -> bytes:
         digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -40,9 +40,9 @@ class _WordHashes(dict[str, bytes]):
 
 
 class _PieceHashes(dict[str, bytes]):
-    """The hashes of the words of a piece of text without spaces, one after the other, remembered if it is short.
+    """A cache of the concatenated hashes of the words of a piece of text without spaces, if it is short.
 
-    No word holds a space, so the words of a text are those of its pieces; looking pieces up is faster than the
+    No word contains a space, so the words of a text are those of its pieces; looking up pieces is faster than the
     regular expression.
     """
 
@@ -57,7 +57,7 @@ class _PieceHashes(dict[str, bytes]):
         return hashes
 
     def forget(self) -> None:
-        """Bounds the memory."""
+        """Clears the cache if it is too large."""
         if max(len(self), len(self.words)) > _KNOWN_PIECES:
             self.clear()
             self.words.clear()
@@ -69,7 +69,7 @@ class Words:
 
     Attributes:
         hashes: shape (T,), all words, text by text.
-        starts: shape (N + 1,), where each text begins; the last is T.
+        starts: shape (N + 1,), the index of the first word of each text; the last entry is T.
     """
 
     hashes: Hashes
@@ -77,7 +77,7 @@ class Words:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Words:
-        """The words of texts; a text may be empty."""
+        """The words of texts, some of which may be empty."""
         known, hashes, starts = _PieceHashes(), bytearray(), array("q", [0])
         for text in texts:
             hashes += b"".join(map(known.__getitem__, text.lower().split()))
@@ -94,7 +94,7 @@ class Words:
         return np.diff(self.starts)
 
     def pieces(self, texts: int = _PIECE) -> Iterator[Words]:
-        """The same texts, at most so many at a time."""
+        """The same texts in pieces of at most `texts` texts."""
         for begin in range(0, len(self), validate.integer(minimum=1, texts=texts)):
             starts = self.starts[begin : begin + texts + 1]
             yield Words(self.hashes[starts[0] : starts[-1]], starts - starts[0])
@@ -118,15 +118,15 @@ class Words:
         return out[self.run_begins(n)]
 
     def run_begins(self, n: int) -> NDArray[np.bool_]:
-        """Shape (T − n + 1,), whether a run of n words within a text begins at a word."""
+        """Shape (T − n + 1,), whether a run of n words that lies within a text begins at each word."""
         within = np.ones(max(0, len(self.hashes) - n + 1), dtype=np.bool_)
-        for j in range(1, n):  # a run that begins j words before the end of a text is too long for it
+        for j in range(1, n):  # runs that begin j words before the end of a text extend beyond it
             ends = self.starts[1:-1] - j
             within[ends[(ends >= 0) & (ends < len(within))]] = False
         return within
 
     def whole(self) -> Hashes:
-        """Shape (N,), the hash of each text's words; for a text of n words, that of its one run of n words."""
+        """Shape (N,), the hash of each text's words; for a text of n words, that of its single run of n words."""
         constants, out = _constants(int(self.lengths.max(initial=0))), np.zeros(len(self), dtype=np.uint64)
         for begin, piece in zip(range(0, len(self), _PIECE), self.pieces(_PIECE), strict=True):
             written = np.flatnonzero(piece.lengths)
@@ -138,17 +138,17 @@ class Words:
 
 
 class HashSet:
-    """A set of hashes, in order, that is asked for many others.
+    """A sorted set of hashes with fast lookup of many others.
 
-    Hashes are spread evenly, so that a search begins at the first one with the same leading bits, and ends soon: a
-    binary search in an array that no cache holds takes ten times as long.
+    Hashes are uniform, so a search begins at the first one with the same leading bits and ends soon. A binary search in
+    an array that exceeds the caches takes ten times as long.
 
     Attributes:
-        hashes: shape (n,), in order.
+        hashes: shape (n,), sorted.
     """
 
     def __init__(self, hashes: Hashes) -> None:
-        """Of hashes that may repeat. Sorts them in place."""
+        """Creates the set from hashes that may repeat; sorts them in place."""
         self._bounded = np.append(distinct(hashes), _LARGEST)
         self.hashes = self._bounded[:-1]
         bits = max(len(self).bit_length(), 1)
@@ -160,16 +160,16 @@ class HashSet:
         return len(self._bounded) - 1
 
     def contains(self, asked: Hashes) -> NDArray[np.bool_]:
-        """Shape (m,), which of `asked` are in the set."""
+        """Whether each of `asked` is in the set, shape (m,)."""
         return self._found(asked)[1]
 
     def places(self, asked: Hashes) -> NDArray[np.unsignedinteger]:
-        """The places in the set of those of `asked` that are in it."""
+        """The indices in the set of those of `asked` that are in it."""
         places, found = self._found(asked)
         return places[found]
 
     def _found(self, asked: Hashes) -> tuple[NDArray[np.unsignedinteger], NDArray[np.bool_]]:
-        """How many in the set are less, and whether the next one is equal; both of shape (m,)."""
+        """The number of smaller hashes in the set, and whether the next one is equal; both of shape (m,)."""
         places = self._firsts[asked >> self._shift]
         values = self._bounded[places]
         rest = np.flatnonzero(values < asked)
@@ -183,13 +183,13 @@ class HashSet:
 
 
 def distinct(hashes: Hashes) -> Hashes:
-    """Each value once, in order. Sorts `hashes` in place: sets of them would take several times the memory."""
+    """The distinct values, sorted. Sorts `hashes` in place, since sets of them would take several times the memory."""
     hashes.sort()
     return hashes[_firsts(hashes)]
 
 
 def occurrences(hashes: Hashes) -> NDArray[np.int64]:
-    """How many values occur c times, for c = 0, 1, 2, …. Sorts `hashes` in place."""
+    """The number of values that occur c times, for c = 0, 1, 2, …. Sorts `hashes` in place."""
     hashes.sort()
     begins = np.flatnonzero(_firsts(hashes))
     if not len(begins):
@@ -203,7 +203,7 @@ def occurrences(hashes: Hashes) -> NDArray[np.int64]:
 
 
 def _firsts(ordered: Hashes) -> NDArray[np.bool_]:
-    """Which entries differ from the one before."""
+    """Which entries differ from the previous one."""
     out = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=out[1:])
     return out

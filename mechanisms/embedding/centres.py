@@ -1,8 +1,8 @@
 """Clusters of private records around public centres.
 
-Centres come from public text by k-means, so they cost nothing. Which of them a run keeps is decided by noisy counts of
-private records, which are paid for; everything after the counts is a function of what was released. The cluster of a
-record is a function of its own text, the public centres and the released counts, and of no other record.
+Centres are computed from public text by k-means, so they have no privacy cost. A run keeps those with the largest noisy
+counts of private records, which are charged; everything after the counts is post-processing. The cluster of a record is
+a function of its own text, the public centres and the released counts, and of no other record.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", section 4.1, "Public centers with
 rebalancing".
@@ -26,19 +26,19 @@ from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors,
 from cupel.mechanisms.embedding.load import BUILTIN, load_embedder
 
 MINI_BATCH_ABOVE = 100_000
-"""From more public documents than this, centres are found by mini-batch k-means."""
+"""For more public documents than this, centres are computed by mini-batch k-means."""
 
 _MOST_CENTRES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class Centres:
-    """Public centres of clusters, with what made the vectors they lie among.
+    """Public centres of clusters, and the embedder of their vectors.
 
     Attributes:
         vectors: shape (K, d), float32, in the unit ball.
-        embedder_name, embedder_fingerprint: of the embedder; records are embedded by the same one.
-        embedder: the embedder itself where it is the default one, which the file holds; None for a model.
+        embedder_name, embedder_fingerprint: of the embedder; records must be embedded by the same one.
+        embedder: the embedder itself if it is the default one, which the file contains; None for a model.
     """
 
     vectors: Vectors
@@ -51,25 +51,25 @@ class Centres:
         if vectors.ndim != 2 or not 1 <= len(vectors) <= _MOST_CENTRES or not np.isfinite(vectors).all():
             raise ValueError("centres must be a table of finite numbers with at least one row")
         if np.square(vectors.astype(np.float64)).sum(axis=1).max() > 1.0001:
-            raise ValueError("centres must lie in the unit ball, as means of vectors of length 1 do")
+            raise ValueError("centres must be in the unit ball, like means of vectors of length 1")
         if self.embedder is not None and self.embedder.fingerprint != self.embedder_fingerprint:
-            raise ValueError("the embedder's fingerprint is not the one that the centres name")
+            raise ValueError("embedder must have the fingerprint embedder_fingerprint, but has another one")
         object.__setattr__(self, "vectors", vectors)
 
     @classmethod
     def fit(
         cls, public_texts: Sequence[str], count: int, *, embedder: Embedder | None = None, seed: int = 0
     ) -> Centres:
-        """K-means on the embeddings of public text.
+        """K-means on the embeddings of public texts.
 
         Args:
             public_texts: never private ones.
-            count: K, at most the number of different vectors.
-            embedder: None fits the default embedder on the same public text.
+            count: K, at most the number of distinct vectors.
+            embedder: None fits the default embedder on the same public texts.
             seed: public.
 
         Raises:
-            ValueError: where there are fewer different texts than centres.
+            ValueError: if there are fewer distinct texts than centres.
         """
         validate.integer(minimum=1, count=count)
         if len(public_texts) < count:
@@ -87,18 +87,18 @@ class Centres:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the centres and the embedder's fingerprint; may be published."""
+        """SHA-256 over the centres and the embedder's fingerprint; public."""
         digest = hashlib.sha256(f"{self.vectors.shape} {self.embedder_fingerprint}".encode())
         digest.update(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
         return digest.hexdigest()
 
     def save(self, path: Path | str) -> None:
-        """Writes a safetensors file: numbers and names only, and the default embedder's own numbers."""
+        """Writes a safetensors file: numbers and names only, including those of the default embedder."""
         with naming(path):
             Path(path).write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """The content that `save` writes."""
         from safetensors.numpy import save
 
         arrays = {"centres": np.ascontiguousarray(self.vectors)}
@@ -112,15 +112,15 @@ class Centres:
 
     @classmethod
     def load(cls, path: Path | str) -> Centres:
-        """Reads what `save` wrote.
+        """Reads a file that `save` wrote.
 
         Raises:
-            ValueError: one line, for anything else.
+            ValueError: one line, if the file is invalid.
         """
         from safetensors import SafetensorError, safe_open
 
         if not Path(path).is_file():
-            raise ValueError(f"centres {str(path)!r}: there is no such file; `Centres.fit(...).save(path)` makes one")
+            raise ValueError(f"centres {str(path)!r}: there is no such file; `Centres.fit(...).save(path)` creates one")
         try:
             with safe_open(str(path), framework="numpy") as file:
                 about = dict(file.metadata() or {})
@@ -134,44 +134,44 @@ class Centres:
         except ValueError as error:
             raise ValueError(f"centres {str(path)!r}: {error}") from None
         except (OSError, SafetensorError, KeyError, TypeError, AttributeError, RecursionError):
-            raise ValueError(f"centres {str(path)!r}: is no file of centres; `Centres.save` writes them") from None
+            raise ValueError(f"centres {str(path)!r}: not a file of centres; `Centres.save` writes them") from None
 
     def own_embedder(self, source: str = BUILTIN) -> Embedder:
-        """The embedder that the centres were made with.
+        """The embedder with which the centres were computed.
 
         Args:
             source: ``builtin`` for the one in the file, else the folder or the hub id of the model.
 
         Raises:
-            ValueError: for another embedder than that of the centres.
+            ValueError: if this is not the embedder of the centres.
         """
         chosen: Embedder | None = self.embedder if source == BUILTIN else load_embedder(source)
         if chosen is None:
             raise ValueError(
-                f"embedder must be the model {self.embedder_name!r} (its folder or hub id) that the centres were made "
-                "with, not builtin"
+                f"embedder must be the model {self.embedder_name!r} (its folder or hub id) with which the centres were "
+                "computed, not builtin"
             )
         if chosen.fingerprint != self.embedder_fingerprint:
             raise ValueError(
-                f"the centres were made with the embedder {self.embedder_name!r} "
+                f"the centres were computed with the embedder {self.embedder_name!r} "
                 f"({self.embedder_fingerprint[:12]}…), not with {chosen.name!r} ({chosen.fingerprint[:12]}…)"
             )
         return chosen
 
 
 def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
-    """Centres of public vectors by k-means, by mini-batches for more than `MINI_BATCH_ABOVE` of them.
+    """Centres of public vectors by k-means, with mini-batches for more than `MINI_BATCH_ABOVE` of them.
 
     Args:
         vectors: shape (N, d), of public texts, never private ones.
-        count: K, at most the number of different vectors.
+        count: K, at most the number of distinct vectors.
         seed: public.
 
     Returns:
         Shape (K, d), float32.
 
     Raises:
-        ValueError: where there are fewer different vectors than centres.
+        ValueError: if there are fewer distinct vectors than centres.
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
@@ -179,7 +179,7 @@ def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
     validate.integer(seed=seed)
     different = _different(vectors, count)
     if different < count:
-        raise ValueError(f"{count} centres need at least as many different public texts, not {different}")
+        raise ValueError(f"{count} centres need at least as many distinct public texts, not {different}")
     if len(vectors) > MINI_BATCH_ABOVE:
         search = MiniBatchKMeans(n_clusters=count, n_init=5, random_state=seed)
     else:
@@ -188,7 +188,7 @@ def k_means(vectors: Vectors, count: int, seed: int) -> Vectors:
 
 
 def _different(vectors: Vectors, enough: int) -> int:
-    """How many different rows there are, or at least `enough`; looks at no more blocks than it needs."""
+    """The number of distinct rows, or a number of at least `enough`; reads no more blocks than necessary."""
     kept = vectors[:0]
     for start in range(0, len(vectors), 4 * enough):
         kept = np.unique(np.concatenate([kept, vectors[start : start + 4 * enough]]), axis=0)
@@ -198,33 +198,35 @@ def _different(vectors: Vectors, enough: int) -> int:
 
 
 def most_counted(counts: ArrayLike, kept: int) -> NDArray[np.int64]:
-    """The centres of each label with the largest released counts; of equal ones the first.
+    """The centres of each label with the largest released counts, the first ones in case of ties.
 
     Args:
         counts: shape (labels, K), released.
         kept: k′.
 
     Returns:
-        Shape (labels, k′), the numbers of the centres, in increasing order.
+        Shape (labels, k′), the indices of the centres, in increasing order.
 
     Raises:
-        ValueError: for k′ above K.
+        ValueError: if k′ exceeds K.
     """
     released = np.asarray(counts, dtype=np.int64)
     if kept > released.shape[1]:
-        raise ValueError(f"kept_centres must be at most the number of centres in the file, {released.shape[1]}: {kept}")
+        raise ValueError(
+            f"kept_centres must be at most the number of centres in the file, {released.shape[1]}, not {kept}"
+        )
     order = np.argsort(-released, axis=1, kind="stable")[:, : validate.integer(minimum=1, kept=kept)]
     return np.sort(order, axis=1)
 
 
 def split_slots(counts: Sequence[int], slots: int) -> list[int]:
-    """A public number of slots, split in proportion to released counts: largest remainders, at least one each.
+    """Divides a public number of slots in proportion to released counts: largest remainders, at least one slot each.
 
-    A cell whose share is below one slot gets one; the rest is split over the others. Negative counts are taken as 0,
-    and if none is positive all are equal. Exact, in whole numbers; of equal remainders the first is served.
+    A cell whose share is below one slot gets one; the others share the rest. Negative counts are treated as 0, and if
+    none is positive all are equal. Computed exactly in integers; ties of remainders go to the first cell.
 
     Raises:
-        ValueError: for fewer slots than cells.
+        ValueError: if there are fewer slots than cells.
     """
     if slots < len(counts):
         raise ValueError(f"{len(counts)} kept centres need at least one slot each, but there are {slots}")

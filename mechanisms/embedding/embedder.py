@@ -1,9 +1,9 @@
 """Sentence embeddings: texts become vectors of unit length.
 
-An embedder is public: nothing in it was fitted on private text. Each vector is a function of its own text alone, so
-that one record more or less moves no other record's vector. The default, `HashedNgrams`, needs no model: hashed counts
-of character n-grams under a fixed public projection, or under one that was fitted on public text (latent semantic
-analysis). `cupel.mechanisms.embedding.sentence` has the models.
+An embedder is public: no part of it was fitted on private text. Each vector is a function of its own text alone, so
+adding or removing a record does not change another record's vector. The default, `HashedNgrams`, needs no model: hashed
+counts of character n-grams under a fixed public projection, or under one fitted on public text (latent semantic
+analysis). `embedding.sentence` has the models.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Vectors = NDArray[np.float32]
 
 _LARGEST = 2**28
 FIT_TEXTS = 20_000
-"""How many public texts a projection is fitted on at most."""
+"""Largest number of public texts on which a projection is fitted."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors; public, and each vector a function of its own text alone."""
+    """Maps texts to vectors; public, and each vector is a function of its own text alone."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The display name."""
 
     @property
     def fingerprint(self) -> str:
@@ -44,11 +44,11 @@ class Embedder(Protocol):
         """d, the length of a vector."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Shape (N, d), rows of length 1, or 0 for a text in which nothing is recognised."""
+        """Vectors of shape (N, d), rows of length 1, or 0 for a text in which nothing is recognised."""
 
 
 def embedded(embedder: Embedder, texts: Sequence[str], rows: int = 4096) -> Iterator[Vectors]:
-    """The vectors of many texts, `rows` at a time, so that no more than that are held beside what the caller keeps."""
+    """The vectors of many texts, `rows` at a time, to limit the memory."""
     for start in range(0, len(texts), validate.integer(minimum=1, rows=rows)):
         yield embedder.embed(texts[start : start + rows])
 
@@ -57,7 +57,7 @@ def all_embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     """The vectors of many texts in one array, shape (N, d).
 
     Raises:
-        ValueError: for an embedder that does not do what `Embedder` says.
+        ValueError: if the embedder does not return what `Embedder` requires.
     """
     pieces = [np.empty((0, embedder.dimension), dtype=np.float32), *embedded(embedder, texts)]
     vectors = np.concatenate(pieces)
@@ -68,7 +68,7 @@ def all_embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> Vectors:
-    """Rows scaled to length 1, each by itself. Rows of zeros stay as they are; what is not finite becomes 0."""
+    """Rows scaled to length 1 independently. Rows of zeros stay unchanged; values that are not finite become 0."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0), dtype=np.float32)
@@ -76,14 +76,14 @@ def unit_rows(vectors: NDArray[np.floating]) -> Vectors:
 
 @dataclass(frozen=True, eq=False)
 class HashedNgrams:
-    """Counts of hashed character n-grams, log-damped, under a public projection; the default embedder.
+    """Log-damped counts of hashed character n-grams under a public projection; the default embedder.
 
-    Without `projection` it is a matrix of random signs from the public seed (Achlioptas 2003), the same on every
-    machine. `fitted` makes one from public text.
+    Without `projection`, the projection is a matrix of random signs from the public seed (Achlioptas 2003), the same on
+    every machine. `fitted` computes one from public text.
 
     Attributes:
         dimension: d.
-        buckets: how many values the hash (MurmurHash3) has.
+        buckets: number of values of the hash (MurmurHash3).
         shortest, longest: lengths of the n-grams, in characters, within words.
         seed: public, of the random signs.
         projection: shape (buckets, d), or None for the random signs.
@@ -112,22 +112,22 @@ class HashedNgrams:
 
     @classmethod
     def fitted(cls, public_texts: Sequence[str], *, dimension: int = 128, seed: int = 0) -> HashedNgrams:
-        """With a projection from public text: inverse document frequencies and the leading singular vectors.
+        """An embedder with a projection from public text: inverse document frequencies and leading singular vectors.
 
         Args:
             public_texts: never private ones; a seeded choice of at most `FIT_TEXTS` of them is used.
-            dimension: the largest d; it is lower where the texts span less.
+            dimension: the largest d; it is lower if the texts span fewer dimensions.
             seed: of the choice and of the randomised decomposition.
 
         Raises:
-            ValueError: for fewer than two texts.
+            ValueError: if there are fewer than two texts.
 
         Source: Deerwester et al., "Indexing by latent semantic analysis" (1990).
         """
         from sklearn.decomposition import TruncatedSVD
 
         if len(public_texts) < 2:
-            raise ValueError(f"a projection is fitted on at least 2 public texts, not {len(public_texts)}")
+            raise ValueError(f"fitting a projection needs at least 2 public texts, not {len(public_texts)}")
         generator = np.random.default_rng(seed)
         chosen = generator.choice(len(public_texts), size=min(len(public_texts), FIT_TEXTS), replace=False)
         base = cls(dimension=1, seed=seed)
@@ -138,7 +138,7 @@ class HashedNgrams:
         weighted = counts.multiply(inverse).tocsr()
         lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
         weighted = weighted.multiply(1 / np.maximum(lengths, 1e-300)[:, None]).tocsr()
-        with np.errstate(invalid="ignore", divide="ignore"):  # the shares of a variance of 0, which nobody asks for
+        with np.errstate(invalid="ignore", divide="ignore"):  # explained variance ratios of 0/0, which are not used
             leading = TruncatedSVD(width, random_state=seed).fit(weighted).components_
         projection = np.asarray(inverse[:, None] * leading.T, dtype=np.float32)
         return cls(dimension=width, seed=seed, projection=projection)
@@ -149,7 +149,7 @@ class HashedNgrams:
 
     @property
     def settings(self) -> dict[str, int]:
-        """The numbers that, with the projection, make this embedder anew."""
+        """The parameters that, with the projection, determine this embedder."""
         return {name: getattr(self, name) for name in ("dimension", "buckets", "shortest", "longest", "seed")}
 
     @property
@@ -160,7 +160,7 @@ class HashedNgrams:
         return digest.hexdigest()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Sums run over each row's own n-grams in an order of their own, so that no row depends on another."""
+        """Each row is summed in an order that depends on its own n-grams only, so no row depends on another."""
         if not len(texts):
             return np.empty((0, self.dimension), dtype=np.float32)
         return unit_rows(self._counts(texts) @ self._matrix)
@@ -176,7 +176,7 @@ class HashedNgrams:
             alternate_sign=False,
             norm=None,
         )
-        # Lone surrogates have no UTF-8, and the error that they raise would show the text.
+        # Lone surrogates have no UTF-8 encoding, and the resulting error would show the text.
         counts: csr_matrix = hashing.transform([text.encode("utf-8", "replace").decode("utf-8") for text in texts])
         counts.sort_indices()
         counts.data = (1 + np.log(counts.data)).astype(np.float32)

@@ -1,9 +1,9 @@
-"""Private centres by noisy Lloyd iterations (DPLloyd), to compare with public centres.
+"""Private centres by noisy Lloyd iterations (DPLloyd), for comparison with public centres.
 
-Each iteration puts every vector to its nearest centre, adds up the vectors and the number of each cluster with noise,
-and moves the centres to the noisy means. Sums and counts are whole numbers and the noise is a discrete Gaussian, so an
-iteration is (Δ²/2σ²)-zCDP exactly. That adds to no ex-post ε: clusters around private centres go with aggregate
-``mean`` only. In many dimensions the noise of the sums grows with √d; public centres pay for counts alone.
+Each iteration assigns every vector to its nearest centre, computes noisy sums and counts of each cluster, and moves the
+centres to the noisy means. Sums and counts are integers and the noise is a discrete Gaussian, so an iteration is
+exactly (Δ²/2σ²)-zCDP. zCDP does not add to an ex-post ε, so private centres can only be used with aggregate ``mean``.
+In many dimensions the noise of the sums grows with √d; public centres are charged for counts only.
 
 Source: Blum et al., "Practical privacy: the SuLQ framework" (2005), section 3.1; Su et al., "Differentially private
 k-means clustering" (2016). The noise: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy"
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STAGE = "lloyd"
 _RADIUS = 2**16
-"""The largest length of a vector in whole units."""
+"""The largest length of a vector, in integer units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +44,10 @@ class PrivateCentres:
         clusters: K.
         dimension: d of the vectors.
         iterations: T.
-        rho: ρ of zCDP for all iterations together.
+        rho: ρ of zCDP for all iterations in total.
         adjacency: add_remove or replace_one.
         unit: record or user; each unit gives one vector.
-        seed: public, of the centres that the first iteration starts from.
+        seed: public, of the initial centres.
     """
 
     clusters: int
@@ -71,23 +71,23 @@ class PrivateCentres:
     def weight(self) -> int:
         """What a vector adds to its cluster's count, in units of the sums.
 
-        With w = weight/radius, the mean's squared error is about (1 + w²)(d + 1/w²)·σ²/n², least at w² = 1/√d.
+        With w = weight/radius, the mean's squared error is about (1 + w²)(d + 1/w²)·σ²/n², minimal at w² = 1/√d.
         """
         return max(1, round(_RADIUS * math.pow(self.dimension, -0.25)))
 
     @property
     def squared_sensitivity(self) -> int:
-        """Δ₂² of sums and counts together, in squared units.
+        """Δ₂² of sums and counts jointly, in squared units.
 
-        A vector of length at most R adds (x, W) to its own cluster: R² + W². One that is exchanged within a cluster
-        moves the sum by at most 2R and no count; one that moves to another cluster changes both: 2(R² + W²).
+        A vector of length at most R adds (x, W) to its own cluster: R² + W². Replacing it within a cluster changes the
+        sum by at most 2R and no count; moving to another cluster changes both: 2(R² + W²).
         """
         own = _RADIUS**2 + self.weight**2
         return own if self.adjacency is Adjacency.ADD_REMOVE else max(4 * _RADIUS**2, 2 * own)
 
     @property
     def scale(self) -> float:
-        """σ of the noise in units: the least float64 with Δ²/(2σ²) ≤ ρ/T, compared exactly."""
+        """σ of the noise in units: the smallest float64 with Δ²/(2σ²) ≤ ρ/T, compared exactly."""
         share, squared = Fraction(self._share), self.squared_sensitivity
         scale = math.sqrt(squared / (2 * self._share)) * (1 - 2**-50)
         while Fraction(squared) > 2 * share * Fraction(scale) ** 2:
@@ -99,26 +99,26 @@ class PrivateCentres:
         return self.rho / self.iterations
 
     def event(self) -> DpEvent:
-        """What one iteration costs, at `adjacency`."""
+        """The event of one iteration, at `adjacency`."""
         return dp_event.ZCDpEvent(self._share)
 
     def plan(self) -> DpEvent:
-        """What all iterations cost; known before any data is read."""
+        """The event of all iterations; known before any data are read."""
         return events.compose([(self.event(), self.iterations)])
 
     def fit(self, vectors: Vectors, run: Run, *, source: Source = OS_ENTROPY) -> Vectors:
-        """The centres, paid for; a run that was interrupted goes on from the iterations that it committed.
+        """The centres after all iterations; an interrupted run resumes from its committed iterations.
 
         Args:
             vectors: shape (units, d), rows of length at most 1, each a function of its own unit; private.
             run: of a ledger, begun with `plan()`; the caller finishes it.
-            source: of the noise; a recorded one must be on record: ``run.about["noise"] == "recorded"``.
+            source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
 
         Returns:
             Shape (K, d), float32, in the unit ball.
 
         Raises:
-            ValueError: for vectors of another dimension, or a run with another plan or source.
+            ValueError: if vectors have another dimension, or the run has another plan or source.
         """
         if run.plan != self.plan():
             raise ValueError("the ledger's run was begun with another plan; begin it with this mechanism's plan()")
@@ -134,7 +134,7 @@ class PrivateCentres:
         return centres
 
     def statistics(self, units: NDArray[np.int64], centres: Vectors) -> NDArray[np.int64]:
-        """Sums of the vectors of each cluster and, in the last column, weighted counts; private.
+        """The exact sums of the vectors of each cluster and, in the last column, weighted counts. Do not release.
 
         Args:
             units: shape (units, d), of `whole_vectors`.
@@ -143,7 +143,7 @@ class PrivateCentres:
         Returns:
             Shape (K, d + 1).
         """
-        own = nearest((units / _RADIUS).astype(np.float32), centres)  # whole multiples of 2⁻¹⁶ fit float32
+        own = nearest((units / _RADIUS).astype(np.float32), centres)  # float32 holds multiples of 2⁻¹⁶ exactly
         rows = np.column_stack([units, np.full(len(units), self.weight, dtype=np.int64)])
         total = np.zeros((self.clusters, self.dimension + 1), dtype=np.int64)
         np.add.at(total, own, rows)
@@ -165,7 +165,7 @@ class PrivateCentres:
         return noisy if known is None else np.array(known.value, dtype=np.int64).reshape(shape)
 
     def _moved(self, centres: Vectors, noisy: NDArray[np.int64]) -> Vectors:
-        """Noisy means, drawn into the unit ball; a centre whose noisy count is below one vector stays."""
+        """Noisy means, projected into the unit ball; a centre whose noisy count is below one vector stays."""
         counts = noisy[:, -1:] / self.weight
         means = noisy[:, :-1] / _RADIUS / np.maximum(counts, 1.0)
         lengths = np.sqrt(np.square(means).sum(axis=1, keepdims=True))
@@ -173,11 +173,11 @@ class PrivateCentres:
 
 
 def whole_vectors(vectors: Vectors) -> NDArray[np.int64]:
-    """Rows in whole units, each of length at most 2¹⁶ of them: rounded toward zero, and shortened where needed."""
+    """Rows in integer units, each of length at most 2¹⁶: rounded toward zero, and shortened if necessary."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     whole: NDArray[np.int64] = np.trunc(rows / np.maximum(lengths, 1.0) * _RADIUS).astype(np.int64)
-    long = np.square(whole).sum(axis=1) > _RADIUS**2  # by the rounding of `lengths`; exact in whole numbers
+    long = np.square(whole).sum(axis=1) > _RADIUS**2  # because `lengths` is rounded; compared exactly in integers
     whole[long] = np.trunc(whole[long] * (1 - 2.0**-20)).astype(np.int64)
     assert (np.square(whole).sum(axis=1) <= _RADIUS**2).all()
     return whole

@@ -23,15 +23,15 @@ _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 
 @dataclass(frozen=True, eq=False)
 class SentenceEmbedder:
-    """A model of `sentence-transformers`; safetensors only, and never code that comes with it.
+    """A model of `sentence-transformers`; only safetensors are loaded, and no code of the model is run.
 
     Attributes:
         name: the hub id or the folder's name.
         fingerprint: SHA-256 over the names and contents of its files.
         dimension: d.
-        texts_at_once: how many texts one forward takes. 1, the default, makes each vector a function of its own text
-            alone; with more, padding and the shapes of matrix products let other texts move its last bits. More is for
-            public text.
+        texts_at_once: number of texts in one forward pass. With 1, the default, each vector is a function of its own
+            text alone; with more, padding and the shapes of matrix products let other texts change its last bits. Use
+            more for public text only.
         network: the model.
     """
 
@@ -54,7 +54,7 @@ class SentenceEmbedder:
             allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
 
         Raises:
-            ValueError: one line, where the package is missing or there is no such model.
+            ValueError: one line, if the package is not installed or there is no such model.
         """
         validate.one_of(("auto", "cpu", "cuda"), device=device)
         validate.integer(minimum=1, texts_at_once=texts_at_once)
@@ -80,14 +80,14 @@ class SentenceEmbedder:
             raise ValueError(f"embedder {str(source)!r} cannot be loaded: {first}") from None
         if _remembers(network):
             raise ValueError(
-                f"embedder {str(source)!r} has rope type 'dynamic', whose frequencies depend on the texts that were "
-                "embedded before; use another model"
+                f"embedder {str(source)!r} has rope type 'dynamic', whose frequencies depend on previously embedded "
+                "texts; use another model"
             )
         name = folder.resolve().name if Path(source).is_dir() else str(source)
         return cls(name, _files_digest(folder), dimension, texts_at_once, network)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Text that is longer than the model's length is cut, each by itself."""
+        """Texts beyond the model's length are truncated, each independently of the others."""
         if not len(texts):
             return np.empty((0, self.dimension), dtype=np.float32)
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
@@ -98,17 +98,17 @@ class SentenceEmbedder:
 
 
 def _remembers(network: Any) -> bool:
-    """Whether a text may change how later texts are embedded: frequencies of positions that grow with the longest."""
+    """Whether a text may change how later texts are embedded: position frequencies that depend on the longest text."""
     from cupel.mechanisms.models import row_modules
 
     return any("dynamic" in rope for module in network.modules() for _, rope in row_modules.rope_types(module))
 
 
 def model_folder(source: str, allow_network: bool) -> Path:
-    """The local folder of a sentence-transformers model, downloaded where that is allowed.
+    """The local folder of a sentence-transformers model, downloaded if that is allowed.
 
     Raises:
-        ValueError: one line, where there is no such model, or one with pickled weights.
+        ValueError: one line, if there is no such model, or it has pickled weights.
     """
     folder = Path(source)
     if not folder.is_dir():
@@ -125,9 +125,9 @@ def model_folder(source: str, allow_network: bool) -> Path:
             folder = Path(snapshot_download(source, allow_patterns=patterns, local_files_only=not allow_network))
         except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError):
             hint = "could not be downloaded" if allow_network else "is not in the local cache, and no network is used"
-            raise ValueError(f"embedder {source!r} is no local folder, and as a hub id it {hint}") from None
+            raise ValueError(f"embedder {source!r} is not a local folder, and as a hub id it {hint}") from None
     if not (folder / "modules.json").is_file():
-        raise ValueError(f"embedder {source!r} is no sentence-transformers model: it has no modules.json")
+        raise ValueError(f"embedder {source!r} is not a sentence-transformers model: it has no modules.json")
     try:
         check_embedder(folder)
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""What generators by evolution share: the loop, its journal, and votes."""
+"""The parts that evolutionary generators share: the loop, its journal, and votes."""

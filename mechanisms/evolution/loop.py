@@ -1,18 +1,18 @@
-"""The evolution loop: a language model writes candidates, a private selection keeps the best, and they are varied.
+"""The evolution loop: a language model generates candidates, a private selection keeps the best, and they are varied.
 
     S₀ = RANDOM(N·L);  for t = 0, …, T − 1:  selection_t = the best N of S_t;  S_{t+1} = selection_t + L variations each
 
-for each public label by itself, or with no labels. The result is the last selection. The loop knows nothing private:
-it hands the embeddings of candidates to `select`, which the mechanism gives, and gets indices back. What `select`
-returns must have been released through a ledger; everything else here is post-processing of it.
+for each public label separately, or without labels. The result is the last selection. The loop itself does not access
+private data: it passes the embeddings of candidates to `select`, a function of the mechanism, which returns indices.
+The result of `select` must have been released through a ledger; everything else here is post-processing.
 
-A candidate is known by its descent: random text i has key ``i``, and variation v that its parent got for round t has
-key ``parent/t.v``. Its seed is a hash of the run's public seed, its label and its key. So a text does not depend on
-which others were written before, beside or after it, and an interrupted run goes on from its journal.
+A candidate is identified by its ancestry: random text i has key ``i``, and variation v of a parent for round t has key
+``parent/t.v``. Its seed is a hash of the run's public seed, its label and its key. So a text does not depend on the
+others that are generated, and an interrupted run resumes from its journal.
 
-Lookahead: a candidate may be represented not by its own embedding but by the mean of the embeddings of `lookahead`
-variations of it. Those are its first variations for the next round: if it is kept, they are its children. (The public
-code of Aug-PE writes other variations after the selection, at the price of more calls.)
+Lookahead: a candidate may be represented by the mean embedding of `lookahead` variations of it, in place of its own
+embedding. These are its first variations for the next round: if the candidate is kept, they are its children. (The
+public code of Aug-PE generates other variations after the selection, with more calls.)
 
 Source: "Differentially Private Synthetic Data via Foundation Model APIs 2: Text" (Xie et al. 2024), Algorithm 1;
 "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithm 3.
@@ -34,31 +34,31 @@ from cupel.mechanisms.evolution.journal import Entry, Journal
 from cupel.mechanisms.models.writers import Writer, WriterError, clean
 
 ATTEMPTS = 4
-"""How often a text is asked for, each time with another seed, while what comes back is empty."""
+"""How often a text is requested, each time with another seed, while the answer is empty."""
 
 MOST_TEXTS = 10_000_000
-"""How many texts a run may ask for; candidates of a round are kept in memory."""
+"""The largest number of texts in a run; the candidates of a round are kept in memory."""
 
 Indices = Sequence[int] | NDArray[np.integer]
 Select = Callable[[int, Mapping[str | None, Vectors]], Mapping[str | None, Indices]]
-"""``select(round, vectors)``: for each label the indices of the `synthetic` candidates to keep, the best first.
+"""``select(round, vectors)``: for each label, the indices of the `synthetic` candidates to keep, best first.
 
-`vectors` holds, for each label (None where there are no labels), the candidates' vectors, shape (candidates, d). Rounds
-count from 0 and are asked for in order, each once, in a resumed run too.
+`vectors` has, for each label (None if there are no labels), the candidates' vectors, shape (candidates, d). `select` is
+called once for each round, from 0 and in order, also when a run is resumed.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionSettings:
-    """The public numbers of an evolution.
+    """The public parameters of an evolution.
 
     Attributes:
-        rounds: T, how many selections there are, at least 1.
-        synthetic: N, how many texts each selection keeps, for each label.
-        variations: L, how many variations each kept text gets, at least 1 if there is more than one round.
+        rounds: T, the number of selections, at least 1.
+        synthetic: N, the number of texts that each selection keeps, for each label.
+        variations: L, the number of variations of each kept text, at least 1.
         labels: the public set of labels; empty for none.
-        lookahead: how many variations of a candidate stand for it in the selection; 0 for the candidate itself.
-        seed: public, of all texts.
+        lookahead: number of variations whose mean embedding represents a candidate; 0 for its own embedding.
+        seed: public, for all texts.
     """
 
     rounds: int
@@ -75,33 +75,33 @@ class EvolutionSettings:
         validate.integer(minimum=0, lookahead=self.lookahead)
         validate.integer(minimum=0, seed=self.seed)
         if len(set(self.labels)) < len(self.labels):
-            raise ValueError("labels must differ from each other")
+            raise ValueError("labels must be distinct")
         if self.texts > MOST_TEXTS:
             raise ValueError(
-                f"rounds, synthetic, variations and lookahead ask for up to {self.texts:.3g} texts, and at most "
-                f"{MOST_TEXTS} may be written; lower one of them"
+                f"rounds, synthetic, variations and lookahead need up to {self.texts:.3g} texts, but at most "
+                f"{MOST_TEXTS} are allowed; lower one of them"
             )
 
     @classmethod
     def of(cls, mechanism: object) -> Self:
-        """The numbers of a mechanism that has fields of these names."""
+        """The parameters of a mechanism, which has fields of these names."""
         return cls(**{number.name: getattr(mechanism, number.name) for number in fields(cls)})
 
     @property
     def groups(self) -> tuple[str | None, ...]:
-        """The labels that evolve side by side; (None,) where there are none."""
+        """The labels that evolve in parallel; (None,) if there are none."""
         return self.labels or (None,)
 
     @property
     def texts(self) -> int:
-        """The largest number of texts that are written in all."""
+        """The largest total number of texts that are generated."""
         first, later = self.synthetic * self.variations, self.synthetic * (1 + self.variations)
         looked_at = self.lookahead * (first + (self.rounds - 1) * later)
         children = (self.rounds - 1) * self.synthetic * max(0, self.variations - self.lookahead)
         return len(self.groups) * (first + looked_at + children)
 
     def about(self, writer: Writer, embedder: Embedder) -> dict[str, object]:
-        """What decides the candidates beside the selections; for `Journal`."""
+        """Everything that determines the candidates apart from the selections; for `Journal`."""
         return {**asdict(self), "writer": writer.fingerprint, "embedder": embedder.fingerprint}
 
 
@@ -112,8 +112,8 @@ class SyntheticText:
     Attributes:
         text: never empty.
         label: its public label, or None.
-        round: that it became a candidate in; 0 for a random text.
-        rank: its place in the selection of its label, the best first, from 0.
+        round: the first round in which it was a candidate; 0 for a random text.
+        rank: its index in the selection of its label, best first, from 0.
     """
 
     text: str
@@ -131,7 +131,7 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A text that is needed: a random one, or a variation of a candidate."""
+    """A text to be generated: a random one, or a variation of a candidate."""
 
     round: int
     variation: int
@@ -150,22 +150,22 @@ def evolve(
     journal: Journal,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[SyntheticText, ...]:
-    """Runs an evolution, or goes on where an interrupted one stopped.
+    """Runs an evolution, or resumes an interrupted one.
 
     Args:
         settings: public.
-        writer: of random texts and variations; it sees candidates and public text only.
+        writer: generates random texts and variations; it sees only candidates and public text.
         embedder: public; each candidate's vector is a function of its own text.
         select: the mechanism's private selection.
-        journal: opened with `settings.about(writer, embedder)`, and whatever else the caller wants to be equal.
-        progress: called with the texts that are finished and the most there can be, or at the end all there were.
+        journal: opened with `settings.about(writer, embedder)`, and anything else that must not change.
+        progress: called with the number of finished texts and the largest possible number; at the end, the actual one.
 
     Returns:
-        The last selection, label by label, the best first.
+        The last selection, label by label, best first.
 
     Raises:
-        ValueError: for a selection that is none.
-        WriterError: for a label for which the writer has no text at all. And what the writer raises, after the texts
+        ValueError: if a selection is invalid.
+        WriterError: if the writer generates no text at all for a label. Errors of the writer are raised after the texts
             that it finished are in the journal.
     """
     loop = _Loop(settings, writer, embedder, journal, progress)
@@ -189,7 +189,7 @@ def evolve(
 
 
 class _Loop:
-    """Texts and vectors of candidates, from the journal where they are there."""
+    """Texts and vectors of candidates, from the journal if they are there."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class _Loop:
         self._done: set[tuple[str | None, str]] = set()
 
     def written(self, label: str | None, wanted: Sequence[_Wanted]) -> list[_Candidate]:
-        """The candidates of one label that are wanted, in order; all random, or all variations."""
+        """Generates the wanted candidates of one label, in order; all are random texts, or all are variations."""
         pending = [item for item in wanted if self.journal.get(label, item.key) is None]
         for item in wanted:
             if self.journal.get(label, item.key) is not None:
@@ -214,7 +214,7 @@ class _Loop:
                 if pending:
                     pending = self._ask(label, pending, attempt)
             if len(pending) == len(wanted) and not any(item.parent for item in wanted):
-                raise self._wrote_nothing(label)  # and keep nothing, so that a mended writer is asked again
+                raise self._wrote_nothing(label)  # without saving anything, so that a fixed writer is called again
             for item in pending:
                 self._add(label, item, "" if item.parent is None else item.parent.text)
         finally:
@@ -222,7 +222,7 @@ class _Loop:
         return [_Candidate(item.key, self.journal.get(label, item.key) or "", item.round) for item in wanted]
 
     def _ask(self, label: str | None, wanted: Sequence[_Wanted], attempt: int) -> list[_Wanted]:
-        """Asks the writer for texts; those that came back empty."""
+        """Requests texts from the writer; returns those that came back empty."""
         seeds = [_seed(self.settings.seed, label, item.key, attempt) for item in wanted]
         parents = [item.parent.text for item in wanted if item.parent is not None]
         answers = self.writer.vary(parents, label, seeds) if parents else self.writer.random(label, seeds)
@@ -248,10 +248,10 @@ class _Loop:
         self._progress(len(self._done), len(self._done))
 
     def pool(self, label: str | None, candidates: Iterable[_Candidate]) -> list[_Candidate]:
-        """The candidates of a round: of equal texts the first, and the others only where there are too few without.
+        """The distinct candidates of a round; repeated texts are included only if there are too few.
 
         Raises:
-            WriterError: if there is none at all.
+            WriterError: if there is no text at all.
         """
         first: dict[str, _Candidate] = {}
         repeats = []
@@ -261,19 +261,19 @@ class _Loop:
         if not first:
             raise self._wrote_nothing(label)
         pool = [*first.values(), *repeats[: max(0, self.settings.synthetic - len(first))]]
-        while len(pool) < self.settings.synthetic:  # empty random texts left gaps
+        while len(pool) < self.settings.synthetic:  # some random texts were empty
             pool += pool[: self.settings.synthetic - len(pool)]
         return pool
 
     def _wrote_nothing(self, label: str | None) -> WriterError:
         of_label = "" if label is None else f" for label {label!r}"
         return WriterError(
-            f"writer {self.writer.name} wrote no text{of_label}, only empty or unfinished answers; look at its prompts "
-            "and its largest number of tokens"
+            f"writer {self.writer.name} generated no text{of_label}, only empty or unfinished answers; check its "
+            "prompts and its largest number of tokens"
         )
 
     def vectors(self, label: str | None, pool: Sequence[_Candidate], number: int) -> Vectors:
-        """What stands for each candidate in a selection, shape (candidates, d)."""
+        """The vectors that represent each candidate in a selection, shape (candidates, d)."""
         ahead = self.settings.lookahead
         if not ahead:
             return all_embedded(self.embedder, [candidate.text for candidate in pool])
@@ -283,7 +283,7 @@ class _Loop:
 
 
 def _children(parents: Sequence[_Candidate], number: int, count: int) -> list[_Wanted]:
-    """The first variations of each parent for a round."""
+    """The first `count` variations of each parent for a round."""
     return [_Wanted(number, variation, parent) for parent in parents for variation in range(count)]
 
 
@@ -291,15 +291,15 @@ def _kept(pool: Sequence[_Candidate], chosen: Indices, count: int) -> list[_Cand
     """The chosen candidates of a pool.
 
     Raises:
-        ValueError: unless `chosen` has `count` different places of the pool.
+        ValueError: unless `chosen` has `count` distinct indices of the pool.
     """
     indices = [int(index) for index in chosen]
     if len(set(indices)) != count or len(indices) != count or not all(0 <= index < len(pool) for index in indices):
-        raise ValueError(f"a selection must be {count} different indices of {len(pool)} candidates")
+        raise ValueError(f"a selection must be {count} distinct indices of {len(pool)} candidates")
     return [pool[index] for index in indices]
 
 
 def _seed(seed: int, label: str | None, key: str, attempt: int) -> int:
-    """63 bits that differ between texts and attempts."""
+    """A 63-bit seed, different for each text and attempt."""
     digest = hashlib.sha256(repr((seed, label, key, attempt)).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") >> 1

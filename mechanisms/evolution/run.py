@@ -1,4 +1,4 @@
-"""What the evolutions share: records by label, embedders, what a run reads, and released arrays as ledger values."""
+"""Shared by the evolutions: records by label, embedders, the digest of a run's inputs, and arrays as ledger values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.batching import label_indices
 from cupel.mechanisms.data.records import Record, check_ids
 from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 
 INPUTS = "inputs"
-"""The stage of a run in which it notes what it reads."""
+"""The ledger stage in which a run commits the digest of its inputs."""
 
 NO_EVENT = dp_event.NoOpDpEvent()
 
@@ -26,10 +26,10 @@ ByLabel = Mapping[str | None, NDArray[np.float64]]
 
 
 def check_settings(mechanism: object, names: Sequence[str]) -> None:
-    """That the public fields which both evolutions have are possible."""
-    labels: object = getattr(mechanism, "labels")  # noqa: B009 - as given: YAML and callers do not keep to the type
+    """Checks the public fields that both evolutions have."""
+    labels: object = getattr(mechanism, "labels")  # noqa: B009 - YAML and callers may pass another type
     if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
-        raise ValueError("labels must be a tuple of texts that are not empty")
+        raise ValueError("labels must be a tuple of non-empty strings")
     if len(set(labels)) != len(labels):
         raise ValueError("labels must name each label once")
     for name in names:
@@ -42,13 +42,14 @@ def check_settings(mechanism: object, names: Sequence[str]) -> None:
 
 
 def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | None, NDArray[np.int64]]:
-    """The indices of the records of each public label, in the order of the list; of all records where it is empty.
+    """The indices of the records of each public label, in the order of `labels`; of all records if it is empty.
 
     Raises:
-        ValueError: for no records, repeated ids, or a record of another label; no record and no label is named.
+        ValueError: if there are no records, ids repeat, or a record has another label; the message names no record and
+            no label.
     """
     if not records:
-        raise ValueError("there are no records; give a file or a data set that has some")
+        raise ValueError("there are no records; use a file or a data set with at least one record")
     check_ids(records)
     found = label_indices(records, labels)
     names: tuple[str | None, ...] = tuple(labels) or (None,)
@@ -56,11 +57,11 @@ def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | Non
 
 
 def inputs_digest(records: Sequence[Record], public: object) -> str:
-    """SHA-256 of everything that decides what a resumed run computes. Private.
+    """SHA-256 of everything that determines what a resumed run computes. Private.
 
     Args:
         records: private.
-        public: parameters and fingerprints, whose `repr` tells them apart.
+        public: parameters and fingerprints, identified by their `repr`.
     """
     digest = hashlib.sha256(repr(public).encode("utf-8", "surrogatepass"))
     for record in records:
@@ -70,20 +71,20 @@ def inputs_digest(records: Sequence[Record], public: object) -> str:
 
 
 def note_inputs(run: Run, digest: str) -> None:
-    """Notes what a run reads, so that an interrupted run goes on with the same.
+    """Commits the digest of a run's inputs, so that an interrupted run can only be resumed with the same inputs.
 
     Raises:
-        OtherRunError: where it was begun with something else.
+        RunMismatchError: if the run was begun with other inputs.
     """
-    if charged.noted(run, INPUTS, digest) != digest:
-        raise OtherRunError(
-            "the interrupted run had other records, another writer, embedder or parameters; a run goes on with the "
+    if charged.committed_value(run, INPUTS, digest) != digest:
+        raise RunMismatchError(
+            "the interrupted run had other records, another writer, embedder or parameters; it can be resumed with the "
             "same ones only: start a new one in a new folder"
         )
 
 
 def packed(values: ArrayLike) -> str:
-    """Numbers for the ledger, without loss: base64 of little-endian float64."""
+    """An array as text for the ledger, without loss: base64 of little-endian float64."""
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
 
 

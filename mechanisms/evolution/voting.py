@@ -1,11 +1,11 @@
-"""Votes for candidates: of records, each for its nearest candidate, or of noisy clusters with their sizes.
+"""Votes for candidates: by records, each for its nearest candidate, or by noisy clusters, weighted by their sizes.
 
-A record casts one vote, which is a function of its own vector and of the candidates (`nearest` is exact), so one record
-more or less moves one number by 1. The votes of noisy clusters are a function of what was released.
+A record casts one vote, which is a function of its own vector and the candidates (`nearest` is exact), so adding or
+removing a record changes one count by 1. The votes of noisy clusters are a function of what was released.
 
 Sources: Xie et al., "Differentially Private Synthetic Data via Foundation Model APIs 2: Text" (2024), Algorithm 1, for
 votes of records; "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithm 3, for
-those of clusters.
+votes of clusters.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from cupel.mechanisms.secret_evolution.clustering import NoisyClusters
 
 
 def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:
-    """How many vectors are nearest to each candidate; shape (M,), private. Each vector has exactly one vote.
+    """The number of vectors that are nearest to each candidate, shape (M,). Not differentially private.
+
+    Each vector has exactly one vote.
 
     Args:
-        vectors: shape (n, d), of private records, of length at most 1; may be an array in a file.
-        candidates: shape (M, d).
+        vectors: shape (n, d), of private records, of length at most 1; may be a memory-mapped array.
     """
     return np.bincount(_nearest(vectors, candidates), minlength=len(candidates)).astype(np.int64)
 
 
 def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The sizes of the clusters whose noisy centres are nearest to each candidate; shape (M,). A negative size is 0.
+    """The total size of the clusters whose noisy centre is nearest to each candidate; shape (M,).
+
+    Sizes below 0 count as 0.
 
     Args:
         noisy: released clusters.
@@ -44,24 +47,24 @@ def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> NDAr
 
 
 def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> NDArray[np.int64]:
-    """The candidates that released clusters keep, best first.
+    """The candidates that the released clusters select, best first.
 
-    First those that hold votes, the most votes first, as in Algorithm 3. There are at most as many as clusters, and the
-    paper leaves open what fills up. Here every centre keeps more of the candidates near to it, the nearest first, so
-    that centres keep candidates in proportion to their sizes (Webster's method: the next one is kept for the centre
-    with the largest ñ_k/(2m + 1), m being how many it has). The least distant candidates of all would come from the
-    densest clusters only.
+    Candidates with votes come first, most votes first, as in Algorithm 3. There are at most as many as clusters, and
+    the paper does not say how to fill up the selection. Here every centre keeps further candidates, the nearest first,
+    so that centres keep candidates in proportion to their sizes (Webster's method: the next candidate is kept for the
+    centre with the largest ñ_k/(2m + 1), with m the number it already has). Taking the globally nearest candidates
+    instead would favour the densest clusters.
 
     Args:
         noisy: released clusters; negative sizes count as 0.
         candidates: shape (M, d).
-        count: how many are kept.
+        count: number of candidates to keep.
 
     Returns:
-        Shape (count,), different indices.
+        Shape (count,), distinct indices.
 
     Raises:
-        ValueError: for more than there are.
+        ValueError: if there are fewer candidates.
     """
     if validate.integer(minimum=1, count=count) > len(candidates):
         raise ValueError(f"count must be at most the number of candidates, {len(candidates)}, not {count}")
@@ -74,7 +77,7 @@ def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], coun
 
 
 def _filled(noisy: NoisyClusters, candidates: NDArray[np.float64], kept: list[int], count: int) -> list[int]:
-    """More candidates for the centres, one at a time; each centre has one already."""
+    """Further candidates for the centres, one at a time; each centre has one already."""
     taken = np.zeros(len(candidates), dtype=np.bool_)
     filled: list[int] = []
     taken[kept] = True

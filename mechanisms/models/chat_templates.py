@@ -1,8 +1,8 @@
-"""A tokenizer's own chat template: how an instruction-tuned model is asked, and the token that ends its answer.
+"""A tokenizer's own chat template: the prompt format of instruction-tuned models, and the token that ends an answer.
 
-A chat template is a Jinja text from the model's folder. It is rendered only where a claim asks for it, in a process
-with limits (`template_rendering`), and reaches nothing but the messages. Templates may print today's date, which would
-make an interrupted run resume with other prompts; they are given a fixed one.
+A chat template is a Jinja template from the model's folder. It is rendered only if a claim requests it, in a process
+with limits (`template_rendering`), and has access to the messages only. Templates may print today's date, which would
+give a resumed run other prompts, so they receive a fixed date.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _MARK = "an answer"
 
 
 def chat(tokenizer: Any, text: str) -> str:
-    """A user's turn with this text and the beginning of the model's turn, special tokens written out.
+    """A user's turn with this text and the beginning of the model's turn, with special tokens as text.
 
     Raises:
-        ValueError: for a tokenizer without a chat template, or with one that cannot be rendered; never with the text.
+        ValueError: if the tokenizer has no chat template, or it cannot be rendered; the message never has the text.
     """
     return _render(tokenizer, [{"role": "user", "content": text}], add_generation_prompt=True)
 
 
 def end_of_turn_ids(tokenizer: Any) -> list[int]:
-    """The special token that follows an answer in the chat template; empty where there is none."""
+    """The special token that follows an answer in the chat template; empty if there is none."""
     turns = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": _MARK}]
     try:
         rest = _render(tokenizer, turns, add_generation_prompt=False).rpartition(_MARK)[2]
@@ -38,7 +38,7 @@ def end_of_turn_ids(tokenizer: Any) -> list[int]:
 def _render(tokenizer: Any, turns: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
     if not tokenizer.chat_template:
         raise ValueError(
-            "template instruction needs a tokenizer with a chat template, and this model's has none; take an "
+            "template instruction needs a tokenizer with a chat template, but this model's has none; use an "
             "instruction-tuned model or template pretrained"
         )
     special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
@@ -46,7 +46,7 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], *, add_generation_promp
         **special,
         "messages": turns,
         "add_generation_prompt": add_generation_prompt,
-        "enable_thinking": False,  # where a template knows it, the answer is the document and nothing else
+        "enable_thinking": False,  # if a template supports it, the answer is then the document only
     }
     try:
         return rendered("chat", _FIXED_DATE + tokenizer.get_chat_template(), values)

@@ -1,14 +1,13 @@
-"""The decode loop's model side: many contexts at once, each row at its own position, one forward pass a token.
+"""Decoding of many contexts at once, each row at its own position, with one forward pass per token.
 
-Every row holds a context, written to the key-value cache once. Tokens are appended row by row, and a row can be taken
-back to its context while others continue. Position p of a row is entry p of its cache, so positions, sliding windows
-and masks are those of the row alone; what lies behind a row's position, from another document or as padding, is masked.
-Model files are those of `transformers`; only the cache is ours.
+Every row holds a context, which is written to the key-value cache once. Tokens are appended to all rows, and a row can
+be reset to its context while others continue. Position p of a row is entry p of its cache, so positions, sliding
+windows and masks are those of the row alone; entries after a row's position, from another document or padding, are
+masked. The model code is that of `transformers`; only the cache is our own.
 
-`PackedRows` computes as many rows at once as there are, at lengths that follow the rows. That is fast, but a row's
-rounding then depends on the other rows. `FixedRows` computes every row in a forward pass of one public shape
-(`RowShape`), whatever the rows hold. Only then can a row's logits stay the same bits when other rows change, which
-private inference needs.
+`PackedRows` computes all rows at once, at lengths that depend on the rows. That is fast, but a row's rounding then
+depends on the other rows. `FixedRows` computes every row in a forward pass of one public shape (`RowShape`), whatever
+the rows contain. Only then can a row's logits stay bitwise equal when other rows change, as private inference requires.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from cupel.mechanisms.models import row_modules
 
 _GROWTH = 32
 _TOKENS_PER_FORWARD = 8192
-_LEAST_SHARED = 4  # tokens; a shorter common beginning is computed row by row
+_LEAST_SHARED = 4  # tokens; a shorter common prefix is computed for each row
 
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """The public shape of every forward pass of a run: nothing of it follows the contents of rows or their number.
+    """The public shape of every forward pass of a run, independent of the contents and the number of rows.
 
     Attributes:
-        rows: of one forward pass; more rows take several, and the last one is filled up with rows of padding.
+        rows: of one forward pass; more rows take several passes, the last of which is filled with padding rows.
         context: the largest number of tokens of a context, to which all are padded.
-        positions: the number of positions of the cache: a context and the longest document behind it.
-        pinned: the largest `positions` of any shape of the run, for which the frequencies of positions are fixed.
+        positions: the number of positions of the cache: a context followed by the longest document.
+        pinned: the largest `positions` of any shape of the run, for which position frequencies are fixed.
     """
 
     rows: int
@@ -45,25 +44,25 @@ class RowShape:
 
 
 class _Window:
-    """The rows and positions that one forward writes: all layers of a session share one."""
+    """The rows and positions that one forward pass writes; shared by all layers of a session."""
 
     def __init__(self, total_rows: int, capacity: int | None) -> None:
         self.total_rows = total_rows
         self.capacity = capacity  # of the cache; None lets it grow with the longest row
-        self.length = 0  # entries 0, …, length − 1 are visible to this forward
-        self.view: slice | torch.Tensor | None = None  # the rows whose cache a forward reads; None if only its own keys
+        self.length = 0  # entries 0, …, length − 1 are visible to this forward pass
+        self.view: slice | torch.Tensor | None = None  # the rows whose cache is read; None for the new keys only
         self._rows = torch.empty(0, dtype=torch.long)
         self._positions = torch.empty(0, 0, dtype=torch.long)
         self.entries: torch.Tensor | None = None
         self.heads_and_capacity = (0, 0)
 
     def move(self, rows: torch.Tensor, view: slice | torch.Tensor | None, positions: torch.Tensor, length: int) -> None:
-        """Sets the rows, shape (rows,), and the positions, shape (rows, n), of the next forward."""
+        """Sets the rows, shape (rows,), and the positions, shape (rows, n), of the next forward pass."""
         self._rows, self._positions, self.view, self.length = rows, positions, view, length
         self.entries = None
 
     def locate(self, heads: int, capacity: int) -> None:
-        """Where the new keys, shape (rows, heads, n, width), go in a store seen as (rows·heads·capacity, width)."""
+        """Computes where the new keys, (rows, heads, n, width), go in a store seen as (rows·heads·capacity, width)."""
         head = torch.arange(heads, device=self._rows.device)
         strips = (self._rows[:, None] * heads + head)[:, :, None] * capacity
         self.entries = (strips + self._positions[:, None, :]).reshape(-1)
@@ -113,7 +112,7 @@ class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
         return new if window.view is None else store[window.view, :, : window.length]
 
     def copy_first(self, length: int) -> None:
-        """Gives the first entries of row 0 to every row."""
+        """Copies the first entries of row 0 to every row."""
         for store in (self.keys, self.values):
             store[1:, :, :length] = store[:1, :, :length]
 
@@ -128,10 +127,10 @@ class _RowLayer(CacheLayerMixin):  # type: ignore[misc]
 
 
 def layer_kinds(config: Any) -> tuple[set[str], bool]:
-    """The kinds of attention of a model's layers, and whether the model takes one mask for each kind.
+    """The types of attention of a model's layers, and whether the model takes one mask for each type.
 
     Raises:
-        ValueError: for a model with layers whose state is no list of keys and values (recurrent, linear attention).
+        ValueError: if a layer has state other than keys and values (recurrent, linear attention).
     """
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
@@ -144,7 +143,7 @@ def layer_kinds(config: Any) -> tuple[set[str], bool]:
 
 
 def common_beginning(contexts: Sequence[Sequence[int]]) -> int:
-    """How many first tokens all contexts share."""
+    """The number of leading tokens that all contexts share."""
     shared = 0
     for column in zip(*contexts, strict=False):
         if any(token != column[0] for token in column):
@@ -156,15 +155,15 @@ def common_beginning(contexts: Sequence[Sequence[int]]) -> int:
 class DecodeSession:
     """Rows of contexts that are continued token by token.
 
-    `logits` answers for each row's current position; `append` moves every row one token on; `reset` takes rows back to
-    their contexts. `LanguageModel.session` makes one.
+    `logits` returns the logits at each row's current position; `append` adds a token to every row; `reset` resets rows
+    to their contexts. Subclasses: `PackedRows` and `_Tile`.
     """
 
     def __init__(
         self, network: Any, contexts: Sequence[Sequence[int]], *, vocabulary_size: int, capacity: int | None = None
     ) -> None:
         if not contexts or not all(contexts):
-            raise ValueError("a decode session needs at least one row, and at least one token in every context")
+            raise ValueError("contexts must have at least one row, and each at least one token")
         self._network = network
         self._vocabulary_size = vocabulary_size
         self._device = network.device
@@ -183,32 +182,32 @@ class DecodeSession:
         return len(self._position)
 
     def logits(self) -> torch.Tensor:
-        """Logits of the next token of every row, shape (rows, V), float32, on the model's device."""
+        """Logits of the next token of every row, shape (rows, V), on the model's device."""
         raise NotImplementedError
 
     def append(self, tokens: Sequence[int] | torch.Tensor) -> None:
-        """Moves every row on by one token, shape (rows,)."""
+        """Appends one token to every row, shape (rows,)."""
         self._position += 1
         self._token = torch.as_tensor(tokens, dtype=torch.long).clone()
 
     def reset(self, rows: torch.Tensor) -> None:
-        """Takes the rows of a mask, shape (rows,), back to the end of their contexts."""
+        """Resets the rows of a mask, shape (rows,), to the end of their contexts."""
         self._position = torch.where(rows, self._start, self._position)
         self._token = torch.where(rows, self._start_token, self._token)
 
     def _prefill(self, contexts: Sequence[Sequence[int]]) -> None:
-        """Writes all tokens of the contexts but the last into the cache."""
+        """Writes all tokens of the contexts except the last into the cache."""
         raise NotImplementedError
 
     def _prefill_rows(self, contexts: Sequence[Sequence[int]], rows: torch.Tensor, first: int, width: int) -> None:
-        """Writes `width` tokens of some rows' contexts from position `first` on; what is before it is in the cache."""
+        """Writes `width` tokens of some rows' contexts from position `first`; earlier ones are in the cache."""
         if width == 0:
             return
         tokens = torch.zeros(len(rows), width, dtype=torch.long)
         for index, context in enumerate(contexts):
             body = list(context[first:-1])
             tokens[index, : len(body)] = torch.tensor(body, dtype=torch.long)
-        # Padding follows a row's own tokens, where the causal mask hides it and later tokens overwrite it.
+        # Padding follows a row's tokens: the causal mask hides it, and later tokens overwrite it.
         positions = torch.arange(first, first + width).expand(len(rows), -1)
         view = rows.to(self._device) if first else None
         self._forward(rows, view, tokens, positions, first + width)
@@ -237,7 +236,7 @@ class DecodeSession:
         return logits
 
     def _masks(self, positions: torch.Tensor, length: int) -> torch.Tensor | dict[str, torch.Tensor]:
-        """Additive masks, shape (rows, 1, n, length), for each kind of attention: the own past, or a window of it."""
+        """Additive masks, shape (rows, 1, n, length), for each attention type: the row's past, or a window of it."""
         entry = torch.arange(length, device=positions.device)
         distance = positions[:, None, :, None] - entry
         hidden = {"full_attention": distance < 0}
@@ -255,11 +254,11 @@ class DecodeSession:
 
 
 class PackedRows(DecodeSession):
-    """Rows side by side as they are: as many in one forward pass as `rows_per_forward`, at the length of the longest.
+    """Rows in as few forward passes as `rows_per_forward` allows, at the length of the longest row.
 
-    A causal model's keys and values at a position are a function of the tokens up to it. So those of the beginning that
-    all rows share (an instruction, a template) are computed once and copied, and rows of similar length are written
-    together. All of this follows the rows, and so does the rounding of each row's logits.
+    The keys and values of a causal model at a position are a function of the tokens up to it. So those of the prefix
+    that all rows share (an instruction, a template) are computed once and copied, and rows of similar length are
+    computed together. The shapes, and hence the rounding of each row's logits, depend on the rows.
     """
 
     def __init__(
@@ -304,7 +303,7 @@ class PackedRows(DecodeSession):
 
 
 class _Tile(DecodeSession):
-    """As many rows as one forward pass of a fixed shape takes, with a cache of their own."""
+    """The rows of one forward pass of a fixed shape, with their own cache."""
 
     def __init__(self, network: Any, contexts: Sequence[Sequence[int]], shape: RowShape, vocabulary_size: int) -> None:
         self._shape = shape
@@ -319,7 +318,7 @@ class _Tile(DecodeSession):
         self._prefill_rows(contexts, torch.arange(len(contexts)), 0, self._shape.context - 1)
 
     def skip(self, count: int) -> None:
-        """Moves every row on by positions that are not written."""
+        """Moves every row forward by positions that are not written."""
         self._position += count
 
     def _forward(self, *arguments: Any) -> torch.Tensor:
@@ -328,14 +327,14 @@ class _Tile(DecodeSession):
 
 
 _PADDING = (0,)
-"""The context of a row of padding: one token, which no other row sees."""
+"""The context of a padding row: one token, which no other row sees."""
 
 
 class FixedRows:
-    """Rows that are computed in forward passes of one public shape, whatever they hold and however many they are.
+    """Rows that are computed in forward passes of one public shape, whatever their contents and number.
 
-    A row's place follows the rows before it; that all places are alike is for `row_shapes` to verify. Every tile has a
-    cache of its own, so that memory is laid out alike, too.
+    A row's index depends on the rows before it; `row_shapes` verifies that all indices are equivalent. Every tile has
+    its own cache, so the memory layout is the same for all.
 
     Args:
         network: a model whose modules `row_modules.check` accepts.
@@ -344,7 +343,7 @@ class FixedRows:
         vocabulary_size: V.
 
     Raises:
-        ValueError: for no row, an empty context, or one that is longer than the shape.
+        ValueError: if a context is empty, or longer than the shape.
     """
 
     def __init__(
@@ -352,7 +351,7 @@ class FixedRows:
     ) -> None:
         longest = max(map(len, contexts), default=0)
         if longest > shape.context:
-            raise ValueError(f"a context may have at most {shape.context} tokens; cut it by itself first")
+            raise ValueError(f"a context may have at most {shape.context} tokens, not {longest}; truncate it first")
         self._shape, self._vocabulary_size, self._device = shape, vocabulary_size, network.device
         self.rows = len(contexts)
         filled = [*contexts, *[_PADDING] * (-self.rows % shape.rows)] if contexts else []
@@ -370,7 +369,7 @@ class FixedRows:
         return out[: self.rows]
 
     def append(self, tokens: Sequence[int] | torch.Tensor) -> None:
-        """Moves every row on by one token, shape (rows,)."""
+        """Appends one token to every row, shape (rows,)."""
         given = torch.zeros(len(self._padding), dtype=torch.long)
         given[: self.rows] = torch.as_tensor(tokens, dtype=torch.long)
         for tile, part in self._parts(given):
@@ -379,19 +378,19 @@ class FixedRows:
             self._tiles[-1].reset(self._padding[-self._shape.rows :])
 
     def reset(self, rows: torch.Tensor) -> None:
-        """Takes the rows of a mask, shape (rows,), back to the end of their contexts."""
+        """Resets the rows of a mask, shape (rows,), to the end of their contexts."""
         given = self._padding.clone()
         given[: self.rows] |= rows
         for tile, part in self._parts(given):
             tile.reset(part)
 
     def _parts(self, of_rows: torch.Tensor) -> Iterator[tuple[_Tile, torch.Tensor]]:
-        """Each tile with its part of a tensor that has an entry for each row, padding included."""
+        """Each tile with its part of a tensor that has one entry per row, padding included."""
         for number, tile in enumerate(self._tiles):
             yield tile, of_rows[number * self._shape.rows : (number + 1) * self._shape.rows]
 
     def skip(self, count: int) -> None:
-        """Moves every row on by positions that are not written, to test what is computed behind them."""
+        """Moves every row forward by positions that are not written, to test the results at later positions."""
         for tile in self._tiles:
             tile.skip(count)
         self._tiles[-1].reset(self._padding[-self._shape.rows :])

@@ -1,8 +1,8 @@
-"""A writer of candidates behind an OpenAI-compatible endpoint: ``/v1/chat/completions`` or ``/v1/completions``.
+"""A writer of candidates that calls an OpenAI-compatible endpoint: ``/v1/chat/completions`` or ``/v1/completions``.
 
-What is sent is a prompt with public text or a synthetic candidate, never a private record. It is still sent to whoever
-runs the endpoint, so nothing goes there unless the user names one. The API key comes from an environment variable and
-is kept out of every file, fingerprint and message.
+A request contains a prompt with public text or a synthetic candidate, never a private record. It is nevertheless sent
+to the operator of the endpoint, so nothing is sent unless the user names one. The API key is read from an environment
+variable and never written to any file, fingerprint or message.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
 class EndpointError(WriterError):
-    """An endpoint that cannot be used, in one line; what it had written until then is not lost."""
+    """An endpoint that cannot be used; one line. Texts that were finished before are not lost."""
 
 
 @dataclass(eq=False)
 class _Calls:
-    """What the requests of one batch share.
+    """The shared state of the requests of one batch.
 
     Attributes:
-        key: the API key, or None; shown nowhere.
-        stopped: set at the first failure that does not go away, and when nobody wants answers any more.
+        key: the API key, or None; never shown.
+        stopped: set at the first permanent failure, and when no more answers are wanted.
         failure: that failure.
     """
 
@@ -50,7 +50,7 @@ class _Calls:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: EndpointError) -> EndpointError:
-        """Stops the others; the error that was the first."""
+        """Stops the other requests; returns the error that came first."""
         with self._lock:
             if not self.stopped.is_set():
                 self.failure = error
@@ -60,26 +60,26 @@ class _Calls:
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointWriter:
-    """Asks a server for texts, a few at once.
+    """Requests texts from a server, several at a time.
 
     Attributes:
         url: of the endpoint, for example ``https://api.example.com/v1`` or ``http://127.0.0.1:8000/v1/completions``;
-            ``/chat/completions`` is added where it ends in neither. No user name, query or fragment.
-        model: its name there.
+            ``/chat/completions`` is added if it ends in neither. No user name, query or fragment.
+        model: its name on the server.
         api_key_env: the environment variable with the API key; None sends none.
-        examples: public texts by label; a random text is shown one of them, chosen by its seed.
-        random_prompt: Jinja or `str.format`, with {label} and {example}; None for one of ours (`prompts_of`).
+        examples: public texts by label; the prompt for a random text shows one of them, chosen by its seed.
+        random_prompt: Jinja or `str.format`, with {label} and {example}; None for a default (`prompts_of`).
         variation_prompt: likewise, with {label} and {text}, the candidate.
-        stop: a string that ends a text; None for none, or for that of our prompts.
+        stop: a string that ends a text; None for none, or for that of the default prompts.
         temperature: of sampling.
-        top_p: the share of probability that is drawn from, in (0, 1].
+        top_p: the probability mass to sample from, in (0, 1].
         max_tokens: the largest number of tokens of a text.
-        whole: whether a text that reached `max_tokens` is no good, so that another is asked for.
-        fields: further fields of every request; one that is None leaves the field of that name out.
-        at_once: how many requests are open at a time.
-        timeout: seconds that one answer may take.
-        tries: how often a request is sent while it fails in a way that may go away (429, 5xx, no connection, no answer
-            in time, an answer that is none), after 1, 2, 4, … seconds or as the endpoint says in Retry-After.
+        whole: whether a text that reached `max_tokens` is rejected and requested again.
+        fields: further fields of every request; a value of None removes the field.
+        at_once: number of simultaneous requests.
+        timeout: of one answer, in seconds.
+        tries: number of attempts for failures that may be temporary (429, 5xx, no connection, timeout, invalid answer),
+            after 1, 2, 4, … seconds or as the endpoint requests in Retry-After.
     """
 
     url: str
@@ -103,7 +103,7 @@ class EndpointWriter:
             parts = urlsplit(self.url)
             host, _ = parts.hostname, parts.port
         except ValueError:
-            raise ValueError("url of the endpoint is no URL; give one such as https://api.example.com/v1") from None
+            raise ValueError("url of the endpoint must be a URL such as https://api.example.com/v1") from None
         if parts.scheme not in ("http", "https") or not host:
             raise ValueError("url of the endpoint must begin with https:// or http:// and name a host")
         if "@" in parts.netloc or parts.query or parts.fragment:
@@ -119,7 +119,7 @@ class EndpointWriter:
             validate.integer(minimum=1, **{name: getattr(self, name)})
         if validate.probability(top_p=self.top_p) == 0:
             raise ValueError("top_p must be above 0 and at most 1, not 0")
-        _ = self._asked  # which checks the prompts
+        _ = self._asked  # checks the prompts
 
     @property
     def name(self) -> str:
@@ -127,7 +127,7 @@ class EndpointWriter:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over all that decides a text as far as it is known here; an endpoint may change its model."""
+        """SHA-256 over everything known that determines a text; an endpoint may change its model without notice."""
         settings = (
             self._address,
             self.model,
@@ -167,7 +167,7 @@ class EndpointWriter:
         return self._answers(prompts, seeds)
 
     def _answers(self, prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[str | None]:
-        """The texts, in order. After a failure no more are asked for; those under way are still given."""
+        """The texts, in order. After a failure no more are requested, but pending answers are still returned."""
         calls = _Calls(self._key())
         waiting = zip(prompts, seeds, strict=True)
         asked: deque[Future[str]] = deque()
@@ -191,10 +191,10 @@ class EndpointWriter:
             raise calls.failure
 
     def check(self) -> None:
-        """That the API key is there, if one is asked for; nothing is sent.
+        """Checks that the API key is set, if one is needed; nothing is sent.
 
         Raises:
-            EndpointError: where it is not.
+            EndpointError: if it is not set.
         """
         self._key()
 
@@ -203,14 +203,14 @@ class EndpointWriter:
             return None
         key = os.environ.get(self.api_key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
-            raise EndpointError(f"endpoint {self._host}: the environment variable {self.api_key_env} holds no API key")
+            raise EndpointError(f"endpoint {self._host}: the environment variable {self.api_key_env} has no API key")
         return key
 
     def _ask(self, prompt: str, seed: int, calls: _Calls) -> str:
-        """One text, after as many tries as it takes.
+        """Requests one text, with retries.
 
         Raises:
-            EndpointError: for a failure that does not go away, and once another request had one.
+            EndpointError: for a permanent failure, or if another request had one.
         """
         body, what = self._body(prompt, seed), "another request failed first"
         for attempt in range(self.tries):
@@ -230,8 +230,7 @@ class EndpointWriter:
                     calls.stopped.wait(min(max(wait, error.wait or 0.0), _LONGEST_WAIT))
         raise calls.failed(
             EndpointError(
-                f"endpoint {self._host}: {what}. The texts that are finished are kept; the same command goes on from "
-                "there"
+                f"endpoint {self._host}: {what}. The finished texts are saved; the same command resumes from there"
             )
         )
 
@@ -257,17 +256,17 @@ class EndpointWriter:
         return {name: value for name, value in body.items() if value is not None}
 
     def _text(self, answer: Any) -> str:
-        """The text of an answer; empty for one that is no good.
+        """The text of an answer; empty if it is rejected.
 
         Raises:
-            PassingError: for an answer that is no completion.
+            PassingError: if the answer is not a completion.
         """
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"] if self._chat else choice["text"]
             cut = choice.get("finish_reason") == "length"
         except (TypeError, LookupError, AttributeError):
-            raise PassingError("an answer that is no completion") from None
+            raise PassingError("an answer that is not a completion") from None
         if text is not None and not isinstance(text, str):
-            raise PassingError("an answer that is no completion")
+            raise PassingError("an answer that is not a completion")
         return "" if text is None or (cut and self.whole) else text

@@ -1,6 +1,6 @@
-"""Plain fine-tuning, and the log-probability of texts under a model. It protects nobody.
+"""Fine-tuning without privacy, and the log-probability of texts under a model.
 
-For those who attack (reference models), and for controls that must leak. Nothing trained here may be released.
+For attacks (reference models), and for controls that must leak. Models trained here must not be released.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from cupel.accounting import validate
 from cupel.mechanisms.models.language_model import LanguageModel
 
-_ENTRIES = 2**25  # logits of one call of the model: 128 MiB, and as much again for gradients
+_ENTRIES = 2**25  # logits of one call of the model: 128 MiB, and as much for gradients
 _IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a model is fine-tuned: AdamW at a constant rate, on texts in an order that is drawn anew each epoch.
+    """The settings of fine-tuning: AdamW with a constant learning rate, on texts shuffled in each epoch.
 
     Attributes:
-        epochs: how often each text is seen.
-        batch_size: texts of one step.
+        epochs: number of passes over the texts.
+        batch_size: number of texts in one step.
         learning_rate: of AdamW.
         weight_decay: of AdamW.
     """
@@ -56,18 +56,18 @@ def fine_tune(
 ) -> LanguageModel:
     """A copy of the model, trained further on texts, each between end-of-text tokens.
 
-    A text is cut to the model's context length. Weights are trained in float32. One call of the model gives a bounded
-    number of logits, or those of one text; a batch's gradient is summed over several calls where needed.
+    Texts are truncated to the model's context length. Weights are trained in float32. One call of the model computes a
+    bounded number of logits, or those of one text; a batch's gradient is summed over several calls if necessary.
 
     Args:
-        model: stays as it is.
+        model: not changed.
         texts: at least one.
         training: the settings.
-        seed: of the order, and of dropout where the model has some: a public choice.
-        progress: called with the steps done and the steps in all.
+        seed: of the order, and of dropout if the model has it; a public choice.
+        progress: called with the number of steps done and the total.
 
     Raises:
-        ValueError: for no texts, or a loss that is no number (a lower learning rate helps).
+        ValueError: if there is no text, or the loss is not finite (use a lower learning rate).
     """
     if not texts:
         raise ValueError("fine-tuning needs at least one text")
@@ -95,16 +95,16 @@ def fine_tune(
 
 
 def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """How likely each text is as a whole document: between end-of-text tokens, its end included.
+    """The log-probability of each text as a document: between end-of-text tokens, its end included.
 
-    A text is cut to the model's context length. Memory is bounded by calls of a fixed number of logits, or of one text.
+    Texts are truncated to the model's context length. A call computes a bounded number of logits, or those of one text.
 
     Args:
         model: the model.
         texts: n texts.
 
     Returns:
-        log p in nats, and over how many tokens it is a sum (at least 1), both of shape (n,).
+        log p in nats, and the number of tokens that it is summed over (at least 1), both of shape (n,).
     """
     sums, counts = np.zeros(len(texts)), np.ones(len(texts), dtype=np.int64)
     rows = [_tokens(model, text) for text in texts]
@@ -119,20 +119,20 @@ def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[NDArr
 
 
 def save(model: LanguageModel, folder: Path | str) -> None:
-    """Writes a model folder that `LanguageModel.load` reads: safetensors, configuration and tokenizer."""
+    """Writes a model folder for `LanguageModel.load`: safetensors, configuration and tokenizer."""
     model.network.save_pretrained(folder)
     model.tokenizer.save_pretrained(folder)
 
 
 def _tokens(model: LanguageModel, text: str) -> list[int]:
-    """A document as the model sees it: its start, the text, its end."""
+    """The tokens of a document: its start, the text, its end."""
     end = list(model.end_of_text_ids[:1])
     tokens = [*(list(model.beginning_ids) or end), *model.encode(text), *end]
     return tokens[: model.context_length]
 
 
 def _pieces(model: LanguageModel, rows: Sequence[Sequence[int]]) -> Iterator[range]:
-    """Consecutive rows whose logits, padding included, are at most `_ENTRIES`; at least one row."""
+    """Ranges of consecutive rows with at most `_ENTRIES` logits, padding included, and at least one row."""
     start = longest = 0
     for index, row in enumerate(rows):
         longest = max(longest, len(row))
@@ -144,9 +144,9 @@ def _pieces(model: LanguageModel, rows: Sequence[Sequence[int]]) -> Iterator[ran
 
 
 def _losses(model: LanguageModel, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """−log p of every token but the first, shape (rows, length − 1), 0 for padding; and the tokens or `_IGNORED`.
+    """−log p of every token except the first, shape (rows, length − 1), 0 for padding; and the tokens or `_IGNORED`.
 
-    Padding stands behind a row's tokens, where a causal model does not look.
+    Padding follows a row's tokens, where a causal model does not attend to it.
     """
     width = max(2, *(len(row) for row in rows)) if len(rows) > 1 else max(2, len(rows[0]))
     tokens = torch.zeros(len(rows), width, dtype=torch.long)
@@ -161,13 +161,13 @@ def _losses(model: LanguageModel, rows: Sequence[Sequence[int]]) -> tuple[torch.
 
 
 def _step(model: LanguageModel, rows: Sequence[Sequence[int]], optimizer: torch.optim.Optimizer) -> None:
-    """One step along the gradient of the mean loss of the batch's tokens."""
+    """One optimisation step on the mean loss of the batch's tokens."""
     total = max(1, sum(len(row) - 1 for row in rows))
     optimizer.zero_grad()
     for piece in _pieces(model, rows):
         loss = _losses(model, rows[piece.start : piece.stop])[0].sum() / total
         if not bool(torch.isfinite(loss)):
-            raise ValueError("the loss of fine-tuning is no number any more; lower the learning rate")
+            raise ValueError("the loss of fine-tuning is not finite; lower the learning rate")
         loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.network.parameters(), 1.0)
     optimizer.step()

@@ -1,6 +1,6 @@
-"""JSON sent to a server and its answer, with the standard library: bounded in size and time, no redirects.
+"""JSON requests with the standard library: bounded in size and time, without redirects.
 
-Nothing here logs. An API key goes into one header and nowhere else, no error included.
+Nothing is logged. An API key is sent in one header and appears nowhere else, including errors.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 _LONGEST_ANSWER = 2**23  # bytes
-_LONGEST_TOLD = 200  # characters of what a server says about an error
-_PASSING = {408, 409, 425, 429, 529}  # statuses below 500, or of no standard, that may go away
+_LONGEST_TOLD = 200  # characters of a server's error message
+_PASSING = {408, 409, 425, 429, 529}  # status codes below 500, or non-standard, that may be temporary
 
 
 class PassingError(Exception):
-    """A failure that may go away.
+    """A failure that may be temporary.
 
     Attributes:
         wait: seconds that the server asks to wait, or None.
@@ -33,11 +33,11 @@ class PassingError(Exception):
 
 
 class RefusedError(Exception):
-    """An answer with the status of an error that will not go away.
+    """An error status that is permanent.
 
     Attributes:
         status: of HTTP.
-        code: what the server calls the error, or None.
+        code: the server's name of the error, or None.
     """
 
     def __init__(self, what: str, status: int, code: object) -> None:
@@ -46,7 +46,7 @@ class RefusedError(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the key to another host."""
+    """Disables redirects, which would send the key to another host."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -56,17 +56,17 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def post(address: str, body: Mapping[str, object], *, key: str | None, timeout: float) -> Any:
-    """What a server answers, as JSON.
+    """Posts JSON to a server and returns its answer.
 
     Args:
         address: http or https.
         body: sent as JSON.
         key: sent as ``Authorization: Bearer``; None for none.
-        timeout: seconds for the connection, and for the answer.
+        timeout: of the connection, and of the answer, in seconds.
 
     Raises:
-        PassingError: no connection, no answer in time, an answer that is no JSON, or a status that may go away.
-        RefusedError: any other status but success.
+        PassingError: no connection, a timeout, an answer that is not JSON, or a status that may be temporary.
+        RefusedError: any other error status.
     """
     headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "cupel"}
     if key is not None:
@@ -93,7 +93,7 @@ def post(address: str, body: Mapping[str, object], *, key: str | None, timeout: 
 
 
 def _refused(error: urllib.error.HTTPError, key: str | None, deadline: float) -> PassingError | RefusedError:
-    """What an answer with the status of an error means. What a server says about a refused key may quote it."""
+    """The exception for an error status. A server's message about a refused key may quote it, so it is not used."""
     if error.code in (401, 403):
         return RefusedError(f"HTTP {error.code}", error.code, None)
     told, code = _told(error, deadline)
@@ -106,7 +106,7 @@ def _refused(error: urllib.error.HTTPError, key: str | None, deadline: float) ->
 
 
 def _read(response: Any, deadline: float) -> bytes:
-    """A whole answer, of a bounded size and in time."""
+    """Reads a whole answer, limited in size and time."""
     content = bytearray()
     while block := response.read1(1 << 16):
         content += block
@@ -118,7 +118,7 @@ def _read(response: Any, deadline: float) -> bytes:
 
 
 def _told(error: urllib.error.HTTPError, deadline: float) -> tuple[str, object]:
-    """What a server says about an error, in one line, and its code for it."""
+    """A server's error message, in one line, and its error code."""
     try:
         about = json.loads(_read(error, deadline))["error"]
     except (OSError, http.client.HTTPException, PassingError, ValueError, TypeError, LookupError, RecursionError):
@@ -129,7 +129,7 @@ def _told(error: urllib.error.HTTPError, deadline: float) -> tuple[str, object]:
 
 
 def _retry_after(header: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for: a number, or a date."""
+    """The seconds in a Retry-After header, which is a number or a date."""
     if header is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Causal language models of `transformers`, loaded from a folder, a hub id or the package itself."""
+"""Causal language models of `transformers`, loaded from a folder, a hub id or the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cupel.mechanisms.models.decoding import FixedRows, PackedRows, RowShape, la
 from cupel.mechanisms.models.model_folder import BUILTIN
 from cupel.mechanisms.models.quiet_loading import quiet_loading
 
-_ROWS, _LONGEST, _STEPS = 16, 64, 4  # of the spot check: rows, tokens of the longest one, tokens of a continuation
+_ROWS, _LONGEST, _STEPS = 16, 64, 4  # of the spot check: rows, tokens of the longest row, tokens of a continuation
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _CHECK_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
 
@@ -29,12 +29,12 @@ class LanguageModel:
     Attributes:
         name: ``builtin``, the hub id or the folder's name.
         fingerprint: SHA-256 over the files of weights, configuration and tokenizer.
-        vocabulary_size: V, the number of tokens that can be drawn: those that the tokenizer knows.
-        end_of_text_ids: tokens that end a document: the tokenizer's end of text, and those that the model's
-            configuration names for generation.
+        vocabulary_size: V, the number of tokens that can be sampled: those that the tokenizer knows.
+        end_of_text_ids: tokens that end a document: the tokenizer's end of text, and those in the model's generation
+            configuration.
         context_length: the largest number of positions.
         row_difference: the largest difference of a logit in a public spot check when the model was loaded
-            (`check_rows`), between a row among others, in a smaller batch, and alone. What was seen, not a bound.
+            (`check_rows`), between a row in a batch, in a smaller batch, and alone. An observation, not a bound.
         is_builtin: whether a context is simply records separated by end-of-text tokens.
     """
 
@@ -59,24 +59,24 @@ class LanguageModel:
         dtype: str = "auto",
         allow_network: bool = False,
     ) -> LanguageModel:
-        """Loads a model: safetensors only, and never code that comes with it.
+        """Loads a model; only safetensors are loaded, and no code of the model is run.
 
         Args:
             source: ``builtin``, a local folder, or a hub id such as ``google/gemma-2-2b``.
             device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
-            dtype: that the model computes in: ``float32``, ``bfloat16`` or ``auto`` (bfloat16 on a GPU, else float32).
-                Logits leave the model as float32, and are clipped, aggregated and sampled as integers and float64.
+            dtype: of the model's arithmetic: ``float32``, ``bfloat16`` or ``auto`` (bfloat16 on a GPU, else float32).
+                Logits are returned as float32, and are clipped, aggregated and sampled as integers and float64.
             allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
 
         Raises:
-            ValueError: one line, for anything that is not a causal language model that can be run here.
+            ValueError: one line, if this is not a supported causal language model.
         """
         validate.one_of(("auto", "cpu", "cuda"), device=device)
         validate.one_of(("auto", *_DTYPES), dtype=dtype)
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         if device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("device cuda was asked for, but no GPU is visible; choose cpu or auto")
+            raise ValueError("device is cuda, but no GPU is visible; use cpu or auto")
         folder = model_folder.locate(str(source), allow_network)
         name = str(source) if not Path(source).exists() else Path(source).resolve().name
         if dtype == "auto":
@@ -84,10 +84,10 @@ class LanguageModel:
         try:
             with quiet_loading():
                 network, tokenizer = _load(folder, device, _DTYPES[dtype])
-        except Exception as error:  # a folder may be wrong in any way; a user needs one line
+        except Exception as error:  # a folder may be invalid in any way; a user needs one line
             reason = " ".join(str(error).split()) or type(error).__name__
             if "ignore_mismatched_sizes" in reason:
-                reason = "its weights have other shapes than config.json says"
+                reason = "its weights have other shapes than config.json states"
             raise ValueError(f"model {str(source)!r} cannot be loaded: {reason[:200]}") from None
         try:
             model = cls._of(name, folder, network, tokenizer, is_builtin=str(source) == BUILTIN)
@@ -112,8 +112,8 @@ class LanguageModel:
         rows = network.get_input_embeddings().weight.shape[0]
         if not 1 < tokenizer.vocab_size <= rows:
             raise ValueError(
-                f"model {name}: its tokenizer has {tokenizer.vocab_size} tokens and its weights know {rows}; they do "
-                "not belong together, or the tokenizer's files are missing"
+                f"model {name}: its tokenizer has {tokenizer.vocab_size} tokens but its weights have {rows}; they do "
+                "not belong together, or files of the tokenizer are missing"
             )
         vocabulary = min(len(tokenizer), rows, network.get_output_embeddings().weight.shape[0])
         start = tokenizer.bos_token_id
@@ -132,7 +132,7 @@ class LanguageModel:
 
     @property
     def end_of_text_id(self) -> int | None:
-        """The token that ends a document; None for a model without one."""
+        """The token that ends a document; None if the model has none."""
         return self.end_of_text_ids[0] if self.end_of_text_ids else None
 
     @property
@@ -141,12 +141,12 @@ class LanguageModel:
 
     @property
     def dtype(self) -> str:
-        """What the model computes in, for example ``float32``."""
+        """The data type of the model's arithmetic, for example ``float32``."""
         return str(self.network.dtype).removeprefix("torch.")
 
     @property
     def bytes_per_position(self) -> int:
-        """Bytes of keys and values that one position of one row takes."""
+        """Bytes of keys and values for one position of one row."""
         config: Any = self.network.config
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -154,7 +154,7 @@ class LanguageModel:
 
     @cached_property
     def end_of_turn_ids(self) -> tuple[int, ...]:
-        """The token that ends an answer in the tokenizer's chat template, which is rendered for it; none without."""
+        """The token that ends an answer in the tokenizer's chat template, which is rendered; empty without one."""
         found = chat_templates.end_of_turn_ids(self.tokenizer)
         return tuple(i for i in found if i < self.vocabulary_size)
 
@@ -163,23 +163,23 @@ class LanguageModel:
         return chat_templates.chat(self.tokenizer, text)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, without special tokens; those that were added to the tokenizer only are left out."""
+        """The tokens of a text, without special tokens and without tokens for which the model has no embedding."""
         rows = self.network.get_input_embeddings().weight.shape[0]
-        # Without `verbose=False`, a text that is longer than the model's window is told of in a log, with its length.
+        # Without `verbose=False`, the length of a text beyond the model's context would be logged.
         ids = self.tokenizer.encode(text, add_special_tokens=False, verbose=False)
         return [token for token in ids if token < rows]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, without special tokens and with its spaces as they are."""
+        """The text of tokens, without special tokens; spaces are kept."""
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
     def packed_rows(self, contexts: Sequence[Sequence[int]], *, rows_per_forward: int = 4096) -> PackedRows:
-        """Rows that are continued token by token, one for each context, at shapes that follow the rows.
+        """Rows that are continued token by token, one for each context, in shapes that depend on the rows.
 
         Args:
             contexts: token ids, at least one in each.
-            rows_per_forward: how many rows one call of the model takes.
+            rows_per_forward: the largest number of rows in one forward pass.
         """
         return PackedRows(
             self.network, contexts, vocabulary_size=self.vocabulary_size, rows_per_forward=rows_per_forward
@@ -195,20 +195,20 @@ class LanguageModel:
         return FixedRows(self.network, contexts, shape=shape, vocabulary_size=self.vocabulary_size)
 
     def row_shape(self, wanted: RowShape) -> tuple[RowShape, bool]:
-        """The shape that a run's forward passes have, and whether rows are verified to be exact there (`row_shapes`).
+        """The shape of a run's forward passes, and whether rows are verified to be exact at it (`row_shapes`).
 
         Args:
-            wanted: with the most rows that are useful.
+            wanted: the shape with the largest useful number of rows.
         """
         if wanted not in self._shapes:
             self._shapes[wanted] = row_shapes.find(self.network, self.vocabulary_size, wanted)
         return self._shapes[wanted]
 
     def check_modules(self) -> None:
-        """That every module of the model computes each row of a batch by itself, by its class (`row_modules`).
+        """Checks that every module of the model computes each row of a batch separately, by its class (`row_modules`).
 
         Raises:
-            ValueError: one line that names the first that is not known to.
+            ValueError: one line, which names the first unknown module.
         """
         try:
             row_modules.check(self.network)
@@ -217,25 +217,26 @@ class LanguageModel:
 
     @torch.inference_mode()
     def plain_logits(self, tokens: Sequence[int]) -> torch.Tensor:
-        """Logits of the next token of one sequence by itself, shape (V,), float32, without any cache of ours."""
+        """Logits of the next token of a single sequence, shape (V,), float32, without our own cache."""
         return self._logits_of(tokens, 1)[0]
 
     def _logits_of(self, tokens: Sequence[int], count: int) -> torch.Tensor:
-        """Logits after each of the last `count` tokens of one sequence by itself, shape (count, V), float32."""
+        """Logits after each of the last `count` tokens of a single sequence, shape (count, V), float32."""
         ids = torch.tensor([list(tokens)], device=self.device)
         logits: torch.Tensor = self.network(input_ids=ids, use_cache=False, logits_to_keep=count).logits
         return logits[0, -count:, : self.vocabulary_size].float()
 
     @torch.inference_mode()
     def check_rows(self) -> None:
-        """Computes the logits of some public rows in three ways, and keeps the largest difference between them.
+        """Computes the logits of public rows in three ways, and stores the largest difference in `row_difference`.
 
         `_ROWS` rows of pseudo-random tokens, of 1 to min(context_length/2, 64) tokens each, are continued twice by a
-        few tokens, a quarter of them from their contexts again: side by side; with one row removed; and each row alone,
-        uncached. It shows that the decode loop computes what the model computes. It is no bound on what other rows do.
+        few tokens, a quarter of them after a reset to their contexts: in one batch; with one row removed; and each row
+        alone, without a cache. It checks that the decode loop agrees with the model. It does not bound the effect of
+        other rows in general.
 
         Raises:
-            ValueError: if they differ by more than rounding can explain: the architecture is not supported.
+            ValueError: if the differences exceed rounding: the architecture is not supported.
         """
         longest = max(1, min(self.context_length // 2, _LONGEST))
         steps = max(1, min(self.context_length // 4, _STEPS))
@@ -244,7 +245,7 @@ class LanguageModel:
         contexts = [rng.integers(self.vocabulary_size, size=length).tolist() for length in lengths]
         tails = torch.from_numpy(rng.integers(self.vocabulary_size, size=(_ROWS, 2 * steps)))
         again = torch.arange(_ROWS) % 4 == 3
-        row_modules.pin(self.network, longest + 2 * steps)  # frequencies that follow the longest row are another matter
+        row_modules.pin(self.network, longest + 2 * steps)  # frequencies that depend on the longest row are excluded
         beside, fewer = self._stepped(contexts, tails, again), self._stepped(contexts[1:], tails[1:], again[1:])
         largest = size = 0.0
         for row, context in enumerate(contexts):
@@ -253,13 +254,13 @@ class LanguageModel:
                 alone = torch.cat([self._logits_of([*context, *tail[:-1]], steps) for tail in (first, second)])
             else:
                 alone = self._logits_of([*context, *first, *second[:-1]], 2 * steps)
-            ways = torch.stack([alone, beside[row], *fewer[row - 1 : row]])  # the first row is left out of `fewer`
-            if not bool((ways < torch.inf).all()):  # a comparison with what is not a number is false
-                raise ValueError(f"model {self.name}: its logits are not all numbers; its weights are damaged")
+            ways = torch.stack([alone, beside[row], *fewer[row - 1 : row]])  # `fewer` does not have the first row
+            if not bool((ways < torch.inf).all()):  # comparisons with NaN are false
+                raise ValueError(f"model {self.name}: some logits are not finite; its weights are damaged")
             largest = max(largest, float((ways.amax(dim=0) - ways.amin(dim=0)).max()))
             size = max(size, float(ways.abs().max()))
         row_modules.pin(self.network, None)
-        # Half-precision logits are rounded to their own size: a step is 2⁻⁴ for bfloat16 logits of 8 to 16.
+        # Half-precision logits are rounded relative to their size: a step is 2⁻⁴ for bfloat16 logits of 8 to 16.
         scale = 1.0 if self.network.dtype == torch.float32 else max(1.0, size / 16)
         if not largest <= scale * _CHECK_TOLERANCE.get(self.network.dtype, 1e-3):
             raise ValueError(
@@ -269,7 +270,7 @@ class LanguageModel:
         self.row_difference = largest
 
     def _stepped(self, contexts: list[list[int]], tails: torch.Tensor, again: torch.Tensor) -> torch.Tensor:
-        """Logits before each token of the tails, shape (rows, n, V); half-way, some rows go back to their contexts."""
+        """Logits before each token of the tails, shape (rows, n, V); half-way, rows of `again` are reset."""
         rows, seen = self.packed_rows(contexts), []
         for step, tokens in enumerate(tails.T):
             if 2 * step == tails.shape[1]:
@@ -286,10 +287,10 @@ def _load(folder: Path, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
     described = model_folder.checked_config(folder)
     kind = described.get("model_type")
     if kind not in CONFIG_MAPPING:
-        raise ValueError(f"model_type {str(kind)[:40]!r} is not known to transformers")
+        raise ValueError(f"model_type {str(kind)[:40]!r} is not supported by transformers")
     config = CONFIG_MAPPING[kind].from_dict(described)
     layer_kinds(config)
-    # Eager attention is the fastest for one query a row on a CPU, and the only one that knows soft-capping.
+    # Eager attention is the fastest for one query per row on a CPU, and the only one with soft-capping.
     eager = device == "cpu" or getattr(config, "attn_logit_softcapping", None) is not None
     network, report = AutoModelForCausalLM.from_pretrained(
         folder,
@@ -301,7 +302,7 @@ def _load(folder: Path, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
         attn_implementation="eager" if eager else "sdpa",
         output_loading_info=True,
     )
-    if report["missing_keys"]:  # they would be random numbers
+    if report["missing_keys"]:  # they would be initialised at random
         raise ValueError(f"{len(report['missing_keys'])} of its weights are missing from the files")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     return network.to(device).eval(), tokenizer

@@ -1,8 +1,8 @@
-"""A model's folder, read as what it is: files of somebody else. Nothing in it is run, and odd values are refused first.
+"""Reads a model's folder as untrusted files: no code in it is run, and unexpected values are rejected first.
 
-`transformers` trusts a folder's configuration: it may name an attention kernel that is fetched and run, ask for more
-layers than a machine can hold, or turn on outputs that change a forward pass. What is read here is plain JSON, and only
-what describes the network's shape is passed on.
+`transformers` trusts a folder's configuration, which may name an attention kernel to download and run, request more
+layers than fit into memory, or enable outputs that change a forward pass. Here it is read as plain JSON, and only the
+keys that describe the shape of the network are passed on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_OF_THE_SHAPE = re.compile(
     r"_.*|attn_implementation|experts_implementation|auto_map|custom_.*|use_kernels?|output_.*|return_dict|torchscript"
     r"|use_return_dict|chunk_size_feed_forward|pruned_heads|gradient_checkpointing"
 )
-"""Keys that say how to compute rather than what; this package says so itself."""
+"""Keys that state how to compute rather than what; this package sets these itself."""
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _EMBEDDINGS = (("vocab_size",), ("hidden_size", "n_embd", "d_model"))
@@ -39,7 +39,7 @@ def locate(source: str, allow_network: bool) -> Path:
         allow_network: whether a hub id may be downloaded; otherwise it must be in the local cache.
 
     Raises:
-        ValueError: one line, where there is none.
+        ValueError: one line, if there is none.
     """
     if source == BUILTIN:
         from cupel.mechanisms.models import embedded
@@ -56,11 +56,11 @@ def locate(source: str, allow_network: bool) -> Path:
         return Path(snapshot_download(source, allow_patterns=list(PATTERNS), local_files_only=not allow_network))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError):
         hint = "could not be downloaded" if allow_network else "is not in the local cache, and the network is not used"
-        raise ValueError(f"model {source!r} is no local folder, and as a hub id it {hint}") from None
+        raise ValueError(f"model {source!r} is not a local folder, and as a hub id it {hint}") from None
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of a model's folder that are read, in the order of their names."""
+    """The files of a model's folder that are read, sorted by name."""
     return sorted({file for pattern in PATTERNS for file in folder.glob(pattern) if file.is_file()})
 
 
@@ -75,10 +75,10 @@ def fingerprint(folder: Path) -> str:
 
 
 def checked_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a causal language model, without what does not describe its shape.
+    """The configuration of a causal language model, reduced to the keys that describe its shape.
 
     Raises:
-        ValueError: for a folder that is no model, or whose configuration and weights cannot belong together.
+        ValueError: if the folder is not a model, or its configuration and weights do not fit together.
     """
     check_files(folder)
     if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
@@ -91,28 +91,28 @@ def checked_config(folder: Path) -> dict[str, Any]:
     byte_pairs = read_json(folder / "tokenizer.json").get("model")
     drops = isinstance(byte_pairs, dict) and byte_pairs.get("dropout")
     if drops or read_json(folder / "tokenizer_config.json").get("sp_model_kwargs"):
-        raise ValueError("has a tokenizer that draws at random (dropout or sampling); turn that off")
+        raise ValueError("has a tokenizer with randomness (dropout or sampling); turn that off")
     kept: dict[str, Any] = _shape_only(config)
     _check_size(folder, kept)
     return kept
 
 
 def check_files(folder: Path) -> None:
-    """That whatever is read is a file: a pipe or a device would be waited for.
+    """Checks that everything that is read is a regular file, since reading a pipe or a device would block.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: if it is not.
     """
     for path in sorted({path for pattern in PATTERNS for path in folder.glob(pattern)}):
         if not path.is_file() and not path.is_dir():
-            raise ValueError(f"{path.name} is no file, or a link to none")
+            raise ValueError(f"{path.name} is not a regular file, or is a broken link")
 
 
 def read_json(path: Path, kind: type[Json] = dict) -> Json:  # type: ignore[assignment]
-    """The JSON object, or list, of a file; an empty one where there is no such file.
+    """The JSON object, or list, in a file; an empty one if there is no such file.
 
     Raises:
-        ValueError: one line, for anything else.
+        ValueError: one line, if the content is invalid.
     """
     if not path.is_file():
         return kind()
@@ -123,25 +123,25 @@ def read_json(path: Path, kind: type[Json] = dict) -> Json:  # type: ignore[assi
     except (ValueError, RecursionError):
         raise ValueError(f"{path.name} is not valid JSON") from None
     if not isinstance(read, kind):
-        raise ValueError(f"{path.name} holds no JSON {'list' if kind is list else 'object'}")
+        raise ValueError(f"{path.name} is not a JSON {'list' if kind is list else 'object'}")
     return read
 
 
 def check_embedder(folder: Path) -> None:
-    """That a folder of `sentence-transformers` names modules of that library only, and no code to be fetched.
+    """Checks that a `sentence-transformers` folder names only modules of that library, and no code to download.
 
     Raises:
-        ValueError: one line that names the file.
+        ValueError: one line, which names the file.
     """
     modules = read_json(folder / "modules.json", list)
     for module in modules:
         known = isinstance(module, dict) and str(module.get("type")).startswith("sentence_transformers.")
         if not known:
             kind = module.get("type") if isinstance(module, dict) else module
-            raise ValueError(f"modules.json names {str(kind)[:80]!r}, which is no module of sentence-transformers")
+            raise ValueError(f"modules.json names {str(kind)[:80]!r}, which is not a module of sentence-transformers")
     for path in sorted(folder.rglob("*")):
         if path.name == "adapter_config.json":
-            raise ValueError(f"{path.relative_to(folder)} is of an adapter; merge it into its model and save that")
+            raise ValueError(f"{path.relative_to(folder)} is an adapter's; merge it into its model and save that")
         if path.name.endswith("config.json"):
             _check_names_no_code(read_json(path), str(path.relative_to(folder)))
     for inner in {path.parent for path in folder.rglob("*")}:
@@ -170,7 +170,7 @@ def _shape_only(value: Any) -> Any:
 
 
 def _check_size(folder: Path, config: dict[str, Any]) -> None:
-    """That the weights can hold what the configuration says, so that nothing larger is ever made."""
+    """Checks that the weights have the size that the configuration states, before anything larger is allocated."""
     from safetensors import SafetensorError, safe_open
 
     tensors, elements = 0, 0
@@ -184,11 +184,11 @@ def _check_size(folder: Path, config: dict[str, Any]) -> None:
             raise ValueError(f"{path.name} is not in the format safetensors") from None
     layers = _number(config, _LAYERS)
     if layers is not None and not 1 <= layers <= tensors:
-        raise ValueError(f"config.json says {layers} layers, and the weights are {tensors} tensors")
+        raise ValueError(f"config.json states {layers} layers, but the weights are {tensors} tensors")
     sizes = [_number(config, names) for names in _EMBEDDINGS]
     if None not in sizes and not 1 <= _product(sizes) <= elements:
         raise ValueError(
-            f"config.json says {sizes[0]} tokens of {sizes[1]} numbers each, and the weights are {elements} numbers"
+            f"config.json states {sizes[0]} tokens of {sizes[1]} numbers each, but the weights are {elements} numbers"
         )
 
 
@@ -200,7 +200,7 @@ def _product(numbers: Any) -> int:
 
 
 def _number(config: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    """A whole number of the configuration, or of the part that describes the text model."""
+    """An integer of the configuration, or of its text model's part."""
     inner = config.get("text_config")
     for part in (config, inner if isinstance(inner, dict) else {}):
         for name in names:

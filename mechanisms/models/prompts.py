@@ -1,19 +1,19 @@
-"""What the language model is shown: records in a prompt, cut to a public length, with a public start of the answer.
+"""Prompts: records in a template, truncated to a public length, followed by a public beginning of the answer.
 
 The embedded model continues a series: ``<end> record <end>`` and then the document. Any other model gets a template,
-a text of the user's or one of two by name:
+either the user's own or one of two by name:
 
-- ``pretrained``, the default: each example stands between fences, and the document ends at the next fence.
+- ``pretrained``, the default: each example is between fences, and the document ends at the next fence.
 - ``instruction``, for instruction-tuned models: the examples are a user's turn in the tokenizer's own chat template,
   and the document is the answer, up to the model's end-of-turn token.
 
-Truncation is a rule for each record by itself: a record keeps its first `Prompt.record_tokens` tokens, a number that
-follows from the public length of contexts, the template, the label and the forced prefix only, and of its text at most
-64 characters for each of them.
+Each record is truncated independently: it keeps its first `Prompt.record_tokens` tokens, a number that depends only on
+the public length of contexts, the template, the label and the forced prefix, and at most 64 characters of its text for
+each of these tokens.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix E.4.1 for ``pretrained``
 (the fences around each example are our reading of the printed template), Appendix D.6 for the request of
-``instruction`` (its other words, and where the label stands, are ours).
+``instruction`` (its other words, and the position of the label, are ours).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TEMPLATES = {
     INSTRUCTION: "Generate an example like this{% if label %}, with the label {{ label }}{% endif %}:"
     "{% for text in examples %}\n\n{{ text }}{% endfor %}",
 }
-"""The templates that have a name."""
+"""The named templates."""
 _LEAST_RECORD_TOKENS = 4
-_CHARACTERS_A_TOKEN = 64  # of a record, so that no record takes long to become tokens
+_CHARACTERS_A_TOKEN = 64  # of a record, to bound the time of tokenisation
 
 
 class Tokens(Protocol):
-    """What a prompt needs of a language model."""
+    """The interface of a language model that `Prompt` uses."""
 
     context_length: int
     end_of_text_ids: tuple[int, ...]
@@ -54,14 +54,14 @@ class Tokens(Protocol):
 
 
 class PromptError(CupelError):
-    """A template that cannot be rendered. One line that shows nothing of a record."""
+    """A template that cannot be rendered. One line, which shows nothing of a record."""
 
 
 def check_template(template: str) -> None:
-    """That a template is one of those with a name, or renders and shows the examples.
+    """Checks that a template is one of the named ones, or renders and shows the examples.
 
     Raises:
-        ValueError: where it does not.
+        ValueError: if it is not.
     """
     if template in TEMPLATES:
         return
@@ -72,7 +72,7 @@ def check_template(template: str) -> None:
         )
     try:
         shown = _render(template, ["probe"], "label")
-    except RenderingError as error:  # it was shown no record
+    except RenderingError as error:  # the detail cannot show a record
         raise ValueError(f"template does not render with examples and label: {error.detail or error}") from None
     if "probe" not in shown:
         raise ValueError("template does not show its examples")
@@ -82,22 +82,22 @@ _OURS = set(TEMPLATES.values())
 
 
 def ours(template: str) -> str:
-    """A template of this package, which `render` need not send to another process."""
+    """Marks a template as part of this package, which `render` need not send to another process."""
     _OURS.add(template)
     return template
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    """Jinja, in its sandbox, where the template has Jinja's braces, else `str.format`.
+    """Renders a template: as sandboxed Jinja if it has Jinja's braces, else by `str.format`.
 
     Raises:
-        RenderingError: one line, for a template that fails, takes too long or makes too much.
+        RenderingError: one line, if the template fails, or exceeds the limits of time or size.
     """
     return filled(template, values) if template in _OURS else rendered("prompt", template, values)
 
 
 def _render(template: str, examples: Sequence[str], label: str | None) -> str:
-    """A template with its examples; under `str.format`, {examples} are parted by blank lines."""
+    """A template with its examples; for `str.format`, {examples} are separated by blank lines."""
     if "{%" in template or "{{" in template:
         return render(template, {"examples": list(examples), "label": label})
     return render(template, {"examples": "\n\n".join(examples), "label": label or ""})
@@ -105,15 +105,15 @@ def _render(template: str, examples: Sequence[str], label: str | None) -> str:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Turns the records of one context into token ids.
+    """Converts the records of one context to token ids.
 
     Attributes:
         model: encodes and decodes.
-        template: a name or a text; None for the form of the embedded model.
+        template: a name or a text; None for the format of the embedded model.
         label: the public label of the slot, or None.
-        prefix: the public start of every document, part of the context and never sampled.
-        records_per_context: k, which each record's share of the context is for.
-        longest_context: the public number of tokens that contexts are padded to, prefix included.
+        prefix: the public beginning of every document, part of the context and never sampled.
+        records_per_context: k, the number of records among which a context is divided.
+        longest_context: the public number of tokens to which contexts are padded, prefix included.
     """
 
     model: Tokens
@@ -125,30 +125,30 @@ class Prompt:
 
     @property
     def overhead(self) -> int:
-        """How many tokens a context has beside its records: template, label and prefix."""
+        """The number of tokens of a context apart from its records: template, label and prefix."""
         return len(self._assemble([""] * self.records_per_context))
 
     @property
     def record_tokens(self) -> int:
-        """How many tokens of each record are shown, by a public rule.
+        """The number of tokens to which each record is truncated; public.
 
         Raises:
-            ValueError: where template and prefix leave no room.
+            ValueError: if template and prefix leave no room.
         """
         room = (self.longest_context - self.overhead) // self.records_per_context
         if room < _LEAST_RECORD_TOKENS:
             raise ValueError(
-                f"a context of {self.longest_context} tokens leaves {max(room, 0)} for each record beside the template "
+                f"a context of {self.longest_context} tokens leaves {max(room, 0)} for each record after the template "
                 f"and the prefix; shorten them, lower records_per_context or raise public.context_tokens (the model "
                 f"has {self.model.context_length} positions)"
             )
         return room
 
     def context(self, texts: Sequence[str], record_tokens: int) -> list[int]:
-        """The token ids of a context that shows these records; for none, the public fallback prompt.
+        """The token ids of a context with these records; for none, the public fallback prompt.
 
         Args:
-            texts: of the records, in order. Where a hashed context holds more than k of them, their shares shrink.
+            texts: of the records, in order. If a hashed context has more than k of them, each gets fewer tokens.
             record_tokens: `record_tokens` of this prompt, computed once.
         """
         share = (
@@ -157,8 +157,8 @@ class Prompt:
             else max(1, record_tokens * self.records_per_context // len(texts))
         )
         ids = self._assemble([self._cut(text, share) for text in texts])
-        if len(ids) > self.longest_context:  # tokens merge differently once a text is inside a template
-            kept = min(_common_tail(ids, self._assemble([])), self.longest_context)  # what follows the last record
+        if len(ids) > self.longest_context:  # tokens may merge differently inside a template
+            kept = min(_common_tail(ids, self._assemble([])), self.longest_context)  # everything after the last record
             ids = ids[: self.longest_context - kept] + ids[len(ids) - kept :]
         return ids or list(self.model.end_of_text_ids[:1]) or [0]
 
@@ -179,12 +179,12 @@ class Prompt:
             raise PromptError(
                 f"the template cannot be rendered with every record ({error}); use one that works for any text"
             ) from None
-        if self.template == INSTRUCTION:  # a chat template brings its own special tokens
+        if self.template == INSTRUCTION:  # a chat template contains its own special tokens
             return [*self.model.encode(self.model.chat(text)), *prefix]
         return [*self.model.beginning_ids, *self.model.encode(text), *prefix]
 
 
 def _common_tail(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens at the end two sequences share."""
+    """The number of trailing tokens that two sequences share."""
     pairs = zip(reversed(one), reversed(other), strict=False)
     return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

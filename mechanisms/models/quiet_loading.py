@@ -1,4 +1,4 @@
-"""Loads models of `transformers` without its progress bars and warnings, which would stand among our own lines."""
+"""Loads models of `transformers` without its progress bars and warnings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Within it, `transformers` reports errors only; its progress bars stay off."""
+    """In this context `transformers` logs errors only; its progress bars are disabled and stay so."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()

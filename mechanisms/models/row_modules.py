@@ -1,14 +1,14 @@
-"""Which models compute every row of a batch by itself, as far as their structure tells.
+"""Checks by module classes that a model computes every row of a batch separately.
 
-A forward pass is a composition of modules. It treats rows separately if each module does and if nothing else passes
-between them. `check` accepts the module classes that are listed here, each read for what it may do across rows, and
-refuses every other one by name: mixtures of experts (an expert multiplies as many rows as the contents dictate), batch
-normalisation, quantisation with a scale for the whole batch, caches or sinks shared between rows, and whatever has not
-been read. A structure says nothing of rounding; that is what `row_shapes` verifies.
+A forward pass is a composition of modules. It treats rows separately if each module does and no other code couples
+them. `check` accepts the module classes listed here, whose code was reviewed for coupling of rows, and refuses all
+others by name: mixtures of experts (the number of rows of an expert depends on the contents), batch normalisation,
+quantisation with one scale for the whole batch, caches or sinks shared between rows, and everything that was not
+reviewed. The structure implies nothing about rounding, which `row_shapes` verifies.
 
-Two rope types choose their frequencies by the largest position of the whole forward pass: one long record would move
-every row beside it. `pin` computes their frequencies once, for the largest position that a run may use, a public
-number.
+Two rope types choose their frequencies by the largest position of the whole forward pass, so one long record would
+change every other row of the batch. `pin` computes their frequencies once, for the largest position that a run may use,
+which is public.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TRANSFORMERS = {
     "olmo2": f"Olmo2: {_DECODER}",
     "phi3": f"Phi3: {_DECODER}",
 }
-"""Architecture → its classes: a common prefix and what follows it, or whole names."""
+"""Architecture → its classes: a common prefix and suffixes, or full names."""
 
 _ELEMENTWISE = "GELUTanh NewGELUActivation GELUActivation SiLUActivation FastGELUActivation QuickGELUActivation"
 _TORCH = "Linear Embedding LayerNorm Dropout Identity SiLU GELU ReLU Tanh"
@@ -64,10 +64,10 @@ ACCEPTED = frozenset(_names())
 
 
 def check(network: torch.nn.Module) -> None:
-    """That every module of a network treats rows separately, by its class.
+    """Checks that every module of a network treats rows separately, by its class.
 
     Raises:
-        ValueError: one line that names the first module that is not known to.
+        ValueError: one line, which names the first unknown module.
     """
     for name, module in network.named_modules():
         where = f"module {name or 'model'}"
@@ -78,7 +78,7 @@ def check(network: torch.nn.Module) -> None:
                 f"use a model of one of these architectures: {', '.join(_TRANSFORMERS)}"
             )
         if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
-            raise ValueError(f"{where} has a hook or a forward pass of its own, which may pass between rows; remove it")
+            raise ValueError(f"{where} has a hook or its own forward function, which may couple rows; remove it")
         for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
             if type(tensor.data) is not torch.Tensor:
                 raise ValueError(
@@ -88,14 +88,14 @@ def check(network: torch.nn.Module) -> None:
 
 
 def pin(network: torch.nn.Module, positions: int | None) -> None:
-    """Fixes frequencies that would follow the longest row of each forward pass to a public length.
+    """Fixes position frequencies that would otherwise depend on the longest row of a forward pass.
 
-    Up to the length at which a model changes its frequencies, they are those of short sequences; beyond it, all rows
-    get those that the model uses for a sequence of `positions` tokens, short rows too.
+    Up to the length at which a model changes its frequencies, they are those of short sequences; beyond it, all rows,
+    including short ones, get those that the model uses for a sequence of `positions` tokens.
 
     Args:
         network: a model of `transformers`.
-        positions: the largest number of positions that any row may use; None lets frequencies change again.
+        positions: the largest number of positions that any row may use; None undoes the change.
     """
     if getattr(network, "_cupel_pinned", None) == positions:
         return
@@ -126,7 +126,7 @@ def _pin(module: Any, layer: str | None, rope: str, positions: int | None) -> No
 
 
 def rope_types(module: Any) -> Iterator[tuple[str | None, str]]:
-    """The rope types of a module by kind of layer; None stands for all layers. Most modules have none."""
+    """The rope types of a module by type of layer; None stands for all layers. Most modules have none."""
     found = vars(module).get("rope_type")
     if isinstance(found, dict):
         yield from list(found.items())

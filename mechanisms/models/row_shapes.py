@@ -1,13 +1,13 @@
-"""Verifies, bit for bit, that a row's logits do not depend on the rows beside it, at the shapes that a run uses.
+"""Verifies, bit for bit, that a row's logits do not depend on the other rows of its batch, at the shapes of a run.
 
-With forward passes of one public shape (`decoding.FixedRows`), a row's logits are the same bits whatever the other rows
-hold and wherever it stands, if the kernels treat all rows alike. Nothing promises that, so it is tested on the device,
-with the data type, number of rows, length of contexts and length of the cache that the run will use: a tile of rows is
-computed, then computed again with its rows in other places, and with other rows in place of some of them.
+In forward passes of one public shape (`decoding.FixedRows`), a row's logits are bitwise equal whatever the other rows
+contain and whatever its index, if the kernels treat all rows alike. That is not guaranteed, so it is tested on the
+device, with the data type, number of rows, length of contexts and length of the cache of the run: a tile of rows is
+computed, and computed again with its rows permuted, and with some rows replaced by others.
 
-The test sees the kernels, which choose their instructions by shapes and not by contents. What a module computes from
-contents is judged by its class (`row_modules.check`): a module that couples rows only where some row holds rare tokens
-would pass any test on samples.
+The test covers the kernels, which choose their instructions by shapes and not by contents. Modules whose computation
+depends on contents are checked by their class (`row_modules.check`): a module that couples rows only if some row has
+rare tokens would pass any test on samples.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from cupel.mechanisms.models.decoding import FixedRows, RowShape
 
 MOST_ROWS = 256
-"""Rows of one forward pass, at most."""
+"""The largest number of rows in one forward pass."""
 
-_MOST_TOKENS = 2**14  # of a forward pass that writes contexts
-_MOST_SCORES = 2**24  # pairs of tokens that one head of attention compares in it
-_STEPS = 3  # tokens at the beginning of a document, and as many at the last positions
+_MOST_TOKENS = 2**14  # in a forward pass that writes contexts
+_MOST_SCORES = 2**24  # pairs of tokens per attention head in such a pass
+_STEPS = 3  # tokens at the beginning of a document, and at the last positions
 
 Trace = NDArray[np.int32]
 Contexts = list[list[int]]
@@ -36,18 +36,18 @@ Contexts = list[list[int]]
 
 @dataclass(frozen=True)
 class RowPlan:
-    """How a run computes its rows; public.
+    """The shapes in which a run computes its rows; public.
 
     Attributes:
-        shapes: of the forward passes of each label's slots; None where rows are packed as they come.
-        exact: whether rows were verified not to depend on each other, bit for bit, at all of these shapes.
+        shapes: of the forward passes of each label's slots; None if rows are packed.
+        exact: whether rows were verified, bit for bit, not to depend on each other at all of these shapes.
     """
 
     shapes: Mapping[str | None, RowShape] | None
     exact: bool
 
     def to_json(self) -> dict[str, Any]:
-        """What a ledger notes of it, in JSON types."""
+        """The plan as JSON types, for the ledger."""
         shapes = None
         if self.shapes is not None:
             shapes = [[label, shape.rows, shape.context, shape.positions] for label, shape in self.shapes.items()]
@@ -58,7 +58,7 @@ PACKED = RowPlan(None, exact=False)
 
 
 def preferred(rows: int, context: int, positions: int, pinned: int) -> RowShape:
-    """The shape for about so many rows of contexts of at most so many tokens: a power of two of rows."""
+    """The preferred shape for this number of rows and length of contexts; its number of rows is a power of two."""
     most = max(1, min(rows, MOST_ROWS, _MOST_TOKENS // context, _MOST_SCORES // context**2))
     return RowShape(1 << (most.bit_length() - 1), context, positions, pinned)
 
@@ -67,8 +67,8 @@ def find(network: Any, vocabulary_size: int, wanted: RowShape) -> tuple[RowShape
     """The shape with the most rows, at most those wanted, at which rows are verified not to depend on each other.
 
     Returns:
-        The shape and True; or the wanted one and False, where rows differ at every number of rows. One row by itself
-        differs only where the kernels do not repeat themselves.
+        The shape and True; or the wanted shape and False, if the check fails for every number of rows. A single row
+        fails only if the kernels are not deterministic.
     """
     shape = wanted
     while True:
@@ -81,10 +81,10 @@ def find(network: Any, vocabulary_size: int, wanted: RowShape) -> tuple[RowShape
 
 @torch.inference_mode()
 def verify(network: Any, vocabulary_size: int, shape: RowShape) -> bool:
-    """Whether every row's logits are the same bits in all arrangements of `_arrangements`.
+    """Whether every row's logits are bitwise equal in all arrangements of `_arrangements`.
 
-    A row is followed through its context, the first tokens of a document, its way back to the context, and the last
-    positions of the cache. Rows of a tile have different lengths, the longest and the shortest among them.
+    A row is computed along its context, the first tokens of a document, after a reset to its context, and at the last
+    positions of the cache. The rows of a tile have different lengths, from the shortest to the longest.
     """
     own = _contexts(vocabulary_size, shape, seed=0)
     expected = _trace(network, vocabulary_size, shape, own, range(shape.rows))
@@ -98,11 +98,11 @@ def verify(network: Any, vocabulary_size: int, shape: RowShape) -> bool:
 
 
 def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Iterator[tuple[Contexts, Sequence[int]]]:
-    """Tiles to compare with the first: their contexts, and which row of the first each place holds (−1: another row).
+    """Tiles to compare with the first: their contexts, and the row of the first tile at each index (−1: another row).
 
-    All rows in other places: reversed, shuffled, and moved up by one, as where a row is removed; then half of the rows
-    kept, either half, beside random ones, beside the longest contexts, and beside the shortest, which padding is; and
-    the longest and the shortest row by themselves, as the last tile of a run may have one.
+    First permutations of all rows: reversed, shuffled, and shifted by one, as if a row was removed. Then half of the
+    rows, either half, together with random ones, with the longest contexts, and with the shortest, like padding. Then
+    the longest and the shortest row alone, since the last tile of a run may have a single row.
     """
     count = shape.rows
     shuffled = np.random.default_rng(1).permutation(count).tolist()
@@ -119,7 +119,7 @@ def _arrangements(vocabulary_size: int, shape: RowShape, own: Contexts) -> Itera
 
 
 def _contexts(vocabulary_size: int, shape: RowShape, seed: int) -> Contexts:
-    """Random tokens; lengths from the longest to the shortest, spread evenly."""
+    """Random tokens; lengths evenly spaced from the longest to the shortest."""
     lengths = np.linspace(shape.context, 1, shape.rows).round().astype(int).tolist()
     return _tokens(vocabulary_size, lengths, seed)
 
@@ -132,7 +132,7 @@ def _tokens(vocabulary_size: int, lengths: Sequence[int], seed: int) -> Contexts
 def _trace(network: Any, vocabulary_size: int, shape: RowShape, contexts: Contexts, origin: Sequence[int]) -> Trace:
     """The bits of each row's logits, shape (steps, rows, V).
 
-    What a row is continued with follows its origin, so that a row in another place is continued alike.
+    The continuation of a row depends on its origin, so that a permuted row has the same continuation.
     """
     rows = FixedRows(network, contexts, shape=shape, vocabulary_size=vocabulary_size)
     number = torch.tensor([row if row >= 0 else shape.rows + place for place, row in enumerate(origin)])

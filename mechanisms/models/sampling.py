@@ -1,9 +1,8 @@
-"""Sampling of many texts at once from a language model, each with its own public seed.
+"""Samples many texts at once from a language model, each with its own public seed.
 
-Nothing here is private: contexts are public text and candidates. A row draws by inverting its own distribution at
-uniform numbers of its own seed. So a text does not depend on the rows beside it, up to the rounding of logits: the
-share of tokens that come out differently is of the order of `LanguageModel.row_difference`, for the embedded model
-2·10⁻⁵.
+Nothing here is private: contexts are public text and candidates. Each row inverts its own distribution at uniform
+numbers from its own seed. So a text does not depend on the other rows of its batch, up to the rounding of logits: the
+fraction of tokens that change is of the order of `LanguageModel.row_difference`, 2·10⁻⁵ for the embedded model.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ def sampled(
     chat: bool = False,
     rows: int,
 ) -> Iterator[tuple[str, bool]]:
-    """One text after each context, in order, and whether it ended by itself.
+    """Samples one text after each context, in order; yields the text and whether it ended by itself.
 
     Args:
         model: any.
         contexts: token ids, at least one in each.
         seeds: public, one for each context.
-        temperature: that logits are divided by; 0 takes the likeliest token.
-        top_p: the share of probability that is drawn from, the likeliest tokens first.
+        temperature: divides the logits; 0 takes the most likely token.
+        top_p: the probability mass to sample from, most likely tokens first.
         longest: the largest number of tokens of a text.
-        stop: a string that ends a text, as an end-of-text token does.
-        chat: whether texts are answers in the chat template, whose end of turn ends them, too.
-        rows: how many texts are written side by side, at most; fewer if their keys and values would take over 1 GiB.
+        stop: a string that ends a text, like an end-of-text token.
+        chat: whether texts are answers in the chat template, which its end of turn ends too.
+        rows: the largest number of texts in a batch; fewer if their keys and values would exceed 1 GiB.
     """
     rule = EndRule(model, stop, longest, chat)
     width = model.bytes_per_position * (max(map(len, contexts), default=1) + longest)
@@ -65,7 +64,7 @@ def _batch(
     top_p: float,
     rule: EndRule,
 ) -> list[list[int]]:
-    """The tokens of each text, with the one that ended it."""
+    """The tokens of each text, including the one that ended it."""
     session = model.packed_rows(contexts)
     uniform = torch.from_numpy(np.stack([np.random.default_rng(seed).random(rule.longest) for seed in seeds]))
     texts: list[list[int]] = [[] for _ in contexts]
@@ -83,7 +82,7 @@ def _batch(
 
 
 def _drawn(logits: torch.Tensor, uniform: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
-    """One token for each row, shape (rows,): where the row's cumulative distribution passes its uniform number."""
+    """One token for each row, shape (rows,): where the row's cumulative distribution exceeds its uniform number."""
     if temperature == 0:
         return logits.argmax(dim=1)
     probabilities = torch.softmax(logits.double() / temperature, dim=1)

@@ -1,8 +1,8 @@
-"""Renders templates of others in a child process with limits of time and memory.
+"""Renders untrusted templates in a child process with limits of time and memory.
 
-A claim's template and a model's chat template are Jinja texts that somebody else may have written. Jinja's sandbox
-keeps them from the interpreter, but not from looping for ever or from filling the memory. So a child renders them: this
-file run as a program, which reads requests and writes answers, one JSON text a line.
+A claim's template and a model's chat template are Jinja templates that a third party may have written. Jinja's sandbox
+isolates them from the interpreter, but does not prevent endless loops or excessive memory. So a child process renders
+them: this file run as a program, which reads requests and writes answers, one line of JSON each.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     import jinja2
 
 SECONDS = 10.0
-"""What one rendering may take."""
+"""Time limit of one rendering."""
 
 MEBIBYTES = 1024
-"""What the child may take of the address space."""
+"""Limit of the child's address space."""
 
 LONGEST = 2**22
-"""Characters that a template may make."""
+"""Limit of the characters of a rendered text."""
 
 Kind = Literal["prompt", "chat"]
 
 
 class RenderingError(CupelError):
-    """A template that cannot be rendered. Its message is the kind of error and shows nothing of the values.
+    """A template that cannot be rendered. Its message is the type of error and shows none of the values.
 
     Attributes:
-        detail: what the template's own error says; it may quote values.
+        detail: the message of the template's own error; it may quote values.
     """
 
     def __init__(self, kind: str, detail: str = "") -> None:
@@ -50,16 +50,16 @@ class RenderingError(CupelError):
 
 
 def rendered(kind: Kind, template: str, values: Mapping[str, Any]) -> str:
-    """The text that a template makes of values.
+    """The text of a template with values.
 
     Args:
-        kind: ``prompt`` is Jinja, where the template has its braces, else `str.format`; ``chat`` is a chat template as
-            `transformers` renders it, whose values are the messages and what goes with them.
+        kind: ``prompt`` is Jinja, if the template has its braces, else `str.format`; ``chat`` is a chat template as
+            rendered by `transformers`, whose values are the messages and further variables.
         template: the text.
-        values: in JSON types.
+        values: of JSON types.
 
     Raises:
-        RenderingError: one line, for a template that fails, takes too long or makes too much.
+        RenderingError: one line, if the template fails, or exceeds the limits of time or size.
     """
     with _LOCK:
         answer = _worker().ask({"kind": kind, "template": template, "values": dict(values)})
@@ -70,7 +70,7 @@ def rendered(kind: Kind, template: str, values: Mapping[str, Any]) -> str:
 
 
 class _Worker:
-    """The child and its pipes."""
+    """The child process and its pipes."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -85,14 +85,14 @@ class _Worker:
         self._requests, self._answers = self._child.stdin, self._child.stdout
         self._rest = b""
         self.answers = True
-        if self._line(time.monotonic() + 6 * SECONDS) is None:  # it has started, which a busy machine may delay
+        if self._line(time.monotonic() + 6 * SECONDS) is None:  # starting may take long on a busy machine
             self.close()
             raise RenderingError("the process that renders templates could not be started")
 
     def ask(self, request: dict[str, Any]) -> dict[str, str]:
         body = json.dumps(request).encode() + b"\n"
         until = time.monotonic() + SECONDS
-        # A child that does not read must not block this process, so another thread writes.
+        # Write in another thread, since a child that does not read must not block this process.
         writer = threading.Thread(target=self._write, args=(body,), daemon=True)
         writer.start()
         line = self._line(until)
@@ -100,13 +100,13 @@ class _Worker:
             late = time.monotonic() >= until
             self.close()
             why = f"it takes longer than {SECONDS:g} s" if late else f"it takes more than {MEBIBYTES} MiB"
-            return {"error": why}  # or the child was killed from outside, which is not told apart
+            return {"error": why}  # or the child was killed from outside, which is indistinguishable
         writer.join()
         answer: dict[str, str] = json.loads(line)
         return answer
 
     def close(self) -> None:
-        """Ends the child; a process that was forked from its owner leaves it alone."""
+        """Ends the child, unless this process was forked from its owner."""
         self.answers = False
         if self.owner != os.getpid():
             return
@@ -122,7 +122,7 @@ class _Worker:
             self._requests.flush()
 
     def _line(self, until: float) -> bytes | None:
-        """The next line of the child; None where it ended or is late."""
+        """The next line of the child; None if it ended or is late."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while b"\n" not in self._rest:
@@ -141,7 +141,7 @@ _KEPT: list[_Worker] = []
 
 
 def _worker() -> _Worker:
-    """The child of this process, started when it is first needed and anew when it was stopped."""
+    """The child of this process, started on first use and restarted if it was stopped."""
     if _KEPT and (_KEPT[0].owner != os.getpid() or not _KEPT[0].answers):
         _KEPT.clear()
     if not _KEPT:
@@ -151,7 +151,7 @@ def _worker() -> _Worker:
 
 
 def _serve() -> None:
-    """The child: answers one request a line until its input ends."""
+    """Main loop of the child: answers one request per line until its input ends."""
     _limit()
     answers = sys.stdout
     sys.stdout = sys.stderr
@@ -160,7 +160,7 @@ def _serve() -> None:
         request = json.loads(line)
         try:
             text = _RENDER[request["kind"]](request["template"], request["values"])
-            answer = {"text": text} if len(text) <= LONGEST else {"error": f"it makes more than {LONGEST} characters"}
+            answer = {"text": text} if len(text) <= LONGEST else {"error": f"it has more than {LONGEST} characters"}
         except MemoryError:
             answer = {"error": f"it takes more than {MEBIBYTES} MiB"}
         except Exception as error:
@@ -169,7 +169,7 @@ def _serve() -> None:
 
 
 def _limit() -> None:
-    with contextlib.suppress(ImportError, OSError, ValueError):  # where the system has no such limit, time has one
+    with contextlib.suppress(ImportError, OSError, ValueError):  # without memory limits there is still the time limit
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEBIBYTES * 2**20, MEBIBYTES * 2**20))
@@ -177,7 +177,7 @@ def _limit() -> None:
 
 
 def filled(template: str, values: Mapping[str, Any]) -> str:
-    """A prompt, rendered here and now, for templates of this package; `rendered` does it for those of others."""
+    """Renders a template of this package in this process; `rendered` is for untrusted templates."""
     if "{%" not in template and "{{" not in template:
         return template.format(**values)
     return _compiled(template).render(values)

@@ -1,10 +1,10 @@
 """Writers of synthetic candidates: RANDOM texts and VARIATIONs of candidates.
 
-A writer never sees a private record. What goes in is public text (examples that the user declared public, labels) and
-candidates, which are themselves a writer's texts, chosen by a released selection. So whatever a writer does, and
-whoever runs the model behind it, is post-processing.
+A writer never receives a private record. Its inputs are public text (examples that the user declared public, labels)
+and candidates, which are themselves a writer's texts, chosen by a released selection. So everything a writer does,
+whoever operates its model, is post-processing.
 
-`ModelWriter` asks a local language model, `text_endpoint.EndpointWriter` a server.
+`ModelWriter` uses a local language model, `endpoint.EndpointWriter` a server.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
     from cupel.mechanisms.models.language_model import LanguageModel
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_CHARACTERS_A_TOKEN = 64  # of what a prompt shows, so that no text takes long to become tokens
-_UNWRITABLE = ("Cc", "Cs")  # control characters, halves of surrogate pairs
+_CHARACTERS_A_TOKEN = 64  # of a prompt's text, to bound the time of tokenisation
+_UNWRITABLE = ("Cc", "Cs")  # control characters, surrogates
 
 
 class WriterError(CupelError):
-    """A writer that cannot be used, in one line; what it had written until then is not lost."""
+    """A writer that cannot be used; one line. Texts that were finished before are not lost."""
 
 
 class Writer(Protocol):
-    """Writes candidates. It is given public text and candidates only, never a private record."""
+    """Generates candidates. It receives public text and candidates only, never a private record."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The display name."""
 
     @property
     def fingerprint(self) -> str:
-        """Differs between writers that write different texts for equal seeds."""
+        """Differs between writers that generate different texts for equal seeds."""
 
     def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
         """New texts of a label, one for each seed, in order.
 
-        An empty string stands for a text that was no good, and is asked for again with another seed. None stands for
-        one that could not be had; a writer that gives it raises once it has given all that were finished.
+        An empty string is a rejected text, which is requested again with another seed. None is a text that could not be
+        generated; a writer that yields None raises an error after yielding all finished texts.
         """
 
     def vary(self, texts: Sequence[str], label: str | None, seeds: Sequence[int]) -> Iterator[str | None]:
-        """One variation of each candidate, in order; as above."""
+        """One variation of each candidate, in order; as for `random`."""
 
 
 def clean(text: str) -> str:
-    """A text that JSON Lines and a page can hold: one kind of line end, no control characters, no half surrogates."""
+    """A text for JSON Lines and HTML: uniform line ends, no control characters, no unpaired surrogates."""
     text = _LINE_ENDS.sub("\n", text)
     kept = (char for char in text if char in "\n\t" or unicodedata.category(char) not in _UNWRITABLE)
     return "".join(kept).strip()
@@ -66,10 +66,10 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """How a language model is asked for texts; Jinja or `str.format`.
+    """The prompts of a language model; Jinja or `str.format`.
 
     Attributes:
-        random: with {label} and {example}, a public text, empty where there is none.
+        random: with {label} and {example}, a public text, empty if there is none.
         variation: with {label} and {text}, the candidate.
         stop: a string that ends a text, or None.
     """
@@ -110,10 +110,10 @@ _CONTINUED = Prompts(ours(_SERIES % {"text": "example"} + _NEXT), ours(_SERIES %
 
 
 def prompts_of(random: str | None, variation: str | None, stop: str | None, *, chat: bool) -> Prompts:
-    """Prompts with the defaults in the place of None.
+    """The given prompts, with defaults for None.
 
-    By default a model that takes a user's turn (`chat`) is asked for a text; any other is shown a series of texts
-    between fences, which it continues up to the next fence.
+    By default a chat model (`chat`) is asked for a text; any other model is shown a series of texts between fences,
+    which it continues up to the next fence.
     """
     default = _ASKED if chat else _CONTINUED
     if stop is None and random is None and variation is None:
@@ -123,25 +123,25 @@ def prompts_of(random: str | None, variation: str | None, stop: str | None, *, c
 
 @dataclass(frozen=True, kw_only=True)
 class ModelWriter:
-    """Writes with a local language model, the embedded one included.
+    """Generates texts with a local language model, such as the embedded one.
 
     The embedded model continues a series of documents of one kind: a public example, or nothing, before a random text,
-    and the candidate before its variation. Any other model is given prompts.
+    and the candidate before its variation. Other models get prompts.
 
     Attributes:
         model: any.
-        examples: public texts by label; a random text is shown one of them, chosen by its seed.
-        random_prompt: Jinja or `str.format`, with {label} and {example}; None for one of ours (`prompts_of`). The
+        examples: public texts by label; the prompt for a random text shows one of them, chosen by its seed.
+        random_prompt: Jinja or `str.format`, with {label} and {example}; None for a default (`prompts_of`). The
             embedded model needs none.
         variation_prompt: likewise, with {label} and {text}, the candidate.
-        stop: a string that ends a text; None for none, or for that of our prompts.
-        chat: whether a prompt is a user's turn of the tokenizer's chat template; None for yes where it has one.
-        temperature: of sampling; 0 takes the likeliest token.
-        top_p: the share of probability that is drawn from, the likeliest tokens first, in (0, 1].
+        stop: a string that ends a text; None for none, or for that of the default prompts.
+        chat: whether a prompt is a user's turn of the tokenizer's chat template; None for yes if it has one.
+        temperature: of sampling; 0 takes the most likely token.
+        top_p: the probability mass to sample from, most likely tokens first, in (0, 1].
         max_tokens: the largest number of tokens of a text.
-        whole: whether a text that did not end by itself is no good, so that another is asked for; otherwise it is
-            used as it was cut. None is True for the embedded model and False for others.
-        rows: how many texts are written side by side; it decides no text.
+        whole: whether a text that did not end by itself is rejected and requested again; otherwise it is used as
+            truncated. None is True for the embedded model and False for others.
+        rows: number of texts in a batch; it does not affect the texts.
     """
 
     model: LanguageModel
@@ -167,8 +167,8 @@ class ModelWriter:
                 f"max_tokens must be at most {longest}, three quarters of the model's positions, not {self.max_tokens}"
             )
         if self.chat and not self.model.tokenizer.chat_template:
-            raise ValueError(f"model {self.model.name} has no chat template, which chat needs; leave chat out")
-        _ = self._asked  # which checks the prompts
+            raise ValueError(f"model {self.model.name} has no chat template, but chat needs one; leave chat out")
+        _ = self._asked  # checks the prompts
 
     @property
     def name(self) -> str:
@@ -176,7 +176,7 @@ class ModelWriter:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the model's files and all that decides a text."""
+        """SHA-256 over the model's files and everything else that determines a text."""
         settings = (
             (self.model.fingerprint, self.model.dtype, self._asked, self._chat),
             sorted((str(label), tuple(texts)) for label, texts in self.examples.items()),
@@ -197,10 +197,10 @@ class ModelWriter:
         return self.model.is_builtin if self.whole is None else self.whole
 
     def random(self, label: str | None, seeds: Sequence[int]) -> Iterator[str]:
-        """As `Writer`.
+        """As for `Writer`.
 
         Raises:
-            ValueError: if a prompt, that for variations too, leaves no room in the model's context.
+            ValueError: if a prompt, including that for variations, does not fit into the model's context.
         """
         self._context(self._asked.variation, label, "text", "")
         examples = [example_of(self.examples, label, seed) for seed in seeds]
@@ -226,7 +226,7 @@ class ModelWriter:
         return (text if ended or not self._whole else "" for text, ended in texts)
 
     def _context(self, prompt: str, label: str | None, name: str, text: str) -> list[int]:
-        """The tokens before a text that is to be written; what they show is cut to what fits."""
+        """The tokens before a text to be generated; the text they show is truncated to fit."""
         model, room = self.model, self.model.context_length - self.max_tokens
         text = text[: _CHARACTERS_A_TOKEN * room]
         if model.is_builtin:
@@ -246,6 +246,6 @@ class ModelWriter:
 
 
 def example_of(examples: Mapping[str | None, Sequence[str]], label: str | None, seed: int) -> str:
-    """One public example of a label, chosen by a seed; empty where there is none."""
+    """One public example of a label, chosen by a seed; empty if there is none."""
     texts = examples.get(label, ())
     return texts[int(np.random.default_rng([seed, 1]).integers(len(texts)))] if texts else ""

@@ -1,4 +1,4 @@
-"""What generators are built from: randomness, noisy counts, the token sampler, nearest vectors, charged steps."""
+"""Building blocks of generators: randomness, noisy counts, the token sampler, nearest vectors, charged steps."""
 
 from __future__ import annotations
 

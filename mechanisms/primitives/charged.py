@@ -1,4 +1,4 @@
-"""What every generator does with its run in a ledger: charge, commit, replay, and refuse what is another run."""
+"""How generators use a run of a ledger: charge, commit, replay, and refuse to resume a different run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.primitives.randomness import Source
 
 
-class OtherRunError(CupelError):
-    """An interrupted run cannot go on with these records, model, key or parameters. One line that names no record."""
+class RunMismatchError(CupelError):
+    """An interrupted run was begun with other records, model, key or parameters. One line, which names no record."""
 
 
 def check_run(run: Run, plan: DpEvent, source: Source) -> None:
-    """That a run was begun for this plan and this source of noise.
+    """Checks that a run was begun for this plan and this source of noise.
 
     Args:
         run: of a ledger.
         plan: what the mechanism will charge, in the ledger's canonical form.
-        source: of the noise; a run with a recorded one must say so: ``run.about["noise"] == "recorded"``.
+        source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
 
     Raises:
-        ValueError: where it was not.
+        ValueError: if it was begun for another plan or source.
     """
     if run.plan != plan:
         raise ValueError("the ledger's run was begun with another plan; begin it with this mechanism's plan()")
@@ -36,13 +36,13 @@ def check_run(run: Run, plan: DpEvent, source: Source) -> None:
 
 
 def commit(run: Run, charge: Charge, value: Json) -> Outcome:
-    """Charges and commits at once; the committed value, which may be another process's."""
+    """Charges and commits in one step; returns what is committed, which may be another process's value."""
     run.step(charge=charge)
     return _settled(run, charge.key, value)
 
 
 def _settled(run: Run, key: str, value: Json) -> Outcome:
-    """Commits the value of a step that was charged; the first one's, where another process did so."""
+    """Commits the value of a charged step; returns the earlier value if another process committed one first."""
     made = Commit(key=key, value=value)
     try:
         run.step(commit=made)
@@ -51,16 +51,16 @@ def _settled(run: Run, key: str, value: Json) -> Outcome:
     return Outcome.from_json(made.to_json())
 
 
-def noted(run: Run, key: str, value: Json) -> Any:
-    """A value that costs nothing, such as a digest of what is read: the committed one, or `value`, committed now."""
+def committed_value(run: Run, key: str, value: Json) -> Any:
+    """The committed value of a step without privacy cost, such as a digest of the inputs; commits `value` if none."""
     known = run.outcome(key)
     if known is None:
         known = commit(run, Charge(key=key, stage=key, event=dp_event.NoOpDpEvent()), value)
     return known.value
 
 
-def released(run: Run, charge: Charge, draw: Callable[[], Json]) -> Any:
-    """The value of a step: the committed one, or one that is drawn after it was charged and then committed."""
+def released_value(run: Run, charge: Charge, draw: Callable[[], Json]) -> Any:
+    """The committed value of a step; if there is none, charges the step, draws the value and commits it."""
     known = run.outcome(charge.key)
     if known is None:
         run.step(charge=charge)

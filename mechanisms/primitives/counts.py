@@ -1,6 +1,6 @@
-"""Noisy counts by the discrete Laplace mechanism, with the event that they cost.
+"""Noisy counts by the discrete Laplace mechanism, with the event that they charge.
 
-Pure ε, because an ex-post ε composes with pure ε only.
+The mechanism is pure DP, because an ex-post ε composes with pure ε only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 
 def count_sensitivity(adjacency: Adjacency) -> int:
-    """The L1 sensitivity of counts of units over disjoint cells: 1 under add_remove, 2 under replace_one.
+    """The L1 sensitivity of counts of units in disjoint cells: 1 under add_remove, 2 under replace_one.
 
     Raises:
-        ValueError: for another adjacency.
+        ValueError: if the adjacency is another one.
     """
     validate.one_of((Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE), adjacency=adjacency)
     return 1 if adjacency is Adjacency.ADD_REMOVE else 2
@@ -32,10 +32,10 @@ def count_scale(epsilon: float, adjacency: Adjacency) -> float:
 
 
 def count_event(epsilon: float, adjacency: Adjacency) -> dp_event.DiscreteLaplaceDpEvent:
-    """The event of `noisy_counts`: its noise parameter is at least 1/scale, so that the charge covers rounding.
+    """The event of `noisy_counts`: its noise parameter is at least 1/scale, so the charge covers rounding.
 
     The event's sensitivity is the norm of one unit's contribution, which is 1. Accountants double it under replace_one,
-    where one unit's contribution goes and another's comes.
+    where one unit's contribution is removed and another's added.
     """
     rate = validate.positive(epsilon=epsilon) / count_sensitivity(adjacency)
     return dp_event.DiscreteLaplaceDpEvent(rate, 1)
@@ -60,7 +60,7 @@ def noisy_counts(
 
 
 def log_probability(released: ArrayLike, counts: ArrayLike, *, epsilon: float, adjacency: Adjacency) -> float:
-    """log P of released noisy counts given exact ones: log tanh(a/2) − a|k − n| a cell, a = 1/scale."""
+    """log P of released noisy counts given exact counts: log tanh(a/2) − a|k − n| per cell, a = 1/scale."""
     rate = 1 / count_scale(epsilon, adjacency)
     distance = np.abs(np.asarray(released, dtype=np.int64) - np.asarray(counts, dtype=np.int64))
     return float(distance.size * math.log(math.tanh(rate / 2)) - rate * float(distance.sum()))

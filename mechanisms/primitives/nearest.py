@@ -1,8 +1,8 @@
-"""The nearest of some centres to each of many vectors, exactly: one vector's answer depends on no other vector.
+"""The nearest centre of each vector, computed exactly, so that each result depends on its own vector only.
 
-A matrix product in floating point sums in an order that depends on the shapes of its blocks. Where two centres are
-nearly equally near, a vector more or less in the block could change which one another vector is given to, and one
-record would move more than its own vote.
+A floating-point matrix product sums in an order that depends on the shapes of its blocks. If two centres are almost
+equally near, adding or removing a vector of the block could change the result for another vector, and one record would
+change more than its own vote.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 BLOCK_BYTES = 2**25
-"""About what `nearest` holds at once, beside its arguments, copies of the centres and its answer."""
+"""Approximate memory that `nearest` uses, in addition to its arguments, copies of the centres and its result."""
 
 _GRID = 2.0**24
-_NEAR = 0.7  # from the middle to the furthest centre, where differences from the middle have the smaller error
-_WORTH_PAIRS = 32  # a score by itself takes about as long as so many in a product of matrices
+_NEAR = 0.7  # distance from the middle to the furthest centre up to which differences from the middle are more accurate
+_WORTH_PAIRS = 32  # computing one score separately takes as long as about this many in a matrix product
 
 
 def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The nearest centre of each vector by Euclidean distance, the first of several that are equally near.
+    """The nearest centre of each vector by Euclidean distance, the first one in case of ties.
 
-    The answer is `exactly_nearest`, bit by bit, so that a vector's depends on no other vector, and neither on the block
-    that it is in nor on the machine. A product in float32 comes first. It is a sum of d + 1 products in an order that
-    the library chooses, so it differs from the exact score by at most `_score_error`; a centre whose score is behind
-    the best by more than twice that is not the nearest. Which of the others is, if there are any, is decided exactly.
+    The result is that of `exactly_nearest`, bit by bit: it depends neither on the other vectors, nor on the blocks, nor
+    on the machine. A float32 product is computed first. It is a sum of d + 1 products in an order that the library
+    chooses, so it differs from the exact score by at most `_score_error`; a centre whose score is below the best by
+    more than twice that is not the nearest. If several centres remain, exact scores decide.
 
     Args:
         vectors: shape (N, d), finite.
         centres: shape (K, d), finite.
 
     Returns:
-        Shape (N,). Beside it and its arguments this holds about `BLOCK_BYTES`, and copies of the centres.
+        Shape (N,). In addition, about `BLOCK_BYTES` and copies of the centres are held in memory.
     """
     first = _first_of_equals(centres)
     points = np.asarray(centres[first], dtype=np.float64)
@@ -61,12 +61,12 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDA
 
 
 def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The same in float64, without a bound on memory.
+    """The same result in float64, with unbounded memory.
 
-    Vectors and centres are rounded to multiples of 2⁻²⁴, and distances are compared exactly: 2x·c − |c|² is a whole
-    multiple of 2⁻⁴⁸, and with |x|, |c| ≤ 1 every partial sum is below 2⁵¹ of them, so float64 holds it in whatever
-    order a matrix product adds up. Longer centres are all divided by one power of two first; a longer vector then by
-    one of its own, t, and 2t·x·c − |c|² is rounded once.
+    Vectors and centres are rounded to multiples of 2⁻²⁴, and distances are compared exactly: 2x·c − |c|² is an integer
+    multiple of 2⁻⁴⁸, and with |x|, |c| ≤ 1 every partial sum is below 2⁵¹ of them, so float64 represents it in any
+    order of summation. Longer centres are first divided by a common power of two; a longer vector then by its own power
+    t, and 2t·x·c − |c|² is rounded once.
     """
     points = np.asarray(centres, dtype=np.float64)
     unit, grid = _on_grid(points)
@@ -78,7 +78,7 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
 
 
 def _first_of_equals(rows: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The indices of rows that equal no earlier one, byte by byte, in order."""
+    """The indices of rows that equal no earlier row, byte by byte, in order."""
     table = np.ascontiguousarray(rows)
     whole = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
     return np.sort(np.unique(whole, return_index=True)[1]).astype(np.int64)
@@ -88,8 +88,8 @@ def _first_of_equals(rows: NDArray[np.floating]) -> NDArray[np.int64]:
 class _Scores:
     """Scores of centres, 2x·c − |c|², in float32 and exactly.
 
-    Where all centres are near to each other, float32 holds their differences from a point in the middle, o: scores
-    x·(c − o) − (|c|² − |o|²)/2 are in the same order, and their errors are as small as |c − o|.
+    If all centres are near to each other, float32 holds their differences from a point o in the middle: the scores
+    x·(c − o) − (|c|² − |o|²)/2 have the same order, and their errors are proportional to |c − o|.
 
     Attributes:
         unit: the power of two that divides centres.
@@ -121,7 +121,7 @@ class _Scores:
     def close(
         self, vectors: NDArray[np.floating], rows: NDArray[np.float32], products: NDArray[np.float32]
     ) -> NDArray[np.bool_]:
-        """Shape (n, K), which centres may be the nearest of each vector, by float32.
+        """Which centres may be the nearest of each vector, by float32; shape (n, K).
 
         Args:
             vectors: shape (n, d).
@@ -136,7 +136,7 @@ class _Scores:
         return np.asarray(products >= np.nextafter(least, np.float32(-np.inf))[:, None], dtype=np.bool_)
 
     def best(self, vectors: NDArray[np.floating], close: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Shape (n,), the first centre with the best exact score of those that are close; 0 where none is."""
+        """The first centre with the best exact score among the close ones; shape (n,), 0 if none is close."""
         of, centres = np.divmod(np.flatnonzero(close), close.shape[1])
         out, counts = np.zeros(len(close), dtype=np.int64), np.bincount(of, minlength=len(close))
         alone = counts[of] == 1
@@ -147,13 +147,13 @@ class _Scores:
             pairs = self._exactly(vectors[asked], np.repeat(np.arange(len(asked)), counts[asked]), centres)
             begins = np.cumsum(counts[asked]) - counts[asked]
             is_best = np.flatnonzero(pairs == np.repeat(np.maximum.reduceat(pairs, begins), counts[asked]))
-            out[of[is_best[::-1]]] = centres[is_best[::-1]]  # the first is written last
+            out[of[is_best[::-1]]] = centres[is_best[::-1]]  # reversed, so that the first one is written last
         return out
 
     def _exactly(
         self, vectors: NDArray[np.floating], of: NDArray[np.int64], centres: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The scores of pairs of a vector and a centre, as `exactly_nearest` has them."""
+        """The scores of pairs of a vector and a centre, as in `exactly_nearest`."""
         rows, powers = _rows_on_grid(vectors, self.unit)
         products, size = np.empty(len(of)), max(1, BLOCK_BYTES // (128 * rows.shape[1]))
         for start in range(0, len(of), size):
@@ -163,14 +163,14 @@ class _Scores:
 
 
 def _on_grid(points: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """The power of two that divides the centres, and whole numbers of 2⁻²⁴."""
+    """The power of two that divides the centres, and the centres as integers in units of 2⁻²⁴."""
     unit = float(_power_above(_lengths(points).max()))
     grid = points * (_GRID / unit)
     return unit, np.rint(grid, out=grid)
 
 
 def _rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Vectors in whole multiples of 2⁻²⁴t, and t of each, a power of two."""
+    """Vectors as integers in units of 2⁻²⁴t, and the power of two t of each."""
     rows = np.asarray(vectors, dtype=np.float64) / unit
     powers = _power_above(_lengths(rows))
     rows *= _GRID / powers[:, None]
@@ -182,23 +182,24 @@ def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _power_above(lengths: ArrayLike) -> NDArray[np.float64]:
-    """The least power of two above 0.999·length, at least 1."""
+    """The smallest power of two above 0.999·length, at least 1."""
     exponents = np.frexp(0.999 * np.asarray(lengths, dtype=np.float64))[1]
     return np.ldexp(1.0, np.maximum(exponents, 0))
 
 
 def _score_error(dimension: int, reach: float | None = None) -> float:
-    """How far a score in float32 is from x·c − |c|²/2 on the grid, for |c| ≤ 1.002 and |x| ≤ 1.002; for |x| ≤ 1.002t it
-    is t times that at most.
+    """A bound on the difference of a float32 score from x·c − |c|²/2 on the grid, for |c| ≤ 1.002 and |x| ≤ 1.002.
+
+    For |x| ≤ 1.002t the bound is t times as large.
 
     Σ|x_i c_i| + |c|²/2 ≤ 1.51t, so any order of summing d + 1 products of float32 numbers errs by at most
     1.52(d + 1)tu, u = 2⁻²⁴, for d ≤ 2¹⁶ (Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1).
     Rounding to float32 moves x and c by at most u of their lengths, |c|²/2 by u/2, and rounding x to the grid moves
     each coordinate by tu/2.
 
-    With c − o for c, |c − o| ≤ R = `reach` and |o| ≤ 1.002, (|c|² − |o|²)/2 = (c − o)·(c + o)/2 ≤ 1.002R, and the sum
-    is at most 2.01tR: every term above is as many times R, 4/3 of the first. A score of `exactly_nearest` is rounded to
-    float64 once, which moves it by less than 2⁻⁵⁰t.
+    With c − o in place of c, |c − o| ≤ R = `reach` and |o| ≤ 1.002, (|c|² − |o|²)/2 = (c − o)·(c + o)/2 ≤ 1.002R, and
+    the sum is at most 2.01tR: every term above is multiplied by R, the first also by 4/3. A score of `exactly_nearest`
+    is rounded to float64 once, which changes it by less than 2⁻⁵⁰t.
     """
     rounding = 0.6 * math.sqrt(dimension) + 3
     if reach is None:

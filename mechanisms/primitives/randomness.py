@@ -1,8 +1,8 @@
-"""The one source of privacy noise: the operating system's entropy. Never a seed.
+"""The source of privacy noise: the operating system's entropy, never a seed.
 
-Public choices (which builtin records, which order a file is read in) take seeds and do not come here. A test may put a
-`Recorded` source in place of `OsEntropy` through `cupel.testing`; a run that used one says so in its ledger, and its
-output may not be released.
+Public choices (for example, which builtin records are used, or the order in which a file is read) use seeds and not
+this module. Tests may replace `OsEntropy` by a `Recorded` source through `cupel.testing`; the ledger of such a run says
+so, and its output must not be released.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 
-_PIECE = 1024  # fewer coordinates than this are not worth a thread
+_PIECE = 1024  # smallest number of coordinates for which a thread is worthwhile
 
 
 class Source(Protocol):
-    """Where the randomness that protects records comes from."""
+    """The source of the randomness that protects records."""
 
     @property
     def name(self) -> str:
-        """``os`` for entropy that nobody knows, ``recorded`` for anything that can be played again."""
+        """``os`` for the operating system's entropy, ``recorded`` for anything that can be replayed."""
 
     def below(self, bound: int) -> int:
-        """A whole number drawn uniformly from 0, …, bound − 1, exactly."""
+        """An integer drawn uniformly from 0, …, bound − 1, exactly."""
 
     def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
         """Independent noise with P(k) ∝ exp(−|k|/scale), shape (size,)."""
@@ -38,17 +38,17 @@ class Source(Protocol):
         """Independent noise with P(k) ∝ exp(−k²/(2·scale²)), shape (size,)."""
 
     def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
-        """Values, shape (size,), finite, with independent N(0, scale²) noise on each; scale ≥ 0."""
+        """Finite values of shape (size,) plus independent N(0, scale²) noise; scale ≥ 0."""
 
     def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
-        """Independent draws, shape (size,): true with the probability given, or up to 2⁻⁶⁴ less. 0 and 1 are exact.
+        """Independent draws of shape (size,): true with the given probability, or up to 2⁻⁶⁴ less; 0 and 1 are exact.
 
-        It errs downwards: a record takes part with at most the probability that its event counts.
+        The error is downwards, so that a record is included with at most the probability that its event accounts for.
         """
 
 
 class OsEntropy:
-    """Uniform integers and draws from `secrets`, discrete Laplace and Gaussian noise from OpenDP."""
+    """Uniform integers and draws from `secrets`; discrete Laplace and Gaussian noise from OpenDP."""
 
     name = "os"
 
@@ -56,7 +56,7 @@ class OsEntropy:
         return secrets.randbelow(bound)
 
     def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
-        """OpenDP samples exactly, with the scale taken as the rational number that the float is.
+        """Exact samples by OpenDP, with the scale read as the rational number that the float is.
 
         Source: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Algorithm 2.
         """
@@ -77,16 +77,17 @@ class OsEntropy:
         return np.array(measurement([0] * size), dtype=np.int64)
 
     def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
-        """OpenDP's `make_gaussian` on float64 with its default k, split over as many threads as there are cores.
+        """OpenDP's `make_gaussian` on float64 with its default k, over as many threads as there are cores.
 
-        What OpenDP proves: values are read as the rationals that the floats are; noise from the exact discrete Gaussian
-        on the grid 2⁻¹⁰⁷⁴, which holds every float64, is added in rational arithmetic; only the sum is rounded, to the
-        nearest float64, which is post-processing. Rounding N(0, scale²) to the same grid of width h differs from that
-        discrete Gaussian by at most (h/scale)² in total variation for one coordinate, below 10⁻⁶⁰⁰ for 10⁹ of them and
-        a scale of at least 10⁻⁹; so the law of what is returned is that of rounded Gaussian noise, up to that.
+        OpenDP proves that values are read as the rationals that the floats are; that noise from the exact discrete
+        Gaussian on the grid 2⁻¹⁰⁷⁴, which contains every float64, is added in rational arithmetic; and that only the
+        sum is rounded, to the nearest float64, which is post-processing. Rounding N(0, scale²) to the same grid of
+        width h differs from that discrete Gaussian by at most (h/scale)² in total variation per coordinate, which is
+        below 10⁻⁶⁰⁰ for 10⁹ coordinates and a scale of at least 10⁻⁹; so up to that, the result has the distribution of
+        rounded Gaussian noise.
 
         Raises:
-            ValueError: for what is not finite, or a negative scale.
+            ValueError: if a value is not finite or the scale is negative.
 
         Source: OpenDP's proofs of `make_gaussian`, `get_min_k` and `Sample for ZExpFamily2`; Canonne, Kamath and
         Steinke as above.
@@ -95,18 +96,18 @@ class OsEntropy:
         if scale == 0 or not exact.size:
             return exact.copy()
         count = max(1, min(_cores(), exact.size // _PIECE))
-        with ThreadPoolExecutor(count) as threads:  # OpenDP's calls release the interpreter's lock
+        with ThreadPoolExecutor(count) as threads:  # OpenDP's calls release the GIL
             pieces = list(threads.map(lambda piece: _with_gaussian(piece, scale), np.array_split(exact, count)))
         return np.concatenate(pieces)
 
     def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
-        """64 random bits for each draw."""
+        """Uses 64 random bits for each draw."""
         chances = _chances(probabilities)
         return _taken(np.frombuffer(secrets.token_bytes(8 * chances.size), dtype="<u8"), chances)
 
 
 class Recorded:
-    """A source that a seed plays again: for tests, because what it draws protects nobody."""
+    """A source that is determined by a seed: for tests, since its noise does not protect anybody."""
 
     name = "recorded"
 
@@ -117,24 +118,24 @@ class Recorded:
         return self._random.randrange(bound)
 
     def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
-        """The difference of two geometric variables, in floating point."""
+        """The difference of two geometric variables, in floating-point arithmetic."""
         generator = np.random.default_rng(self._random.getrandbits(64))
         p = -np.expm1(-1 / scale)
         return np.asarray(generator.geometric(p, size) - generator.geometric(p, size), dtype=np.int64)
 
     def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
-        """A rounded normal variable, in floating point."""
+        """A rounded normal variable, in floating-point arithmetic."""
         generator = np.random.default_rng(self._random.getrandbits(64))
         return np.asarray(np.rint(generator.normal(scale=scale, size=size)), dtype=np.int64)
 
     def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
-        """A normal variable in floating point for each value."""
+        """Values plus normal variables, in floating-point arithmetic."""
         exact = _finite(values, scale)
         generator = np.random.default_rng(self._random.getrandbits(64))
         return np.asarray(exact + generator.normal(scale=scale, size=exact.size), dtype=np.float64)
 
     def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
-        """As from entropy, with bits that a seed gives."""
+        """As from entropy, with bits from the seeded generator."""
         chances = _chances(probabilities)
         generator = np.random.default_rng(self._random.getrandbits(64))
         return _taken(generator.integers(0, 2**64, size=chances.size, dtype=np.uint64), chances)
@@ -144,7 +145,7 @@ def _finite(values: ArrayLike, scale: float) -> NDArray[np.float64]:
     validate.non_negative(scale=scale)
     exact = np.asarray(values, dtype=np.float64)
     if exact.ndim != 1 or not np.isfinite(exact).all():
-        raise ValueError("noise is added to a list of finite numbers")
+        raise ValueError("values must be a 1-D list of finite numbers to add noise to")
     return exact
 
 
@@ -158,14 +159,14 @@ def _with_gaussian(values: NDArray[np.float64], scale: float) -> NDArray[np.floa
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _chances(probabilities: ArrayLike) -> NDArray[np.float64]:
     chances = np.asarray(probabilities, dtype=np.float64)
     if chances.ndim != 1 or not ((chances >= 0) & (chances <= 1)).all():
-        raise ValueError("probabilities must be a list of numbers from 0 to 1")
+        raise ValueError("probabilities must be a 1-D list of numbers from 0 to 1")
     return chances
 
 

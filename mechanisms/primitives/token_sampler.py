@@ -1,14 +1,14 @@
-"""Draws one token from softmax(scores/τ), exactly, with integer weights and the operating system's entropy.
+"""Samples one token from softmax(scores/τ), with integer weights and the operating system's entropy.
 
-The law of the exact softmax is approached by whole numbers w_y = max(1, ⌊2⁶²·p_y/p_max⌋), and the draw from the w is
-exact: one uniform integer below Σ w, found among their exact partial sums. `selection_rounding` bounds
-|log p̃(y)/p(y)| for every token y; it is part of every event that is charged.
+The exact softmax is approximated by the integers w_y = max(1, ⌊2⁶²·p_y/p_max⌋), and sampling from the w is exact: one
+uniform integer below Σ w is looked up among their exact partial sums. `selection_rounding` bounds |log p̃(y)/p(y)| for
+every token y; the bound is part of every charged event.
 
-Scores more than 2c below the largest are raised to that: M the largest, y ↦ max(y, M − 2c). For scores in [−c, c]
-(a median, a mean over at least as many vectors as the denominator says) this changes nothing. For a mean whose batch
-is larger than its public denominator it keeps every weight at least 2⁶²·e^{−2c/τ}. It costs nothing: if every score
-moves by an amount in [l, h] between neighbours, so does M, and so does the maximum of the two, and the selection stays
-(h − l)/τ-bounded-range.
+Scores more than 2c below the largest are raised to that: with M the largest, y ↦ max(y, M − 2c). For scores in [−c, c]
+(a median, or a mean over at most as many vectors as the denominator) this changes nothing. For a mean whose batch is
+larger than its public denominator it keeps every weight at least 2⁶²·e^{−2c/τ}. It has no privacy cost: if every score
+changes by an amount in [l, h] between neighbours, so does M, and so does the maximum of the two, and the selection
+remains (h − l)/τ-bounded-range.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 BITS = 62
 """The largest weight is 2^BITS."""
 
-_DENSE = 4  # where more than one token in so many is above the least likely ones, each gets a weight of its own
-_LARGEST_RANGE = 40.0  # 2c/τ: the smallest weight is then 2^62·e^−40 = 19.6
-_ROUNDING = 1 + 2.0**-50  # of 2c/τ where both are multiplied by one number first: four operations, 2^−53 each
+_DENSE = 4  # if more than one token in this many is above the least likely ones, each token gets its own weight
+_LARGEST_RANGE = 40.0  # of 2c/τ: the smallest weight is then 2^62·e^−40 = 19.6
+_ROUNDING = 1 + 2.0**-50  # of 2c/τ if both are first multiplied by the same number: four operations, 2^−53 each
 
 
 def check_range(clip: float, temperature: float) -> float:
-    """2·clip/temperature, the largest distance of two exponents.
+    """2·clip/temperature, the largest difference of two exponents.
 
     Raises:
-        ValueError: above 40 by more than rounding, where the smallest probability would fall below what 62-bit weights
-            can hold.
+        ValueError: if it is above 40 by more than rounding; 62-bit weights could then not represent the smallest
+            probability.
     """
     spread = 2 * validate.positive(clip=clip) / validate.positive(temperature=temperature)
     if spread > _LARGEST_RANGE * _ROUNDING:
@@ -46,11 +46,10 @@ def check_range(clip: float, temperature: float) -> float:
 
 
 def selection_rounding(clip: float, temperature: float) -> float:
-    """An upper bound on |log p̃(y)/p(y)|, p̃ the law that `draw` samples and p the exact softmax of its scores.
+    """An upper bound on |log p̃(y)/p(y)|, with p̃ the distribution of `draw` and p the exact softmax of its scores.
 
     With r = 2c/τ, u = 2⁻⁵³ and e_y the exact weight relative to the largest: the exponent (s_y − M)/τ has two
-    roundings, an absolute error of at most 2.01·r·u; `numpy.exp` is taken to be accurate to 4 units in the last place,
-    a relative error of at most 8.01·u; so the float weight f_y is within a factor e^κ of e_y, κ = (2.01·r + 8.01)·u.
+    roundings, an absolute error of at most 2.01·r·u; `numpy.exp` is assumed accurate to 4 units in the last place,
     The scaling by 2⁶² is exact. x = 2⁶²·f_y ≥ X = 2⁶²·e^{−r−κ} > 19, so the maximum with 1 is never needed and
     ⌊x⌋/x is in (1 − 1/X, 1]. Numerator and normaliser move by at most κ − log(1 − 1/X) together in one direction or κ
     in the other: |log p̃/p| ≤ 2κ − log(1 − 1/X) ≤ 2κ + 2·log1p(1/X), the last step for X ≥ 1.62.
@@ -73,7 +72,7 @@ def weights(scores: ArrayLike, *, clip: float, temperature: float) -> NDArray[np
     values = floored(scores, clip)
     exponents = values - values.max(axis=-1, keepdims=True)
     exponents /= temperature
-    # A float64 of at most 2^62 has an integer part that uint64 holds exactly; the cast drops the fraction.
+    # uint64 holds the integer part of a float64 of at most 2^62 exactly; the cast drops the fraction.
     return np.asarray(np.maximum((np.exp(exponents) * 2.0**BITS).astype(np.uint64), np.uint64(1)), dtype=np.uint64)
 
 
@@ -82,12 +81,12 @@ def draw(scores: ArrayLike, *, clip: float, temperature: float, source: Source =
 
     Args:
         scores: shape (V,), finite.
-        clip: c; 2c is the distance below the largest score at which the others are cut off.
+        clip: c; scores more than 2c below the largest are raised to that.
         temperature: τ > 0, with 2c/τ at most 40.
         source: of the uniform integer.
 
     Raises:
-        ValueError: for impossible parameters.
+        ValueError: if a parameter is out of range.
     """
     values = np.asarray(scores, dtype=np.float64)
     lowest = max(values.min(), values.max() - 2 * clip)  # of `floored` scores
@@ -109,7 +108,7 @@ def draw_weighted(integers: NDArray[np.uint64], source: Source = OS_ENTROPY) -> 
 
 
 def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: int, count: int, source: Source) -> int:
-    """An index below `count`: those of `above` weigh `integers`, and all others the same, `rest`.
+    """An index below `count`: those in `above` have the weights `integers`, all others the same weight, `rest`.
 
     Partial sums exceed 64 bits, so they are kept as two halves of 32 bits, each exact.
     """
@@ -117,7 +116,7 @@ def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: in
     high = np.cumsum(integers >> np.uint64(32), dtype=np.uint64)
     low = np.cumsum(integers & mask, dtype=np.uint64)
     if rest:
-        others = (above - np.arange(len(above))).astype(np.uint64)  # before each of them
+        others = (above - np.arange(len(above))).astype(np.uint64)  # number of other indices before each of them
         high += others * np.uint64(rest >> 32)
         low += others * (np.uint64(rest) & mask)
     high += low >> np.uint64(32)
@@ -132,7 +131,7 @@ def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: in
     # The first of `above` whose partial sum exceeds `point`: by high half, then by low half among equals.
     first, end = (int(np.searchsorted(high, point_high, side=side)) for side in ("left", "right"))
     place = first + int(np.searchsorted(low[first:end], point_low, side="right"))
-    # The point is at this one, or at one of the others between it and the one before.
+    # The point falls on this index, or on one of the other indices between it and the previous one.
     start = int(above[place - 1]) + 1 if place else 0
     stop = int(above[place]) if place < len(above) else count
     between = (point - partial_sum(place - 1)) // rest if stop > start else 0
@@ -140,7 +139,7 @@ def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: in
 
 
 def log_probability(scores: ArrayLike, token: int, *, clip: float, temperature: float) -> float:
-    """log softmax(scores/τ) of `token`, of the exact law that `draw` approaches."""
+    """log softmax(scores/τ) of `token`, for the exact distribution that `draw` approximates."""
     values = floored(scores, clip)
     exponents = (values - values.max()) / temperature
     return float(exponents[token] - math.log(float(np.exp(exponents).sum())))

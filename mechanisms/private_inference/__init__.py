@@ -1,4 +1,4 @@
-"""Private inference: text written by a language model that sees many private records at once."""
+"""Private inference: a language model generates text from private records, whose predictions are aggregated."""
 
 from __future__ import annotations
 

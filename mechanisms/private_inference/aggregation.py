@@ -1,8 +1,9 @@
-"""Several next-token predictions become one: medians or means of clipped logits, ready to be sampled and accounted.
+"""Aggregates several next-token predictions into one distribution: medians or means of clipped logits.
 
-Clipped logits are whole multiples of 2⁻²⁴ (`ex_post.GRID`), so that medians and sums do not depend on the order of the
-records, and a record that is absent leaves no rounding behind. What reads all rows runs where the logits are: in numpy
-on the CPU, in torch on a GPU, with the same result to the bit. The law and its costs are numpy on the CPU.
+Clipped logits are integer multiples of 2⁻²⁴ (`ex_post.clipped_rows.GRID`), so medians and sums do not depend on the
+order of the records, and a removed record leaves no rounding behind. Operations on all rows run where the logits are:
+in numpy on the CPU, in torch on a GPU, with bitwise equal results. The distribution and its costs are computed in numpy
+on the CPU.
 """
 
 from __future__ import annotations
@@ -26,16 +27,15 @@ Logits = NDArray[np.floating] | torch.Tensor
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One slot's law of the next token: softmax(scores/temperature), floored at 2·clip below its largest score.
+    """One slot's next-token distribution: softmax(scores/temperature), with scores floored 2·clip below the largest.
 
     Attributes:
-        scores: shape (V,). For a mean they are sums, and clip and temperature carry the denominator, so that no
+        scores: shape (V,). For a mean they are sums, and clip and temperature include the denominator, so that no
             division rounds.
         clip: c, times the denominator of a mean.
         temperature: τ, likewise.
-        batch: shape (B, V), what was aggregated: clipped logits, on the device of the model, or raw logits without a
-            protection.
-        medians: what the costs of a median are computed from.
+        batch: shape (B, V), the aggregated logits: clipped, on the device of the model, or raw without protection.
+        medians: from which the costs of a median are computed.
     """
 
     scores: Floats
@@ -46,13 +46,13 @@ class Aggregate:
 
     @property
     def clipped(self) -> Floats:
-        """Shape (B, V), what was aggregated: clipped logits, or raw ones without a protection. A GPU sends them now."""
+        """The aggregated logits, shape (B, V): clipped, or raw without protection; copied from a GPU on access."""
         if isinstance(self.batch, LogitRows | DeviceRows):
             return np.asarray(self.batch.steps() * GRID, dtype=np.float64)
         return np.asarray(_on_cpu(self.batch), dtype=np.float64)
 
     def draw(self, source: Source) -> int:
-        """A token of this law."""
+        """Samples a token from this distribution."""
         return token_sampler.draw(self.scores, clip=self.clip, temperature=self.temperature, source=source)
 
     def log_probability(self, token: int) -> float:
@@ -61,7 +61,7 @@ class Aggregate:
 
 
 def clipped_rows(logits: Logits, clip: float) -> LogitRows | DeviceRows:
-    """Rows of raw logits, shape (B, V), where they are: in numpy on the CPU, in torch on a GPU."""
+    """The clipped rows of raw logits, shape (B, V), in place: in numpy on the CPU, in torch on a GPU."""
     if isinstance(logits, torch.Tensor) and logits.device.type != "cpu":
         return DeviceRows(logits, clip)
     return LogitRows(_on_cpu(logits), clip)
@@ -83,7 +83,7 @@ def median(
 
     Args:
         logits: shape (B, V), raw, B ≥ 0.
-        fallback: shape (V,), raw public logits that an empty slot releases; needed for B ≤ 1.
+        fallback: shape (V,), raw public logits that an empty slot uses; needed for B ≤ 1.
         clip: c.
         temperature: τ.
         adjacency: of the costs.
@@ -95,14 +95,14 @@ def median(
 
 
 def median_cost(aggregate: Aggregate, token: int, *, replaced: bool, rounding: float) -> Cost:
-    """What a sampled token cost: the exact cost at the medians' adjacency, the rounding of the sampler included.
+    """The cost of a sampled token: the exact cost at the medians' adjacency, including the rounding of the sampler.
 
     Args:
-        aggregate: of `median`.
-        token: that was sampled.
-        replaced: a removal may also *replace* a row (contexts of several records, pieces of a fixed size): the costs
-            are then the larger of add_remove and replace_one.
-        rounding: `selection.selection_rounding`.
+        aggregate: returned by `median`.
+        token: the sampled token.
+        replaced: whether a removal may also *replace* a row (contexts of several records, pieces of a fixed size): the
+            costs are then the larger of add_remove and replace_one.
+        rounding: `token_sampler.selection_rounding`.
     """
     assert aggregate.medians is not None
     if not replaced:
@@ -120,7 +120,7 @@ def mean(
     temperature: float,
     denominator: int,
 ) -> Aggregate:
-    """The sum of a slot's clipped logits over a fixed public denominator; zero, the uniform law, for an empty slot.
+    """The sum of a slot's clipped logits over a fixed public denominator; 0, uniform sampling, for an empty slot.
 
     Args:
         logits: shape (B, V), raw, B ≥ 0.
@@ -133,16 +133,16 @@ def mean(
     scores: Floats = np.asarray(rows.sums() * GRID, dtype=np.float64)  # exact in float64 up to 2²³ rows
     if anchor is not None:
         scores += clip_logits(_on_cpu(anchor), clip)
-    whole = whole_clip(clip) * GRID  # so that the floor of `selection` is on the grid too, and is not rounded
+    whole = whole_clip(clip) * GRID  # so that the floor of the sampler is on the grid too, and is not rounded
     return Aggregate(scores, whole * denominator, temperature * denominator, rows)
 
 
 def single(logits: Logits, row: Logits, *, temperature: float) -> Aggregate:
-    """One record's own softmax, without clip and without protection.
+    """One record's own softmax, without clipping and without protection.
 
     Args:
         logits: shape (B, V), raw, of all records of the slot.
-        row: shape (V,), the logits that are sampled from; probabilities below e⁻⁴⁰ of the largest are raised to that.
+        row: shape (V,), the logits to sample from; probabilities below e⁻⁴⁰ of the largest are raised to that.
         temperature: τ.
     """
     return Aggregate(np.asarray(_on_cpu(row), dtype=np.float64), 20 * temperature, temperature, logits)

@@ -1,4 +1,4 @@
-"""How well clusters fit private records. Private diagnostics: they are exact, nobody paid for them, none may leave."""
+"""How well clusters fit private records. Private diagnostics: not differentially private; do not release."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cupel.accounting import validate
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """Sizes of clusters, and how they agree with a known grouping. Private.
+    """Sizes of clusters, and their agreement with a known grouping. Private.
 
     Attributes:
-        records: how many records were clustered.
-        clusters: how many clusters there are, empty ones too.
-        used: how many have at least 2 records.
-        large: how many have at least `large_from` records.
-        large_from: the least size of a large cluster.
-        largest_share: the part of all records that the largest cluster has, 0 to 1.
+        records: number of clustered records.
+        clusters: number of clusters, including empty ones.
+        used: number of clusters with at least 2 records.
+        large: number of clusters with at least `large_from` records.
+        large_from: the smallest size of a large cluster.
+        largest_share: the fraction of all records in the largest cluster, 0 to 1.
         sizes: of all clusters, largest first.
-        homogeneity, completeness, v_measure: against the known grouping, 0 to 1; None without one.
+        homogeneity, completeness, v_measure: compared with the known grouping, 0 to 1; None without one.
     """
 
     records: int
@@ -39,23 +39,23 @@ class ClusterReport:
     v_measure: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """The report in JSON types, with a mark that it is private."""
+        """The report as JSON types, marked as private."""
         return {"private": True, **asdict(self), "sizes": list(self.sizes)}
 
 
 def cluster_report(
     assignment: ArrayLike, clusters: int, truth: Sequence[Any] | None = None, *, large_from: int = 100
 ) -> ClusterReport:
-    """What the clusters of private records look like; private.
+    """A report on clusters of private records. Not differentially private; do not release.
 
     Args:
         assignment: shape (records,), the cluster of each record, 0 to clusters − 1.
-        clusters: how many there are.
+        clusters: number of clusters.
         truth: a known grouping of the same records, for example their topics.
-        large_from: the least size of a large cluster.
+        large_from: the smallest size of a large cluster.
 
     Raises:
-        ValueError: for cluster numbers out of range, or a grouping of other records.
+        ValueError: if a cluster number is out of range, or `truth` has another length.
 
     Source: Rosenberg and Hirschberg, "V-Measure" (2007); the table is that of "Clustering and Median Aggregation
     Improve Differentially Private Inference", section 4.1.

@@ -1,6 +1,6 @@
-"""Private records in clusters: how many there are of each, and the cells that released counts make of them.
+"""Private records in clusters: how many are in each, and the assignment to slots that follows from released counts.
 
-Under add_remove one unit more or less changes one count by 1; under replace_one two of them, or none. Given the
+Under add_remove, adding or removing a unit changes one count by 1; under replace_one, two counts or none. Given the
 released counts, the cell of a record is a function of its own text and label: its nearest kept centre among those of
 its label.
 """
@@ -28,7 +28,7 @@ from cupel.mechanisms.primitives.nearest import nearest
 class Clusters:
     """Public centres and their embedder, applied to private records.
 
-    Vectors of the last records are kept, because scoring embeds the same records again and again.
+    Vectors of the last records are cached, because scoring embeds the same records repeatedly.
     """
 
     centres: Centres
@@ -37,10 +37,10 @@ class Clusters:
 
     @classmethod
     def load(cls, path: Path | str, embedder: str = BUILTIN) -> Clusters:
-        """The centres of a file with their embedder; the file last used is kept in memory.
+        """Reads centres from a file, with their embedder; the last files are cached.
 
         Raises:
-            ValueError: where the file is none of centres, or the embedder is not theirs.
+            ValueError: if the file has no centres, or the embedder is not theirs.
         """
         file = Path(path)
         status = file.stat() if file.is_file() else None
@@ -54,12 +54,12 @@ class Clusters:
     def units(
         self, records: Sequence[Record], labels: Sequence[str], key: bytes, *, per_user: bool
     ) -> NDArray[np.int64]:
-        """How many units of each label are nearest to each centre; private.
+        """The number of units of each label that are nearest to each centre. Not differentially private.
 
         Args:
             records: private.
-            labels: the public list; empty puts all records together.
-            key: of the batching, which decides what record of a user counts.
+            labels: the public list; empty pools all records.
+            key: of the batching, which determines the record of a user that counts.
             per_user: whether the unit is a user.
 
         Returns:
@@ -73,7 +73,7 @@ class Clusters:
         return flat.reshape(shape).astype(np.int64)
 
     def no_counts(self, labels: Sequence[str]) -> list[list[int]]:
-        """Counts that say nothing, to check records with before any are released; shape (labels, K)."""
+        """Counts of 0, to check records before counts are released; shape (labels, K)."""
         return [[0] * self.centres.count] * max(1, len(labels))
 
     def cells(
@@ -85,23 +85,23 @@ class Clusters:
         kept: int,
         slots: int,
     ) -> Cells:
-        """The cell (label, kept centre) of each record, and how many of its label's slots each cell has.
+        """The cell (label, kept centre) of each record, and the number of its label's slots for each cell.
 
         Args:
             records: private.
             labels: the public list.
             counts: shape (labels, K), released.
-            kept: k′, how many centres of each label are kept.
-            slots: of each label, public; split over its kept centres in proportion to folded counts (`_folded`).
+            kept: k′, the number of centres kept for each label.
+            slots: of each label, public; divided among its kept centres in proportion to folded counts (`_folded`).
 
         Raises:
-            ValueError: where counts are missing or of another shape, or k′ is above K.
+            ValueError: if counts are missing or have another shape, or k′ exceeds K.
         """
         released = np.array([] if counts is None else counts, dtype=np.int64)
         if released.shape != (max(1, len(labels)), self.centres.count):
             raise ValueError(
-                "a run with centres is batched by the cluster counts that it released: "
-                f"{max(1, len(labels))} × {self.centres.count} of them are needed"
+                "a run with centres is batched by its released cluster counts, which must have shape "
+                f"({max(1, len(labels))}, {self.centres.count})"
             )
         chosen, of_label = most_counted(released, kept), label_indices(records, labels)
         vectors, cell = self._vectors([record.text for record in records]), np.zeros(len(records), dtype=np.int64)
@@ -112,9 +112,9 @@ class Clusters:
         return Cells(cell, tuple(count for row in split for count in row))
 
     def _folded(self, released: NDArray[np.int64], kept: NDArray[np.int64]) -> list[int]:
-        """The released counts of one label, shape (K,), each added to the kept centre that is nearest to its own.
+        """The released counts of one label, shape (K,), each added to the kept centre nearest to its own centre.
 
-        That is where its records go, or most of them. It is a function of what is released, so it costs nothing.
+        Most of its records are assigned there. This is post-processing of the counts, so it has no privacy cost.
         """
         vectors = self.centres.vectors
         sums = np.zeros(len(kept), dtype=np.int64)

@@ -1,14 +1,15 @@
-"""A batch of logits on a GPU: clipped, counted, sorted and summed there, so that only a few numbers a token leave it.
+"""A batch of logits on a GPU, clipped, counted, sorted and summed there, so that only a few numbers per token leave it.
 
-Everything is bit for bit what `cupel.accounting.ex_post.clipped_rows` computes, in the same float64 arithmetic. Where
-most tokens are at the bottom of the clip, the logits are read three times: for the largest entry of each row, to
-compare with the bottom, and to gather the few that are above it. The rest grows with those few. Work is done in pieces,
-so that what it takes beside the logits is bounded.
+The results are bitwise equal to those of `cupel.accounting.ex_post.clipped_rows`, in the same float64 arithmetic. If
+most tokens are at the bottom of the clip, the logits are read three times: for the largest entry of each row, for the
+comparison with the bottom, and to gather the few entries above it. The remaining work is proportional to these. It is
+done in pieces, which bounds the additional memory.
 
-The middle of B rows is found by `torch.kthvalue`, three or four times, along contiguous columns. On a GPU it gives each
-column a block of threads, one a row up to 1024 rows, and reads the column at most sixteen times, two bits each, from
-the cache. `torch.sort` pads 129 to 1024 rows to 1024, and carries a 64-bit place with every number; `torch.topk`
-selects half of the rows as `kthvalue` does and then sorts them. (Read off the sources of torch, not measured.)
+The middle of B rows is found by `torch.kthvalue`, three or four times, along contiguous columns. On a GPU it uses a
+block of threads for each column, one per row up to 1024 rows, and reads the column at most sixteen times, two bits at a
+time, from the cache. `torch.sort` pads 129 to 1024 rows to 1024, and carries a 64-bit index with every number;
+`torch.topk` selects half of the rows as `kthvalue` does and then sorts them. (From the source code of torch, not
+measured.)
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from cupel.accounting.ex_post.clipped_rows import (
     whole_clip,
 )
 
-_ENTRIES = 2**24  # clipped at a time, 128 MiB of float64
+_ENTRIES = 2**24  # entries that are clipped at a time, 128 MiB of float64
 
 
 class DeviceRows:
-    """A batch of raw logits on any device of torch, clipped where it is needed; like `LogitRows`.
+    """A batch of raw logits on any torch device, clipped on demand; like `LogitRows`.
 
     Args:
-        logits: shape (B, V), float32 or float64. It must not change while this is in use.
+        logits: shape (B, V), float32 or float64. It must not change while this object is in use.
         clip: c.
 
     Raises:
-        ValueError: as `clip_steps`.
+        ValueError: as for `clip_steps`.
     """
 
     def __init__(self, logits: torch.Tensor, clip: float) -> None:
@@ -54,10 +55,10 @@ class DeviceRows:
             raise ValueError(NOT_NUMBERS)
         least = (self._tops - 2 * self._limit * GRID).to(self._raw.dtype)
         self._least = torch.nextafter(least, torch.full_like(least, -torch.inf))  # see `LogitRows`
-        self._live: torch.Tensor | None = None  # columns; None is all of them
+        self._live: torch.Tensor | None = None  # columns; None for all of them
 
     def steps(self) -> Steps:
-        """All of it on the CPU, shape (B, V)."""
+        """All clipped logits on the CPU, shape (B, V)."""
         whole = np.empty(self.shape, dtype=np.int32)
         for part in self._parts(self.shape[1]):
             whole[:, part] = self._clipped(self._raw[:, part]).cpu().numpy()
@@ -85,7 +86,7 @@ class DeviceRows:
     def sums(self) -> Indices:
         """The sum over the rows, shape (V,), in grid steps.
 
-        Clipped logits are added to −c·B as whole numbers in float64, exact in any order up to 2²² rows.
+        Clipped logits are added to −c·B as integers in float64, exact in any order up to 2²² rows.
         """
         size, vocabulary = self.shape
         total = torch.zeros(vocabulary, dtype=torch.float64, device=self._raw.device)
@@ -102,7 +103,7 @@ class DeviceRows:
         return sums
 
     def _columns(self, last: int) -> torch.Tensor | None:
-        """Columns that may have an entry above the bottom at rank `last`; None is all, also where there are many."""
+        """Columns that may have an entry above the bottom at rank `last`; None for all, also if there are many."""
         size, vocabulary = self.shape
         if last >= size:
             return None
@@ -130,7 +131,7 @@ class DeviceRows:
         return self._above(raw, self._tops[:, None]).sub_(self._limit).to(torch.int32)
 
     def _above(self, raw: torch.Tensor, tops: torch.Tensor) -> torch.Tensor:
-        """How far clipped logits are above −c, in grid steps, float64: the rounding of `clip_steps`, 2c added."""
+        """How far clipped logits are above −c, in grid steps, float64: rounded as by `clip_steps`, plus 2c."""
         steps = raw.to(torch.float64, copy=True).sub_(tops).mul_(1 / GRID).round_()
         return steps.add_(2 * self._limit).clamp_min_(0.0)
 

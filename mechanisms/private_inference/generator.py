@@ -1,20 +1,20 @@
-"""Private inference: synthetic text written by a language model that sees many private records at once.
+"""Private inference: a language model generates text from private records, whose predictions are aggregated.
 
-Records are hashed into slots. For every slot, the model predicts the next token from each record by itself; the
-predictions are clipped and aggregated, one token is drawn from the softmax of the aggregate and appended everywhere.
-Each slot spends exactly its token budget, document after document. What a token costs is decided by the aggregate:
+Records are hashed into slots. For every slot, the model predicts the next token from each record separately; the
+predictions are clipped and aggregated, one token is sampled from the softmax of the aggregate and appended to all rows.
+Each slot generates exactly its token budget, document after document. The aggregate determines the cost of a token:
 
-- ``mean``: the sum over a fixed public denominator s moves by at most c/s a coordinate, so each token is a
-  bounded-range selection with η = 2c/(sτ); 4c/(sτ) where a row is replaced (replace_one, contexts of several records);
+- ``mean``: the sum over a fixed public denominator s changes by at most c/s per coordinate, so each token is a
+  bounded-range selection with η = 2c/(sτ); 4c/(sτ) if a row is replaced (replace_one, contexts of several records);
   8c/(sτ) for both.
-- ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and kept in the ledger.
-- ``none``: the unprotected control. Each document is written from one record.
+- ``median``: η = 4c/τ before the run; the realised ex-post cost is computed from the batch and recorded in the ledger.
+- ``none``: the unprotected control. Each document is generated from one record.
 
-With public centres, a record's slot is one of its cluster's: noisy counts of clusters are released first, and given
-them a record's cluster is a function of its own text (`clusters`).
+With public centres, a record is hashed into the slots of its cluster: noisy counts of clusters are released first, and
+given them a record's cluster is a function of its own text (`clusters`).
 
-Slots are disjoint, and hashing a record's own id keeps its slot whatever the others are: they compose in parallel. The
-published variant cuts shuffled records into pieces instead, and one record moves all pieces behind it: they compose.
+Slots are disjoint, and a record's slot depends only on a hash of its own id: slots compose in parallel. The published
+variant cuts shuffled records into pieces instead, and one record shifts all later pieces: they compose sequentially.
 
 Source: Amin et al., "Private Prediction for Large-Scale Synthetic Text Generation" (2024), for the mean;
 "Clustering and Median Aggregation Improve Differentially Private Inference", Algorithm 1, for the median.
@@ -50,46 +50,48 @@ if TYPE_CHECKING:
     from cupel.mechanisms.private_inference.clusters import Clusters
 
 RECORD_TOKENS = 64
-"""How many tokens of each record a context has room for, where the claim states no length."""
+"""Number of tokens of each record for which a context has room, if the claim states no length."""
 MOST_SLOTS = 100_000
-"""Slots of all labels: each is a part of the plan, and has documents of its own."""
+"""The largest number of slots of all labels: each is a part of the plan, and has its own documents."""
 MOST_TOKENS = 10**9
-"""Tokens of all slots."""
+"""The largest number of tokens of all slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateInference:
-    """The public description of a run: parameters only, nothing that was read off the data.
+    """The public description of a run: parameters only, which do not depend on the data.
 
     Attributes:
         aggregate: ``median``, ``mean``, or ``none`` for the unprotected control.
-        clip: c: logits are shifted to a largest value of c and clipped at −c.
-        temperature: τ of the softmax that tokens are drawn from; 2c/τ is at most 40.
-        batch_size: the mean number of contexts in a slot (as published: exactly).
-        tokens: how many tokens each slot samples, end of text included.
+        clip: c: logits are shifted to a maximum of c and clipped at −c.
+        temperature: τ of the softmax from which tokens are sampled; 2c/τ is at most 40.
+        batch_size: the mean number of contexts in a slot (as published: the exact number).
+        tokens: number of tokens that each slot samples, end of text included.
         records: the public number n of privacy units.
-        labels: the public set of labels, each with slots of its own; empty puts all records together.
-        records_per_context: k, the (mean) number of records that a context shows.
+        labels: the public set of labels, each with its own slots; empty pools all records.
+        records_per_context: k, the (mean) number of records in a context.
         denominator: s of the mean; batch_size by default.
-        anchor: whether a mean always adds the clipped logits of the prompt without an example (s then counts it).
-        prefix: a public text that every document begins with; never sampled, never charged.
-        template: of the prompt: ``pretrained`` or ``instruction`` (`prompts`), or a text in Jinja or `str.format` with
-            ``examples`` and ``label``; None is the embedded model's own form for that model, ``pretrained`` for others.
-        stop: a string that ends a document besides end-of-text; by default the fence of ``pretrained``.
+        anchor: whether a mean always includes the clipped logits of the prompt without an example (s then counts it).
+        prefix: a public text with which every document begins; never sampled, never charged.
+        template: of the prompt: ``pretrained`` or ``instruction`` (`prompts`), or a template in Jinja or `str.format`
+            with ``examples`` and ``label``; None is the embedded model's own form for that model, ``pretrained`` for
+            others.
+        stop: a string that ends a document, in addition to end-of-text; by default the fence of ``pretrained``.
         variant: ``sound``, or ``as_published`` with pieces of a fixed size.
         adjacency: add_remove or replace_one.
         unit: record or user.
-        slot_count_epsilon: ε of the noisy slot counts, used where slot_threshold is set.
-        slot_threshold: slots whose noisy count of units is at least this run; None runs all and releases no counts.
-        centres: a file of public centres (`clustering.Centres`) that records are clustered by; None does not cluster.
-        kept_centres: k′, how many of the centres each label keeps, by noisy counts; at most `slots`.
+        slot_count_epsilon: ε of the noisy slot counts, used if slot_threshold is set.
+        slot_threshold: slots with a noisy count of units of at least this run; None runs all and releases no counts.
+        centres: a file of public centres (`embedding.centres.Centres`) by which records are clustered; None for no
+            clustering.
+        kept_centres: k′, the number of centres that each label keeps, by noisy counts; at most `slots`.
         cluster_count_epsilon: ε of the noisy counts of clusters.
-        embedder: that the centres were made with: ``builtin`` for the one in their file, else the folder or the hub id
-            of a `sentence-transformers` model that is on this machine.
+        embedder: with which the centres were computed: ``builtin`` for the one in their file, else the folder or hub id
+            of a `sentence-transformers` model on this machine.
         rows: ``fixed`` computes every row in forward passes of one public shape, at which rows are verified not to
-            depend on each other; ``packed`` lets shapes follow the data, which is faster and proves nothing.
-        context_tokens: the public number of tokens that contexts are padded to, for all labels or as pairs of a label
-            and its number; None is the prompt without records and 64 for each record. Longer records are cut.
+            depend on each other; ``packed`` uses shapes that depend on the data, which is faster but proves nothing.
+        context_tokens: the public number of tokens to which contexts are padded, for all labels or as pairs of a label
+            and its number; None is the prompt without records plus 64 for each record. Longer records are truncated.
         document_tokens: the public largest number of tokens of a document; None is half of the model's positions.
     """
 
@@ -111,7 +113,7 @@ class PrivateInference:
     unit: Unit = field(default_factory=Unit)
     slot_count_epsilon: float = 0.1
     slot_threshold: float | None = None
-    centres: Path | str | None = field(default=None, repr=False)  # runs are told apart by its content, not its place
+    centres: Path | str | None = field(default=None, repr=False)  # a run is identified by its content, not its location
     kept_centres: int | None = None
     cluster_count_epsilon: float = 0.1
     embedder: str = field(default="builtin", repr=False)
@@ -132,23 +134,23 @@ class PrivateInference:
         if self.denominator is not None:
             validate.integer(minimum=1, denominator=self.denominator)
             if self.aggregate != "mean":
-                raise ValueError(f"denominator belongs to aggregate mean, not {self.aggregate}; leave it out")
+                raise ValueError(f"denominator is a parameter of aggregate mean, not {self.aggregate}; leave it out")
         if self.anchor and self.aggregate != "mean":
-            raise ValueError(f"anchor belongs to aggregate mean, not {self.aggregate}; leave it out")
+            raise ValueError(f"anchor is a parameter of aggregate mean, not {self.aggregate}; leave it out")
         self._check_public()
         self._check_size()
 
     def _check_size(self) -> None:
-        """Refuses numbers that cannot be meant before anything of their size is made."""
+        """Rejects sizes that are too large before anything of this size is allocated."""
         if self.total_slots > MOST_SLOTS:
             raise ValueError(
-                f"records {self.records} and batch_size {self.batch_size} make {self.total_slots} slots, and at most "
-                f"{MOST_SLOTS} are run; raise batch_size"
+                f"records {self.records} and batch_size {self.batch_size} give {self.total_slots} slots, but at most "
+                f"{MOST_SLOTS} are allowed; raise batch_size"
             )
         if self.tokens * self.total_slots > MOST_TOKENS:
             raise ValueError(
-                f"tokens {self.tokens} in each of {self.total_slots} slots are more than the {MOST_TOKENS} that may be "
-                "sampled; lower tokens or raise batch_size"
+                f"tokens {self.tokens} in each of {self.total_slots} slots exceed the {MOST_TOKENS} tokens that a run "
+                "may sample; lower tokens or raise batch_size"
             )
 
     def _check_public(self) -> None:
@@ -157,14 +159,14 @@ class PrivateInference:
         several = self.records_per_context > 1 and self.variant == "sound"
         if self.aggregate == "median" and several and self.adjacency is Adjacency.REPLACE_ONE:
             raise ValueError(
-                "a median under replace_one needs records_per_context 1: an exchanged record would change two contexts "
-                "of a slot, and the realised cost is that of one; use add_remove or aggregate mean"
+                "a median under replace_one needs records_per_context 1: replacing a record would change two contexts "
+                "of a slot, but the realised cost covers one; use add_remove or aggregate mean"
             )
         if self.unit.kind not in ("record", "user"):
             raise ValueError(f"unit must be record or user for private inference, not {str(self.unit)!r}")
-        labels: object = self.labels  # as given: YAML and callers do not always keep to the type
+        labels: object = self.labels  # YAML and callers may pass another type
         if not isinstance(labels, tuple) or not all(isinstance(label, str) and label for label in labels):
-            raise ValueError("labels must be a tuple of texts that are not empty")
+            raise ValueError("labels must be a tuple of non-empty strings")
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("labels must name each label once")
         if self.template is not None:
@@ -175,7 +177,7 @@ class PrivateInference:
         if self.slot_threshold is not None:
             validate.finite(slot_threshold=self.slot_threshold)
             if self.aggregate == "none":
-                raise ValueError("slot_threshold has no use without protection; leave it out")
+                raise ValueError("slot_threshold has no effect without protection; leave it out")
         self._check_lengths()
         self._check_clusters()
 
@@ -186,7 +188,7 @@ class PrivateInference:
         if isinstance(given, tuple):
             for label, tokens in given:
                 if label not in self.labels:
-                    raise ValueError(f"context_tokens names the label {label!r}, which is not among the labels")
+                    raise ValueError(f"context_tokens has label {label!r}, which is not among the labels")
                 validate.integer(minimum=1, context_tokens=tokens)
             missing = [label for label in self.labels if label not in dict(given)]
             if missing or not given:
@@ -198,12 +200,10 @@ class PrivateInference:
         validate.positive(cluster_count_epsilon=self.cluster_count_epsilon)
         if self.centres is None:
             if self.kept_centres is not None or self.embedder != "builtin":
-                raise ValueError(
-                    "kept_centres and embedder belong to centres; give a file of centres or leave them out"
-                )
+                raise ValueError("kept_centres and embedder need centres; give a file of centres or leave them out")
             return
         if self.kept_centres is None:
-            raise ValueError("centres need kept_centres, the number of centres that each label keeps")
+            raise ValueError("centres needs kept_centres, the number of centres that each label keeps")
         if validate.integer(minimum=1, kept_centres=self.kept_centres) > self.slots:
             raise ValueError(
                 f"kept_centres must be at most {self.slots}, the number of slots of each label, not "
@@ -223,18 +223,18 @@ class PrivateInference:
 
     @property
     def contexts_per_slot(self) -> int:
-        """The public number of contexts that the records of a slot are hashed into, for k ≥ 2."""
+        """The public number of contexts into which the records of a slot are hashed, for k ≥ 2."""
         width = self.slots * max(1, len(self.labels)) * self.records_per_context
         return max(1, -(-self.records // width))
 
     @property
     def releasable(self) -> bool:
-        """Whether what a run writes is protected at all, and accounted for as it is."""
+        """Whether the output of a run is protected, and the accounting covers the algorithm as it runs."""
         return self.variant == "sound" and self.aggregate != "none"
 
     @property
     def replaces_rows(self) -> bool:
-        """Whether one unit more or less may *replace* a row of a slot instead of adding or removing one."""
+        """Whether adding or removing a unit may *replace* a row of a slot instead of adding or removing one."""
         several = self.records_per_context > 1 or self.variant == "as_published"
         return several or self.adjacency is Adjacency.REPLACE_ONE
 
@@ -249,7 +249,7 @@ class PrivateInference:
 
     @property
     def shifts_rows(self) -> bool:
-        """Whether one unit more or less may change every row of a slot: pieces cut into contexts of several records."""
+        """Whether adding or removing a unit may change every row of a slot: pieces with contexts of several records."""
         return self.variant == "as_published" and self.records_per_context > 1
 
     @property
@@ -257,13 +257,13 @@ class PrivateInference:
         """Whether one token of *all* slots is one event: a mean under replace_one, sound.
 
         A unit that moves from one slot to another changes both. Given the past, slots are independent, so their tokens
-        together are one selection whose range is the sum of both ranges: η = 4c/(sτ), the same as for a row that is
-        exchanged within a slot.
+        jointly are one selection whose range is the sum of both ranges: η = 4c/(sτ), as for a row that is replaced
+        within a slot.
         """
         return self.aggregate == "mean" and self.variant == "sound" and self.adjacency is Adjacency.REPLACE_ONE
 
     def token_event(self) -> DpEvent:
-        """What one token of one slot (of all slots, if `charges_jointly`) costs before the run."""
+        """The event of one token of one slot (of all slots, if `charges_jointly`) before the run."""
         if self.aggregate == "none":
             return dp_event.NonPrivateDpEvent()
         if self.aggregate == "median":
@@ -272,12 +272,12 @@ class PrivateInference:
             return BoundedRangeSelectionDpEvent(4 * self.clip / self.temperature, self.rounding)
         unit = self.clip / ((self.denominator or self.batch_size) * self.temperature)
         if self.charges_jointly:
-            reach = 4 if self.records_per_context == 1 else 8
-            return BoundedRangeSelectionDpEvent(reach * unit, 2 * self.rounding)
+            ranges = 4 if self.records_per_context == 1 else 8
+            return BoundedRangeSelectionDpEvent(ranges * unit, 2 * self.rounding)
         return BoundedRangeSelectionDpEvent((4 if self.replaces_rows else 2) * unit, self.rounding)
 
     def plan(self) -> DpEvent:
-        """The event that a run charges in all, in the ledger's canonical form; known before any data is read."""
+        """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""
         event, labels = self.token_event(), max(1, len(self.labels))
         if self.charges_jointly:
             generated = events.compose([(event, self.tokens)])
@@ -293,7 +293,7 @@ class PrivateInference:
         return [(counts.count_event(epsilon, self.adjacency), 1) for use, epsilon in wanted if use is not None]
 
     def published_plan(self) -> DpEvent:
-        """The event as the papers account it: slots in parallel, and one row added or removed (η = 2c/(sτ))."""
+        """The event by the papers' accounting: slots in parallel, and one row added or removed (η = 2c/(sτ))."""
         event = self.token_event()
         if self.aggregate == "mean":
             eta = 2 * self.clip / ((self.denominator or self.batch_size) * self.temperature)
@@ -310,13 +310,13 @@ class PrivateInference:
         return Clusters.load(self.centres, self.embedder)
 
     def cluster_units(self, records: Sequence[Record], key: bytes) -> NDArray[np.int64]:
-        """How many units of each label are nearest to each centre, shape (labels, K); private."""
+        """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
         return self.clusters().units(records, self.labels, key, per_user=self.unit.kind == "user")
 
     def batches(
         self, records: Sequence[Record], key: bytes, cluster_counts: Sequence[Sequence[int]] | None = None
     ) -> Batches:
-        """The records in slots and contexts; private.
+        """The records in slots and contexts. Private.
 
         Args:
             records: private.
@@ -351,10 +351,10 @@ class PrivateInference:
         )
 
     def prompt(self, model: LanguageModel, label: str | None) -> Prompt:
-        """The prompt of the slots of a label, with the public number of tokens that contexts are padded to.
+        """The prompt for the slots of a label, with the public number of tokens to which contexts are padded.
 
         Raises:
-            ValueError: where the model has too few positions.
+            ValueError: if the model has too few positions.
         """
         room = model.context_length - self._longest_document(model)
         given = self.context_tokens
@@ -362,7 +362,7 @@ class PrivateInference:
             given = dict(given)[label or ""]
         if room < 1 or (given or 0) > room:
             raise ValueError(
-                f"the model has {model.context_length} positions, which leaves {max(0, room)} for a context beside a "
+                f"the model has {model.context_length} positions, of which {max(0, room)} remain for a context after a "
                 f"document of {self._longest_document(model)}; lower context_tokens or document_tokens"
             )
         prompt = Prompt(model, self._template(model), label, self.prefix, self.records_per_context, room)
@@ -378,17 +378,17 @@ class PrivateInference:
         return self.document_tokens or model.context_length - model.context_length // 2
 
     def end_rule(self, model: LanguageModel) -> EndRule:
-        """When a document ends: at the latest after the public largest number of tokens."""
+        """The rule for the end of a document, at the latest after the public largest number of tokens."""
         stop = FENCE if self.stop is None and self._template(model) == PRETRAINED else self.stop
         return EndRule(model, stop, self._longest_document(model), chat=self._template(model) == INSTRUCTION)
 
     def row_plan(self, model: LanguageModel) -> RowPlan:
         """The public shapes of the forward passes, and whether rows are verified to be exact at them.
 
-        Verifying takes about ten forward passes of contexts for each shape, once for each model object.
+        Verification takes about ten forward passes of contexts for each shape, once for each model object.
 
         Raises:
-            ValueError: for a model with modules that may compute rows together.
+            ValueError: if the model has modules that may compute rows together.
         """
         from cupel.mechanisms.models import row_shapes
 
@@ -407,10 +407,10 @@ class PrivateInference:
         return row_shapes.RowPlan(shapes, all(exact for _, exact in found.values()))
 
     def check(self, records: Sequence[Record], model: LanguageModel) -> None:
-        """That these records and this model can be run, before anything is charged or written.
+        """Checks that these records and this model can be run, before anything is charged or written.
 
         Raises:
-            ValueError: one line that tells nothing of any record.
+            ValueError: one line, which reveals nothing about any record.
         """
         self.batches(records, bytes(32), None if self.centres is None else self.clusters().no_counts(self.labels))
         for label in self.labels or (None,):
@@ -429,21 +429,21 @@ class PrivateInference:
         source: Source = OS_ENTROPY,
         rows_at_once: int | None = None,
     ) -> Generation:
-        """Writes the synthetic documents, or goes on where an earlier call was interrupted.
+        """Generates the synthetic documents, or resumes an interrupted run.
 
         Args:
             records: private.
-            model: that writes.
-            run: of a ledger, begun with `plan()`. Every step is charged there before it is sampled, and only what is
-                committed there is used; the caller finishes it.
+            model: the language model.
+            run: of a ledger, begun with `plan()`. Every step is charged before it is sampled, and only committed values
+                are used; the caller finishes the run.
             key: of the batching, 16 to 64 bytes, drawn independently of the data; it may be published.
-            observers: see every token, those of an interrupted call too.
-            progress: called with the steps done and the steps in all.
-            source: of the noise; a run with a recorded one must say so: ``run.about["noise"] == "recorded"``.
-            rows_at_once: how many contexts are held in memory at once; by default as many as fit into 4 GiB.
+            observers: receive every token, including those of an interrupted call.
+            progress: called with the number of steps done and the total.
+            source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
+            rows_at_once: number of contexts in memory at once; by default as many as fit into 4 GiB.
 
         Raises:
-            ValueError: for records, a model or a key that do not fit the parameters or the interrupted run.
+            ValueError: if records, model or key are invalid, or differ from those of the interrupted run.
         """
         from cupel.mechanisms.private_inference.loop import Loop
         from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
@@ -461,14 +461,14 @@ class PrivateInference:
         key: bytes,
         slots: Sequence[int] | None = None,
     ) -> NDArray[np.float64]:
-        """How likely other records would have made a transcript: the log-probability of each slot's tokens.
+        """The log-probability of each slot's tokens in a transcript, under given records.
 
         Args:
-            records: private; for example those of the run without one of them.
-            model: that wrote the transcript.
+            records: private; for example those of the run with one removed.
+            model: of the run.
             transcript: of a run with the same parameters and key.
             key: of the batching.
-            slots: which slots; None is all. A slot that did not run scores 0.
+            slots: which slots; None for all. A slot that did not run scores 0.
 
         Returns:
             Shape (len(slots),): Σ log p(token) over a slot's tokens, before integer rounding.

@@ -1,8 +1,8 @@
-"""The decode loop of private inference: slots side by side, one ledger transaction a token.
+"""The decode loop of private inference: slots in parallel, one ledger transaction per token.
 
-Slots are decoded in groups that fit into memory. One step gives every slot of a group its next token: it is charged for
-all of them, sampled, and committed together with the charge of the next step. A step that an interrupted call committed
-is replayed: the model is fed the committed tokens and nothing is drawn.
+Slots are decoded in groups that fit into memory. One step gives every slot of a group its next token: the step is
+charged for all of them, sampled, and committed together with the charge of the next step. A step that an interrupted
+call committed is replayed: the model is fed the committed tokens, and nothing is sampled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Ou
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.primitives import charged
 from cupel.mechanisms.primitives import counts as noise
-from cupel.mechanisms.primitives.charged import OtherRunError as OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError as RunMismatchError
 from cupel.mechanisms.primitives.randomness import Source
 from cupel.mechanisms.private_inference import aggregation
 from cupel.mechanisms.private_inference.aggregation import Aggregate
@@ -32,7 +32,7 @@ from cupel.mechanisms.private_inference.slot_inputs import SlotInput, SlotInputs
 from cupel.mechanisms.private_inference.transcripts import Document, EndRule, Generation, Observer, Transcript
 
 INPUTS, CLUSTERS, ASSIGNMENT, COUNTS, IDLE, TOKENS = "inputs", "clusters", "assignment", "counts", "idle", "tokens"
-"""Stages of a run in its ledger. `IDLE` pays for slots that the noisy counts said not to run."""
+"""Stages of a run in its ledger. `IDLE` charges for slots that the noisy counts exclude."""
 
 
 _Map = Callable[[Callable[..., Any], Any, Any, Any], Iterator[Any]]
@@ -40,7 +40,7 @@ _Map = Callable[[Callable[..., Any], Any, Any, Any], Iterator[Any]]
 
 @dataclass(slots=True)
 class _Writer:
-    """One slot while it is written."""
+    """The state of one slot during generation."""
 
     item: SlotInput
     tokens: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Writer:
     positions: list[int] = field(default_factory=list)
 
     def append(self, token: int, rule: EndRule) -> bool:
-        """Takes the next token; whether its document ended."""
+        """Appends the next token; returns whether its document ended."""
         self.positions.append(len(self.current))
         self.tokens.append(token)
         self.current.append(token)
@@ -64,7 +64,7 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A slot's token, the law that it came from, and what it cost."""
+    """A slot's token, the distribution it was sampled from, and its cost."""
 
     token: int
     law: Aggregate
@@ -86,7 +86,7 @@ class Loop:
         self.costs = np.full(shape, np.nan) if self.mechanism.aggregate == "median" else None
 
     def generate(self, rows_at_once: int | None, progress: Callable[[int, int], None] | None) -> Generation:
-        """Writes all slots, or what an interrupted call left of them."""
+        """Generates all slots, or those that an interrupted call left."""
         mechanism, total = self.mechanism, self.mechanism.total_slots
         charged.check_run(self.run, mechanism.plan(), self.source)
         limit = self._same_inputs(rows_at_once)
@@ -104,20 +104,20 @@ class Loop:
         return self._generation(writers, running, counts, clusters)
 
     def _same_inputs(self, rows_at_once: int | None) -> int | None:
-        """Notes what the run reads, so that an interrupted run goes on with the same; the rows held at once."""
+        """Commits the digest of the inputs, so that only the same run can be resumed; returns the rows held at once."""
         rows = self.inputs.row_plan.to_json()
         value = {"digest": self.inputs.digest(), "rows_at_once": rows_at_once, "rows": rows}
-        known = charged.noted(self.run, INPUTS, value)
+        known = charged.committed_value(self.run, INPUTS, value)
         if known["digest"] != value["digest"]:
-            raise OtherRunError(
-                "the interrupted run had other records, another model, key or parameters; a run goes on with the same "
-                "ones only: start a new one in a new folder"
+            raise RunMismatchError(
+                "the interrupted run had other records, another model, key or parameters; it can be resumed with the "
+                "same ones only: start a new one in a new folder"
             )
         at_once: int | None = known["rows_at_once"]
         return at_once
 
     def _released_cluster_counts(self) -> tuple[tuple[int, ...], ...] | None:
-        """The noisy number of units of each label and centre, which decides what slots the records go to."""
+        """The noisy number of units of each label and centre, which determines the slots of the records."""
         mechanism = self.mechanism
         if mechanism.centres is None:
             return None
@@ -128,15 +128,15 @@ class Loop:
         return released
 
     def _same_assignment(self) -> None:
-        """Notes what slots the records went to: distances to centres are computed anew when a run goes on.
+        """Commits the assignment of records to slots, since distances to centres are computed again on resumption.
 
-        Another build of the libraries below can round a vector differently, and the record next to a border moves.
+        Another build of the numerical libraries can round a vector differently, which moves a record next to a border.
         """
         value = self.inputs.assignment_digest()
-        if charged.noted(self.run, ASSIGNMENT, value) != value:
-            raise OtherRunError(
+        if charged.committed_value(self.run, ASSIGNMENT, value) != value:
+            raise RunMismatchError(
                 "records fall into other clusters than in the interrupted run, although they are the same: this "
-                "machine or its libraries compute other vectors; go on where the run began, or start a new one in a "
+                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
                 "new folder"
             )
 
@@ -148,7 +148,7 @@ class Loop:
         return self._noisy(COUNTS, mechanism.slot_count_epsilon, lambda: self.inputs.batches.units)
 
     def _noisy(self, key: str, epsilon: float, units: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Counts of disjoint cells with noise, one after the other, charged and committed before they are used."""
+        """Noisy counts of disjoint cells, flattened; charged and committed before they are used."""
         adjacency = self.mechanism.adjacency
 
         def draw() -> list[int]:
@@ -159,10 +159,10 @@ class Loop:
             return counts
 
         charge = Charge(key=key, stage=key, event=noise.count_event(epsilon, adjacency))
-        return np.array(charged.released(self.run, charge, draw), dtype=np.int64)
+        return np.array(charged.released_value(self.run, charge, draw), dtype=np.int64)
 
     def _charge_idle(self, slots: list[int]) -> None:
-        """Charges slots that do not run as if they did, so that what is charged does not depend on the counts."""
+        """Charges slots that do not run as if they did, so that the charge does not depend on the counts."""
         if slots and self.run.outcome(IDLE) is None:
             paid = len(slots) < self.mechanism.total_slots
             charged.commit(self.run, self._charge(IDLE, IDLE, slots, self.mechanism.tokens, paid=paid), None)
@@ -170,8 +170,8 @@ class Loop:
     def _charge(self, key: str, stage: str, slots: Sequence[int], times: int = 1, *, paid: bool = False) -> Charge:
         """The charge of `times` tokens in each of some slots.
 
-        Where one token of all slots is one event, the first group of slots pays it; for the others (`paid`) the step
-        is noted with an event that costs nothing.
+        If one token of all slots is one event, the first group of slots charges it; for the other groups (`paid`) the
+        step is recorded with an event of no cost.
         """
         if self.mechanism.charges_jointly:
             event = dp_event.NoOpDpEvent() if paid else self.event
@@ -189,16 +189,16 @@ class Loop:
         )
 
     def _part(self, slot: int) -> str:
-        """The part of the data that a slot's tokens are charged to: as published, all slots of its label."""
+        """The part of the data that a slot's tokens are charged to; as published, all slots of its label."""
         return f"slot-{slot}" if self.mechanism.variant == "sound" else f"label-{slot // self.mechanism.slots}"
 
     def _write(self, number: int, group: list[SlotInput], spread: _Map, progress: _Progress) -> list[_Writer]:
-        """All tokens of a group of slots."""
+        """Generates all tokens of a group of slots."""
         tokens = self.mechanism.tokens
         writers = [_Writer(item) for item in group]
         keys = [f"{TOKENS}/{number * tokens + step}" for step in range(tokens)]
         slots = [item.slot for item in group]
-        # Groups that an earlier call finished are not computed again, unless somebody looks on.
+        # Groups that an earlier call finished are not computed again, unless there are observers.
         needed = bool(self.observers) or self.run.outcome(keys[-1]) is None
         rows = SlotRows(self.inputs, group) if needed else None
         for step, key in enumerate(keys):
@@ -217,18 +217,18 @@ class Loop:
                 if step + 1 < tokens:
                     following = self._charge(keys[step + 1], TOKENS, slots, paid=number > 0)
                 outcome, first = self._commit_step(key, writers, laws, following)
-                if not first:  # the run's tokens, and without protection its sources, are the other process's
+                if not first:  # tokens, and without protection sources, are those that the other process committed
                     self._replay_sources(writers, outcome)
                     laws = self._laws(writers, rows, outcome, spread)
             self._finish_step(step, writers, outcome, laws, rows)
-            laws = None  # they hold the logits, which the next step need not find in memory
+            laws = None  # they hold the logits, which need not be in memory during the next step
             progress.step(step + 1)
-        for writer in writers:  # what the slots were shown is not kept beyond their group
+        for writer in writers:  # release the contexts of the slots after their group
             writer.item = SlotInput(writer.item.slot, (), (), None)
         return writers
 
     def _begin_documents(self, writers: list[_Writer]) -> None:
-        """Without protection, each new document gets the record that it is written from."""
+        """Without protection, chooses the record from which each new document is generated."""
         if self.mechanism.aggregate != "none":
             return
         for writer in writers:
@@ -242,7 +242,7 @@ class Loop:
                 writer.source = source
 
     def _laws(self, writers: list[_Writer], rows: SlotRows, outcome: Outcome | None, spread: _Map) -> list[_Drawn]:
-        """Every slot's law and token: the committed one, or one drawn now."""
+        """The distribution and token of every slot: the committed token, or a new sample."""
         tokens = [None] * len(writers) if outcome is None else outcome.value["tokens"]
         return list(spread(self._draw, writers, rows.logits(), tokens))
 
@@ -253,17 +253,17 @@ class Loop:
             return _Drawn(token, law, None)
         replaced, rounding = self.mechanism.replaces_rows, self.mechanism.rounding
         cost = aggregation.median_cost(law, token, replaced=replaced, rounding=rounding)
-        if self.mechanism.shifts_rows:  # no realised cost covers a batch that changes in every row
+        if self.mechanism.shifts_rows:  # no realised cost covers a batch that may change in every row
             cost = Cost(self.event.range, self.event.range, cost.gamma)
         return _Drawn(token, law, cost)
 
     def _commit_step(
         self, key: str, writers: list[_Writer], drawn: list[_Drawn], following: Charge | None
     ) -> tuple[Outcome, bool]:
-        """Commits the tokens of all slots with their realised cost, and charges the next step.
+        """Commits the tokens of all slots with their realised costs, and charges the next step.
 
         Returns:
-            What is committed, and whether it is ours: another process may have been first.
+            The committed outcome, and whether this process committed it: another one may have been first.
         """
         value: dict[str, Any] = {"tokens": [item.token for item in drawn]}
         realised: dict[str, list[float]] | None = None
@@ -274,7 +274,7 @@ class Loop:
             realised = {}
             for writer, costs in zip(writers, value["costs"], strict=True):
                 part = realised.setdefault(self._part(writer.item.slot), [0.0, 0.0, 0.0])
-                # Upward: one step covers the rounding of each addition.
+                # Rounding up: one step covers the rounding of each addition.
                 part[:] = [np.nextafter(a + b, np.inf).item() if a else b for a, b in zip(part, costs, strict=True)]
         commit = Commit(key=key, value=value, realised=realised)
         try:
@@ -286,7 +286,7 @@ class Loop:
     def _finish_step(
         self, step: int, writers: list[_Writer], outcome: Outcome, drawn: list[_Drawn] | None, rows: SlotRows | None
     ) -> None:
-        """Takes the committed tokens: shows them to the observers, and moves the documents and the model on."""
+        """Processes the committed tokens: passes them to the observers, and advances the documents and the model."""
         tokens: list[int] = outcome.value["tokens"]
         for index, (writer, token) in enumerate(zip(writers, tokens, strict=True)):
             if self.costs is not None:
@@ -356,7 +356,7 @@ class Loop:
 
 
 class _Progress:
-    """Steps of one group as steps of the whole run."""
+    """Converts steps of one group to steps of the whole run."""
 
     def __init__(self, report: Callable[[int, int], None] | None, before: int, total: int) -> None:
         self._report, self._before, self._total = report, before, total
@@ -368,7 +368,7 @@ class _Progress:
 
 @contextmanager
 def _mapper(source: Source) -> Iterator[_Map]:
-    """`map` over slots, on all cores; in order and one by one where a recorded source must give the same draws."""
+    """`map` over slots, on all cores; sequential for a recorded source, whose draws depend on the order."""
     if source.name != "os":
         yield map
         return

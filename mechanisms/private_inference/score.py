@@ -1,4 +1,4 @@
-"""How likely given records would have made a given transcript: the same pipeline with the tokens forced."""
+"""The log-probability of a given transcript under given records: the same pipeline with the tokens forced."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from cupel.mechanisms.private_inference.transcripts import Transcript
 def score(
     slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int, int], None] | None = None
 ) -> NDArray[np.float64]:
-    """Σ log p(token) of the tokens of slots, shape (len(slots),), each under the records of its data set.
+    """Σ log p(token) over the tokens of each slot, shape (len(slots),), under the records of its data set.
 
-    Logits are computed token by token in the shapes of the run: where its rows are exact, they are those of generation
-    to the bit. Slots of all data sets are computed side by side.
+    Logits are computed token by token in the shapes of the run: if its rows are exact, they are bitwise those of the
+    generation. Slots of all data sets are computed in parallel.
 
     Args:
         slots: of data sets that share mechanism, model and key with the run.
         transcript: of the run.
-        progress: called with the steps done and the steps in all.
+        progress: called with the number of steps done and the total.
     """
     for inputs, slot in slots:
         total = inputs.mechanism.total_slots
         if len(transcript.tokens) != total or not 0 <= slot < total:
-            raise ValueError(f"the transcript and the slots must be those of {total} slots")
+            raise ValueError(f"transcript must have {total} slots, and slots must be between 0 and {total - 1}")
     order = sorted(range(len(slots)), key=lambda place: slots[place][1])  # slots of a label share their shape
     scores = [_Score() for _ in slots]
     groups, before = side_by_side([slots[place] for place in order]), 0
@@ -48,18 +48,18 @@ def score(
 
 @dataclass(slots=True)
 class _Score:
-    """Log-probabilities of one slot: of tokens, and without protection of documents.
+    """Log-probabilities of one slot: of tokens, or without protection of documents.
 
     Attributes:
         laws: of each token, or of each finished document.
-        by_source: of the tokens of the current document, given the record that it is written from.
+        by_source: of the tokens of the current document, for each record from which it may be generated.
     """
 
     laws: list[float] = field(default_factory=list)
     by_source: NDArray[np.float64] | None = None
 
     def closed(self) -> float:
-        """The log-probability of the current document, a mixture over the records that it may be written from."""
+        """The log-probability of the current document, a mixture over the records it may be generated from."""
         if self.by_source is None:
             return 0.0
         return float(logsumexp(self.by_source) - math.log(len(self.by_source)))

@@ -1,4 +1,4 @@
-"""The private side of a run before it starts: every slot's contexts as tokens, and how slots share the memory."""
+"""The private inputs of a run: the contexts of every slot as tokens, and groups of slots that fit into memory."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from cupel.mechanisms.models.language_model import LanguageModel
     from cupel.mechanisms.private_inference.generator import PrivateInference
 
-_MEMORY = 4 * 2**30  # bytes of keys, values and logits that slots decoded together may take
+_MEMORY = 4 * 2**30  # bytes of keys, values and logits for slots that are decoded together
 
 
 @dataclass(frozen=True, slots=True)
 class SlotInput:
-    """What the model is shown for one slot.
+    """The model's input for one slot.
 
     Attributes:
         slot: its number.
-        contexts: token ids, one context a row.
+        contexts: token ids, one context per row.
         records: row → index of the (first) record of the context.
-        fallback: the public context without an example, where the aggregate may need it; its logits are one more row.
+        fallback: the public context without an example, if the aggregate may need it; its logits are an additional row.
     """
 
     slot: int
@@ -43,12 +43,12 @@ class SlotInput:
 
     @property
     def rows(self) -> list[list[int]]:
-        """All rows that the model decodes for this slot."""
+        """All rows that are decoded for this slot."""
         return [*self.contexts, *([] if self.fallback is None else [self.fallback])]
 
 
 class SlotInputs:
-    """All slots of a run."""
+    """The inputs of all slots of a run."""
 
     def __init__(
         self,
@@ -72,17 +72,17 @@ class SlotInputs:
 
     @property
     def batches(self) -> Batches:
-        """The records in slots; with centres, once the counts of clusters are released."""
+        """The records in slots; with centres, only after the counts of clusters are released."""
         if self._batches is None:
-            raise ValueError("a run with centres is batched by the cluster counts that it released; they are missing")
+            raise ValueError("a run with centres is batched by its released cluster counts, which are missing")
         return self._batches
 
     def arrange(self, cluster_counts: Sequence[Sequence[int]] | None) -> None:
-        """Puts the records into slots, with centres by the released counts of clusters, shape (labels, K)."""
+        """Assigns the records to slots; with centres by the released counts of clusters, shape (labels, K)."""
         self._batches = self.mechanism.batches(self.records, self._key, cluster_counts)
 
     def cluster_units(self) -> NDArray[np.int64]:
-        """How many units of each label are nearest to each centre, shape (labels, K); private."""
+        """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
         return self.mechanism.cluster_units(self.records, self._key)
 
     def slot(self, slot: int) -> SlotInput:
@@ -97,14 +97,14 @@ class SlotInputs:
     def _needs_fallback(self, size: int) -> bool:
         match self.mechanism.aggregate:
             case "median":
-                return size <= 1  # an empty batch releases it; a batch of one falls back to it
+                return size <= 1  # an empty batch uses it; a batch of one falls back to it if its row is removed
             case "mean":
                 return self.mechanism.anchor
             case _:
                 return size == 0
 
     def digest(self) -> str:
-        """SHA-256 of everything that decides what a resumed run computes. Private."""
+        """SHA-256 of everything that determines what a resumed run computes. Private."""
         public = (self.mechanism, self.model.fingerprint, self.model.dtype, self._key, self.row_plan.to_json())
         clusters = None if self.mechanism.centres is None else self.mechanism.clusters().fingerprint
         digest = hashlib.sha256(repr((*public, clusters)).encode())
@@ -118,25 +118,25 @@ class SlotInputs:
         return hashlib.sha256(repr(self.batches.contexts).encode()).hexdigest()
 
     def groups(self, slots: Sequence[int], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[int]]:
-        """Consecutive slots of one shape with at most so many rows together, or a single slot with more.
+        """Groups of consecutive slots of one shape, each with at most this many rows, or a single slot with more.
 
-        Slots become tokens group by group: what is held of the others is the number of their rows.
+        Slots are tokenised group by group; for the others only the number of rows is held.
 
         Args:
             slots: that run.
-            rows_at_once: None is as many as fit into memory with their keys, values and logits.
-            copies: how many data sets are held at once, which share the memory.
+            rows_at_once: None for as many as fit into memory with their keys, values and logits.
+            copies: number of data sets in memory at once, which share it.
         """
         groups = side_by_side([(self, slot) for slot in slots], rows_at_once, copies=copies)
         return [[slot for _, slot in group] for group in groups]
 
     def shape(self, slot: int) -> RowShape | None:
-        """The public shape of a slot's forward passes; None where rows are packed."""
+        """The public shape of a slot's forward passes; None if rows are packed."""
         shapes = self.row_plan.shapes
         return None if shapes is None else shapes[self.mechanism.label_of(slot)]
 
     def decode(self, items: Sequence[SlotInput]) -> DecodeSession | FixedRows | None:
-        """The rows of slots of one shape side by side; None where there are none."""
+        """A decode session for the rows of slots of one shape; None if there are no rows."""
         rows = [row for item in items for row in item.rows]
         if not rows:
             return None
@@ -149,11 +149,11 @@ class SlotInputs:
         return size + self._needs_fallback(size)
 
     def rows_that_fit(self, slot: int, copies: int) -> int:
-        """How many rows fit into memory at the public length of the slot's contexts and documents.
+        """The number of rows that fit into memory at the public length of the slot's contexts and documents.
 
         Args:
             slot: its number.
-            copies: how many data sets share the memory.
+            copies: number of data sets that share the memory.
         """
         mechanism, model = self.mechanism, self.model
         longest = self._prompts[mechanism.label_of(slot)].longest_context
@@ -162,12 +162,12 @@ class SlotInputs:
         return max(1, _MEMORY // (row * copies))
 
     def aggregate(self, item: SlotInput, logits: torch.Tensor, row: int | None = None) -> Aggregate:
-        """The law of a slot's next token.
+        """The distribution of a slot's next token.
 
         Args:
             item: the slot.
             logits: shape (rows, V) of `SlotInput.rows`, on the device of the model.
-            row: without protection, the row whose record the document is written from; None for the fallback.
+            row: without protection, the row of the record from which the document is generated; None for the fallback.
         """
         mechanism, count = self.mechanism, len(item.contexts)
         own, fallback = logits[:count], None if item.fallback is None else logits[count]
@@ -184,7 +184,7 @@ class SlotInputs:
 
 
 class SlotRows:
-    """The rows of several slots of one shape, side by side."""
+    """The rows of several slots of one shape, decoded in parallel."""
 
     def __init__(self, inputs: SlotInputs, items: Sequence[SlotInput]) -> None:
         ends = np.cumsum([len(item.rows) for item in items])
@@ -201,7 +201,7 @@ class SlotRows:
         return [together[rows] for rows in self._slices]
 
     def advance(self, tokens: Sequence[int], ended: Sequence[bool]) -> None:
-        """Appends each slot's token to its rows; slots whose document ended go back to their contexts."""
+        """Appends each slot's token to its rows; slots whose document ended are reset to their contexts."""
         if self._session is None:
             return
         self._session.append(torch.tensor(tokens).repeat_interleave(self._counts))
@@ -214,12 +214,12 @@ Slot: TypeAlias = "tuple[SlotInputs, int]"
 
 
 def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copies: int = 1) -> list[list[Slot]]:
-    """Consecutive slots of one shape with at most so many rows together, or a single slot with more.
+    """Groups of consecutive slots of one shape, each with at most this many rows, or a single slot with more.
 
     Args:
         slots: of data sets that share mechanism and model.
-        rows_at_once: None is as many as fit into memory with their keys, values and logits.
-        copies: how many such groups are held at once, which share the memory.
+        rows_at_once: None for as many as fit into memory with their keys, values and logits.
+        copies: number of such groups in memory at once, which share it.
     """
     groups: list[list[Slot]] = []
     held, shape, limit = 0, None, 0
@@ -236,12 +236,12 @@ def side_by_side(slots: Sequence[Slot], rows_at_once: int | None = None, *, copi
 
 @dataclass(frozen=True, slots=True)
 class ForcedStep:
-    """A token of a transcript, with what the model predicts before it from other records.
+    """A token of a transcript, with the model's predictions before it for given records.
 
     Attributes:
-        place: of the slot among all slots that were asked for.
+        place: index of the slot among all requested slots.
         item: the slot.
-        step: the place of the token in the slot.
+        step: index of the token in the slot.
         token: of the transcript.
         logits: shape (rows, V) of `SlotInput.rows`.
         ends: whether it is the last token of a document.
@@ -256,10 +256,10 @@ class ForcedStep:
 
 
 def forced(groups: Sequence[Sequence[Slot]], transcript: Transcript) -> Iterator[ForcedStep]:
-    """A transcript forced on slots of data sets, one forward pass a token, in the shapes of a run.
+    """Replays a transcript on slots of data sets, one forward pass per token, in the shapes of the run.
 
     Args:
-        groups: slots that are computed side by side (`side_by_side`); of the mechanism, model and key of the run.
+        groups: slots that are computed in parallel (`side_by_side`); of the mechanism, model and key of the run.
         transcript: of the run.
 
     Yields:

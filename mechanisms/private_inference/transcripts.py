@@ -1,4 +1,4 @@
-"""What a run of private inference released, slot by slot and token by token, and the documents that it makes."""
+"""The results of a run of private inference: the transcript, slot by slot and token by token, and its documents."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Document:
     """One synthetic document.
 
     Attributes:
-        slot: the slot that wrote it.
+        slot: the slot that generated it.
         label: the slot's public label.
-        index: its place among the documents of the slot.
+        index: its index among the documents of the slot.
         text: with the forced prefix, without end of text or stop string.
-        tokens: that were sampled and charged, end of text included.
-        complete: it ended by itself, not because the budget or the public largest length was reached.
-        source: without protection, the index of the record that it was written from; None otherwise.
+        tokens: the sampled and charged tokens, end of text included.
+        complete: whether it ended by itself, not because the budget or the largest length was reached.
+        source: without protection, the index of the record from which it was generated; None otherwise.
     """
 
     slot: int
@@ -40,12 +40,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All sampled tokens and what decides which records they come from; all that was released apart from slot counts.
+    """All sampled tokens and what determines the assignment of records; everything released except slot counts.
 
     Attributes:
-        tokens: for each slot, its sampled tokens in order; empty where the slot did not run.
+        tokens: for each slot, its sampled tokens in order; empty if the slot did not run.
         running: for each slot, whether it ran.
-        cluster_counts: shape (labels, K), the noisy counts that were paid for, where records were clustered.
+        cluster_counts: shape (labels, K), the released noisy counts, if records were clustered.
     """
 
     tokens: tuple[tuple[int, ...], ...]
@@ -55,20 +55,20 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generation:
-    """A finished run. Only `documents`, `transcript` and `released_counts` may leave; the rest is private.
+    """A finished run. Only `documents`, `transcript` and `released_counts` may be released; the rest is private.
 
     Attributes:
         documents: of all slots, slot by slot.
         transcript: of all slots.
         assignment: shape (records,), the slot of each record, −1 for a record that is not used. Private.
-        slot_sizes: shape (slots,), contexts in each slot. Private.
-        released_counts: shape (slots,), the noisy counts that were paid for, or None.
-        token_costs: shape (slots, tokens, 3): u⁻, u⁺ and the published γ of each token; None but for medians. NaN
-            where a slot did not run. Private.
-        positions: shape (slots, tokens): the place of each token in its document, −1 where a slot did not run.
-        row_plan: the shapes that rows were computed in, and whether they are verified to be exact there.
-        row_difference: 0 where they are; else how far a row's logits among other rows were from those of the row by
-            itself, in a public spot check when the model was loaded.
+        slot_sizes: shape (slots,), number of contexts in each slot. Private.
+        released_counts: shape (slots,), the released noisy counts, or None.
+        token_costs: shape (slots, tokens, 3): u⁻, u⁺ and the published γ of each token; None except for medians. NaN
+            if a slot did not run. Private.
+        positions: shape (slots, tokens): the index of each token in its document, −1 if a slot did not run.
+        row_plan: the shapes in which rows were computed, and whether they are verified to be exact.
+        row_difference: 0 if they are; else the largest difference between a row's logits in a batch and alone, in a
+            public spot check when the model was loaded.
     """
 
     documents: tuple[Document, ...]
@@ -83,12 +83,12 @@ class Generation:
 
     @property
     def spent(self) -> NDArray[np.float64] | None:
-        """Shape (slots, 3): Σ u⁻, Σ u⁺ and Σ γ of each slot, for a report; the ledger has them rounded up. Private."""
+        """Shape (slots, 3): Σ u⁻, Σ u⁺ and Σ γ of each slot, for reports; the ledger rounds them up. Private."""
         return None if self.token_costs is None else np.nansum(self.token_costs, axis=1)
 
 
 class Observer(Protocol):
-    """Sees what the strongest adversary sees, while a run writes or replays its tokens."""
+    """Receives what the strongest adversary sees, while a run generates or replays its tokens."""
 
     def step(
         self,
@@ -102,22 +102,22 @@ class Observer(Protocol):
         document: int,
         position: int,
     ) -> None:
-        """One token of one slot.
+        """Receives one token of one slot.
 
         Args:
-            slot: that wrote it.
-            records: row → index of its record; of its first record where a context holds several.
-            clipped: shape (B, V), what was aggregated; raw logits where aggregate is ``none``.
-            medians: of the batch, where aggregate is ``median``.
-            log_probability: of the token, in the law that it was sampled from (before integer rounding).
-            token: that was sampled.
+            slot: that generated it.
+            records: row → index of its record; of its first record if a context holds several.
+            clipped: shape (B, V), the aggregated logits; raw if aggregate is ``none``.
+            medians: of the batch, if aggregate is ``median``.
+            log_probability: of the token, in its distribution before integer rounding.
+            token: the sampled token.
             document: its index in the slot.
             position: of the token in the document.
         """
 
 
 class Decoder(Protocol):
-    """What a rule for the end of a document needs of a language model."""
+    """The interface of a language model that `EndRule` uses."""
 
     end_of_text_ids: tuple[int, ...]
 
@@ -129,13 +129,13 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True)
 class EndRule:
-    """When a document ends: a function of its released tokens and public numbers only.
+    """Determines where a document ends: a function of its released tokens and public numbers only.
 
     Attributes:
-        model: decodes, and names the tokens that end a text.
+        model: decodes, and has the tokens that end a text.
         stop: a string that ends a document, or None.
         longest: the largest number of sampled tokens of a document.
-        chat: whether documents are answers in the model's chat template, whose end of turn ends them, too.
+        chat: whether documents are answers in the model's chat template, which its end of turn ends too.
     """
 
     model: Decoder
@@ -154,11 +154,11 @@ class EndRule:
             return True
         if self.stop is None:
             return False
-        # A token is at least a byte, so the tail holds any stop string that ends with the last token.
+        # A token has at least one byte, so this tail holds any stop string that ends with the last token.
         return self.stop in self.model.decode(tokens[-len(self.stop.encode()) - 4 :])
 
     def ended(self, tokens: Sequence[int]) -> bool:
-        """Whether the next token begins another document."""
+        """Whether the next token begins a new document."""
         return len(tokens) >= self.longest or self.stopped(tokens)
 
     def split(self, tokens: Sequence[int]) -> list[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Secret-protected evolution: text whose selection sees private records through noisy clusters only."""
+"""Secret-protected evolution: text evolution whose selection depends on private records only by noisy clusters."""
 
 from __future__ import annotations
 

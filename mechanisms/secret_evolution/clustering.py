@@ -1,13 +1,13 @@
-"""Public clusters, moved by private records that hold secrets, with noise: the release of secret-protected evolution.
+"""The release of secret-protected evolution: public clusters, shifted by private records that hold secrets, plus noise.
 
-Each private record is drawn with a probability of its own, is given to its nearest *public* centre, and adds 1 to that
-cluster's count and an offset of length at most 1 to its sum: together a vector of length at most √2, whatever other
-records do. Counts and sums get Gaussian noise of √2·σ₁ together, where σ₁ is the noise that occurrences of length 1
-need, so that a release is `SecretReleaseDpEvent(σ₁, …)`. What follows, the centres and sizes, is a function of the
-noisy numbers and of public ones.
+Each private record is included with its own probability, is assigned to its nearest *public* centre, and adds 1 to that
+cluster's count and an offset of length at most 1 to its sum: together a vector of length at most √2, whatever the other
+records are. Counts and sums jointly get Gaussian noise of √2·σ₁, where σ₁ is the noise for occurrences of length 1, so
+a release is `SecretReleaseDpEvent(σ₁, …)`. The released centres and sizes are functions of the noisy numbers and of
+public ones.
 
-`release_as_published` is the algorithm as it was printed, for comparison: there a record is given to the nearest of
-sums that grow, so that one record more can move all that come after it. Nothing bounds what it reveals.
+`release_as_published` is the published algorithm, for comparison. There a record is assigned to the nearest of sums
+that grow, so adding one record can change the assignment of all later ones. Nothing bounds what it reveals.
 
 Source: "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithm 2 and Theorem 1.
 """
@@ -31,16 +31,16 @@ from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 MOST_RECORDS = 2**22
-"""Up to so many private records, sums of offsets are exact in float64."""
+"""The largest number of private records for which sums of offsets are exact in float64."""
 
-_UNITS = 2**29  # of the radius: positions are whole numbers of R/2²⁹, offsets whole numbers of 2R/2³⁰
+_UNITS = 2**29  # per radius: positions are integer multiples of R/2²⁹, offsets of 2R/2³⁰
 _WITHIN = 1 - 2.0**-30
-_BLOCK = 2**22  # coordinates of vectors that are held at once
+_BLOCK = 2**22  # coordinates of vectors in memory at once
 
 
 @dataclass(frozen=True, eq=False)
 class PublicClusters:
-    """Clusters of public records, frozen for a run.
+    """Clusters of public records, which do not change during a run.
 
     Attributes:
         vectors: shape (K, d), float32, the centres e_k, of length at most R.
@@ -67,16 +67,16 @@ class PublicClusters:
 
     @classmethod
     def fit(cls, vectors: ArrayLike, count: int, *, radius: float = 1.0, seed: int = 0) -> Self:
-        """K-means on the clipped vectors of public records. A centre that is nearest to none of them has size 1.
+        """K-means on the clipped vectors of public records. A centre that is nearest to no record has size 1.
 
         Args:
             vectors: shape (N, d), of records without a secret.
-            count: K, at most the number of different vectors.
+            count: K, at most the number of distinct vectors.
             radius: R.
             seed: public.
 
         Raises:
-            ValueError: for fewer different vectors than centres, or numbers that are not finite.
+            ValueError: if there are fewer distinct vectors than centres, or a number is not finite.
         """
         rows = np.asarray(vectors)
         if rows.ndim != 2 or not all(np.isfinite(block).all() for block in _blocks(rows)):
@@ -96,20 +96,20 @@ class PublicClusters:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over centres, sizes and radius; may be published."""
+        """SHA-256 over centres, sizes and radius; public."""
         digest = hashlib.sha256(f"{self.vectors.shape} {self.radius!r}".encode())
         digest.update(np.ascontiguousarray(self.vectors, dtype="<f4").tobytes())
         digest.update(np.ascontiguousarray(self.sizes, dtype="<i8").tobytes())
         return digest.hexdigest()
 
     def assign(self, vectors: NDArray[np.floating]) -> NDArray[np.int64]:
-        """The nearest public centre of each vector, clipped; the first of several. A function of each vector alone.
+        """The nearest public centre of each clipped vector, the first one in case of ties; depends on that vector only.
 
         Args:
-            vectors: shape (n, d); what is not finite counts as 0.
+            vectors: shape (n, d); rows that are not finite count as 0.
 
         Returns:
-            Shape (n,). It may be kept and used in every round.
+            Shape (n,). It can be saved and reused in every round.
         """
         centres = _in_ball(self.vectors, self.radius)
         pieces = [nearest(_in_ball(rows, self.radius), centres) for rows in _blocks(vectors)]
@@ -118,7 +118,7 @@ class PublicClusters:
 
 @dataclass(frozen=True, eq=False)
 class NoisyClusters:
-    """What a release makes of public clusters; may be published.
+    """Public clusters shifted by a noisy release; may be released.
 
     Attributes:
         centres: shape (K, d), float64.
@@ -131,14 +131,14 @@ class NoisyClusters:
     def __post_init__(self) -> None:
         centres, sizes = np.asarray(self.centres, dtype=np.float64), np.asarray(self.sizes, dtype=np.float64)
         if centres.ndim != 2 or sizes.shape != (len(centres),):
-            raise ValueError("noisy clusters are a table of centres and as many sizes")
+            raise ValueError("noisy clusters need a table of centres and one size for each")
         if not (np.isfinite(centres).all() and np.isfinite(sizes).all()):
             raise ValueError("noisy clusters must be finite numbers")
         object.__setattr__(self, "centres", centres)
         object.__setattr__(self, "sizes", sizes)
 
     def to_json(self) -> dict[str, Any]:
-        """Lists of numbers, from which `from_json` makes the same clusters, bit by bit."""
+        """Lists of numbers; `from_json` restores the same clusters, bit by bit."""
         return {"centres": self.centres.tolist(), "sizes": self.sizes.tolist()}
 
     @classmethod
@@ -146,7 +146,7 @@ class NoisyClusters:
         """Reads what `to_json` wrote.
 
         Raises:
-            ValueError: one line, for anything else.
+            ValueError: one line, if the value is invalid.
         """
         try:
             return cls(np.array(value["centres"], dtype=np.float64), np.array(value["sizes"], dtype=np.float64))
@@ -163,71 +163,72 @@ def release(
     *,
     assigned: NDArray[np.int64] | None = None,
 ) -> NoisyClusters:
-    """One release: private records are drawn, counted and added up by cluster, and all numbers get noise together.
+    """One release: private records are sampled, counted and summed by cluster, and all numbers jointly get noise.
 
     Args:
-        clusters: public and frozen.
-        vectors: shape (n, d), of the private records; what is not finite counts as 0, longer ones are clipped.
-        probabilities: shape (n,), ρ_i, with which each takes part.
-        sigma: σ₁, for occurrences of length 1; the noise is √2·σ₁ on each of the K(1 + d) numbers.
-        source: of draws and noise.
-        assigned: `clusters.assign(vectors)`, if it is known already.
+        clusters: public.
+        vectors: shape (n, d), of the private records; values that are not finite count as 0, longer ones are clipped.
+        probabilities: shape (n,), ρ_i, the probability that each record is included.
+        sigma: σ₁, for occurrences of length 1; each of the K(1 + d) numbers gets noise of √2·σ₁.
+        source: of sampling and noise.
+        assigned: `clusters.assign(vectors)`, if it is already computed.
 
     Returns:
         Sizes ñ_k = n_k + m̃_k, and centres e_k + 2R·S̃_k/max(n_k, ñ_k), of the noisy counts m̃ and sums S̃.
 
     Raises:
-        ValueError: for more than `MOST_RECORDS` records, or shapes that do not fit.
+        ValueError: if there are more than `MOST_RECORDS` records, or shapes do not fit.
     """
-    chances = _fitting(clusters, vectors, probabilities)
+    chances = _checked_probabilities(clusters, vectors, probabilities)
     if assigned is not None and assigned.shape != chances.shape:
         raise ValueError(f"assigned must have one cluster for each of {len(vectors)} private records")
-    counts, sums = drawn_sums(clusters, vectors, source.bernoulli(chances), assigned)
+    counts, sums = exact_sums(clusters, vectors, source.bernoulli(chances), assigned)
     exact = np.concatenate([counts.astype(np.float64), np.ldexp(sums.astype(np.float64), -30).ravel()])
-    return _moved(clusters, source.add_gaussian(exact, joint_scale(sigma)))
+    return _noisy_clusters(clusters, source.add_gaussian(exact, joint_scale(sigma)))
 
 
-def steadied(noisy: NoisyClusters, clusters: PublicClusters, sigma: float) -> NoisyClusters:
-    """Noisy clusters, drawn back to the public ones by so much as noise is likely to have moved them too far.
+def shrink_to_public(noisy: NoisyClusters, clusters: PublicClusters, sigma: float) -> NoisyClusters:
+    """Noisy clusters shrunk towards the public ones, to reduce the effect of the noise (James–Stein shrinkage).
 
-    A vector of d numbers, |x| long, with noise of standard deviation τ each is multiplied by the positive part of
-    1 − (d − 2)τ²/|x|² (James and Stein 1961), which lowers its mean squared error whatever the truth is, if d ≥ 3.
-    Each centre's shift is such a vector, and so are the K changes of sizes. Where noise is all there is to see, that
-    leaves the public clusters. It is a function of what was released, so it is free.
+    A vector x of d numbers, each with noise of standard deviation τ, is multiplied by the positive part of
+    1 − (d − 2)τ²/|x|² (James and Stein 1961), which reduces its mean squared error for every true value, if d ≥ 3. Each
+    centre's shift is such a vector, and so are the K changes of sizes. If noise dominates, the result is close to the
+    public clusters. This is post-processing of the release, so it has no privacy cost.
 
     Args:
-        noisy: what `release` gave.
-        clusters, sigma: that it was given.
+        noisy: returned by `release`.
+        clusters, sigma: the arguments of that call.
     """
     scale, counts = joint_scale(sigma), noisy.sizes - clusters.sizes
     noise = 2 * clusters.radius * scale / np.maximum(clusters.sizes, noisy.sizes)
-    shifts = _drawn_back(noisy.centres - clusters.vectors, noise)
-    counts = _drawn_back(counts[None], np.array([scale]))[0]
+    shifts = _james_stein(noisy.centres - clusters.vectors, noise)
+    counts = _james_stein(counts[None], np.array([scale]))[0]
     return NoisyClusters(clusters.vectors + shifts, clusters.sizes + counts)
 
 
-def _drawn_back(rows: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows, each with noise of its own standard deviation, by this rule; rows of one or two numbers as they are."""
+def _james_stein(rows: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows, each shrunk for its own noise standard deviation; rows of one or two numbers are unchanged."""
     squares, excess = np.square(rows).sum(axis=1), max(0, rows.shape[1] - 2) * np.square(noise)
     share = np.divide(excess, squares, out=np.zeros_like(excess), where=squares > 0)
     return np.asarray(rows * np.maximum(0.0, 1 - share)[:, None], dtype=np.float64)
 
 
-def drawn_sums(
+def exact_sums(
     clusters: PublicClusters,
     vectors: NDArray[np.floating],
     drawn: NDArray[np.bool_],
     assigned: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """What is released, before noise: private.
+    """The counts and sums before noise. Not differentially private; do not release.
 
-    A vector x, clipped to R, is put at whole numbers X of R/2²⁹, rounded toward 0, and so is each centre. In floating
-    point x is scaled by (1 − 2⁻³⁰)/max(R, |x|), whose relative error is below (d + 8)·2⁻⁵³ < 2⁻³¹, so |X| ≤ 2²⁹ for
-    d ≤ 2²¹. The offset X − C of its centre is a vector of whole numbers of length at most 2³⁰, which counts as 1.
+    A vector x, clipped to R, is rounded toward 0 to integer multiples X of R/2²⁹, and so is each centre. In
+    floating-point arithmetic x is scaled by (1 − 2⁻³⁰)/max(R, |x|), whose relative error is below (d + 8)·2⁻⁵³ < 2⁻³¹,
+    so |X| ≤ 2²⁹ for d ≤ 2²¹. The offset X − C from its centre is an integer vector of length at most 2³⁰, which counts
+    as 1.
 
     Args:
         clusters, vectors, assigned: as for `release`.
-        drawn: shape (n,), which of them take part.
+        drawn: shape (n,), which records are included.
 
     Returns:
         Counts, shape (K,), and sums of offsets in units of 2⁻³⁰, shape (K, d).
@@ -247,7 +248,7 @@ def drawn_sums(
 
 
 def joint_scale(sigma: float) -> float:
-    """The noise of counts and sums together, at least √2·σ₁: √2 as a float is above √2, and the product goes up."""
+    """The joint noise of counts and sums, at least √2·σ₁: the float √2 exceeds √2, and the product is rounded up."""
     product = math.sqrt(2) * validate.non_negative(sigma=sigma)
     return math.nextafter(product, math.inf) if product else 0.0
 
@@ -259,7 +260,7 @@ def release_as_published(
     sigma: float,
     source: Source = OS_ENTROPY,
 ) -> NoisyClusters:
-    """Algorithm 2 to the letter: records go to the nearest of sums that grow, and one σ serves counts and centres.
+    """Algorithm 2 as published: records are assigned to the nearest of growing sums; one σ serves counts and centres.
 
     Args:
         clusters, vectors, probabilities, source: as for `release`; the order of records matters.
@@ -268,7 +269,7 @@ def release_as_published(
     Returns:
         Sizes n_k + m_k + N(0, σ²) and centres e_k/(n_k + m_k) + (2R/n_k)·N(0, σ²I), of the sums e_k.
     """
-    drawn = source.bernoulli(_fitting(clusters, vectors, probabilities))
+    drawn = source.bernoulli(_checked_probabilities(clusters, vectors, probabilities))
     counts, sums = running_sums(clusters, vectors, drawn)
     sizes = (clusters.sizes + counts).astype(np.float64)
     noise = source.add_gaussian(np.zeros(sums.size + counts.size), sigma)
@@ -279,7 +280,7 @@ def release_as_published(
 def running_sums(
     clusters: PublicClusters, vectors: NDArray[np.floating], drawn: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Counts m_k, shape (K,), and sums e_k, shape (K, d), as Algorithm 2 adds them: record by record, from n_k·e_k."""
+    """Counts m_k, shape (K,), and sums e_k, shape (K, d), by Algorithm 2: record by record, starting from n_k·e_k."""
     sums = clusters.vectors.astype(np.float64) * clusters.sizes[:, None]
     counts, squares = np.zeros(clusters.count, dtype=np.int64), np.square(sums).sum(axis=1)
     for index in np.flatnonzero(drawn):
@@ -292,16 +293,18 @@ def running_sums(
     return counts, sums
 
 
-def _moved(clusters: PublicClusters, noisy: NDArray[np.float64]) -> NoisyClusters:
-    """Sizes and centres from the noisy counts and sums, and from what is public."""
+def _noisy_clusters(clusters: PublicClusters, noisy: NDArray[np.float64]) -> NoisyClusters:
+    """Sizes and centres from the noisy counts and sums and from public numbers."""
     counts, sums = noisy[: clusters.count], noisy[clusters.count :].reshape(clusters.vectors.shape)
     sizes = clusters.sizes + counts
     shifts = 2 * clusters.radius * sums / np.maximum(clusters.sizes, sizes)[:, None]
     return NoisyClusters(clusters.vectors + shifts, sizes)
 
 
-def _fitting(clusters: PublicClusters, vectors: NDArray[np.floating], probabilities: ArrayLike) -> NDArray[np.float64]:
-    """The probabilities, if there is one for each vector and not too many."""
+def _checked_probabilities(
+    clusters: PublicClusters, vectors: NDArray[np.floating], probabilities: ArrayLike
+) -> NDArray[np.float64]:
+    """The probabilities, after checking that there is one for each vector and not too many vectors."""
     chances = np.asarray(probabilities, dtype=np.float64)
     if vectors.ndim != 2 or vectors.shape[1] != clusters.vectors.shape[1]:
         raise ValueError(f"vectors must have {clusters.vectors.shape[1]} columns, as the public centres do")
@@ -313,7 +316,7 @@ def _fitting(clusters: PublicClusters, vectors: NDArray[np.floating], probabilit
 
 
 def _in_ball(vectors: NDArray[np.floating], radius: float) -> NDArray[np.float64]:
-    """Rows over the radius, clipped to a length below 1, each by itself; one whose square overflows becomes 0."""
+    """Rows divided by the radius and clipped to a length below 1; depends on each row only. Overflow gives 0."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))

@@ -1,6 +1,6 @@
-"""Finding secrets in records: a list, a regular expression, words of some frequency, or Presidio.
+"""Finding secrets in records: by a list, a regular expression, word frequency, or Presidio.
 
-What a source does not find is not protected. Misspelled, abbreviated, reworded and encoded secrets are not found.
+A secret that no source finds is not protected. Misspelled, abbreviated, reworded or encoded secrets are not found.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from scipy.sparse import csc_array, csr_array
 from cupel.accounting import validate
 from cupel.accounting.guarantees import SecretProtection
 from cupel.mechanisms.secret_evolution.incidence import Incidence, texts_digest
-from cupel.mechanisms.secret_evolution.listed import Phrases, composed, read_list
-from cupel.mechanisms.secret_evolution.search import EMPTY, Rows, Search, entities, matches, quantile_words
+from cupel.mechanisms.secret_evolution.listed import PhraseFinder, composed, read_list
+from cupel.mechanisms.secret_evolution.search import EMPTY, Rows, Search, entity_finder, pattern_finder, quantile_words
 
 _EVERY = 1000  # texts between two calls of `progress`
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSecrets:
-    """Secrets in a file, one a line, or as CSV or JSON Lines with columns ``secret`` and perhaps ``p`` and ``r``.
+    """Secrets in a file, one per line, or CSV or JSON Lines with a column ``secret`` and optionally ``p`` and ``r``.
 
-    A secret is found as it is written, upper and lower case apart, in Unicode normal form C, with any white space where
-    it has a blank, and on word boundaries: "Ann" is in "Ann's", not in "Anna". Of secrets that contain one another both
-    count. Where words are not set apart by blanks, as in Chinese, boundaries are missing: use a pattern.
+    Secrets are matched case-sensitively, in Unicode normal form C, with any white space for a blank, and at word
+    boundaries: "Ann" is in "Ann's", not in "Anna". If one secret contains another, both count. In languages without
+    blanks between words, such as Chinese, there are no boundaries: use a pattern.
 
     Attributes:
         path: the file.
-        p: the largest probability of a guess before, of secrets that give none; None takes the default.
-        r: the same after.
+        p: the largest prior probability of a guess, for secrets without their own; None uses the default.
+        r: the largest probability of a guess after the run, likewise.
     """
 
     path: Path
@@ -48,13 +48,13 @@ class ListedSecrets:
 
 @dataclass(frozen=True, slots=True)
 class PatternSecrets:
-    r"""What a regular expression of Python's `re` matches, such as ``\b\d{5}\b``; matches do not overlap.
+    r"""The matches of a regular expression of Python's `re`, such as ``\b\d{5}\b``; matches do not overlap.
 
     Attributes:
         pattern: the expression, which must not match the empty string.
-        each: ``match`` (every different match is a secret; which records hold the same one is public, as places are) or
-            ``pattern`` (all matches are one).
-        p, r: budget; None takes the default.
+        each: ``match`` (every distinct match is a secret; which records hold the same one is public, like all places)
+            or ``pattern`` (all matches are one secret).
+        p, r: budget; None uses the default.
     """
 
     pattern: str
@@ -66,7 +66,7 @@ class PatternSecrets:
         validate.one_of(("match", "pattern"), each=self.each)
         _check_budget(self.p, self.r)
         if not isinstance(self.pattern, str):
-            raise ValueError("pattern must be text; put it between single quotes")
+            raise ValueError("pattern must be a string; put it between single quotes")
         try:
             empty = re.compile(composed(self.pattern)).search("")
         except (re.error, RecursionError, OverflowError) as error:
@@ -80,15 +80,15 @@ class PatternSecrets:
 class QuantileWords:
     """Words of some frequency, as in the random-word experiments of "Secret-Protected Evolution".
 
-    All words of the texts (runs of letters, digits and underscores, upper and lower case apart) are sorted by how often
-    they occur, the most frequent first and equals by where they first do. Secrets are the `count` words in a row whose
-    middle is nearest to the quantile. The choice is of places, which are assumed to be public: with another word, that
-    occurs nowhere, in all places of one of them it is the same.
+    All words of the texts (runs of letters, digits and underscores, case-sensitive) are sorted by frequency, most
+    frequent first, ties by first occurrence. The secrets are the `count` consecutive words centred at the quantile. The
+    choice depends on places only, which are assumed public: if a secret is replaced everywhere by a word that occurs
+    nowhere, the same places are chosen.
 
     Attributes:
         quantile: in (0, 1); 0.2 is the word that a fifth of the vocabulary precedes.
-        count: how many words, at least 1.
-        p, r: budget; None takes the default.
+        count: number of words, at least 1.
+        p, r: budget; None uses the default.
     """
 
     quantile: float
@@ -104,13 +104,13 @@ class QuantileWords:
 
 @dataclass(frozen=True, slots=True)
 class PresidioSecrets:
-    """What Presidio recognises in English text (``pip install 'cupel[presidio]'``), whatever score it gives.
+    """Everything that Presidio recognises in English text (``pip install 'cupel[presidio]'``), with any score.
 
     Attributes:
-        entities: its names, such as ``EMAIL_ADDRESS``; those found by patterns need no model.
-        each: ``match`` (every different match is a secret) or ``entity`` (all matches of an entity are one).
-        p, r: budget; None takes the default.
-        model: an installed model of spaCy, such as ``en_core_web_sm``, for ``PERSON``, ``LOCATION`` and the like.
+        entities: Presidio's names, such as ``EMAIL_ADDRESS``; those found by patterns need no model.
+        each: ``match`` (every distinct match is a secret) or ``entity`` (all matches of an entity are one secret).
+        p, r: budget; None uses the default.
+        model: an installed spaCy model, such as ``en_core_web_sm``, for ``PERSON``, ``LOCATION`` and the like.
     """
 
     entities: tuple[str, ...]
@@ -123,11 +123,11 @@ class PresidioSecrets:
         validate.one_of(("match", "entity"), each=self.each)
         _check_budget(self.p, self.r)
         if self.model is not None and not isinstance(self.model, str):
-            raise ValueError("model must be the name of a model of spaCy, such as en_core_web_sm")
+            raise ValueError("model must be the name of a spaCy model, such as en_core_web_sm")
         if not self.entities or not all(isinstance(entity, str) for entity in self.entities):
-            raise ValueError("presidio needs a list of entities, such as [EMAIL_ADDRESS, PHONE_NUMBER]")
+            raise ValueError("presidio must be a list of entities, such as [EMAIL_ADDRESS, PHONE_NUMBER]")
         if len(set(self.entities)) < len(self.entities):
-            raise ValueError("presidio names an entity twice")
+            raise ValueError("presidio must name each entity once")
 
 
 SecretSource = ListedSecrets | PatternSecrets | QuantileWords | PresidioSecrets
@@ -145,21 +145,21 @@ def secret_source(mapping: object, folder: Path | str = ".") -> SecretSource:
     ``{quantile: 0.2, count: 50}`` or ``{presidio: [EMAIL_ADDRESS], p: 1.0e-4, r: 1.0e-3}``.
 
     Args:
-        mapping: as a YAML file gives it.
+        mapping: as read from a YAML file.
         folder: what the path of a list is relative to.
 
     Raises:
-        ValueError: one line, never with a pattern or a secret.
+        ValueError: one line, which never contains a pattern or a secret.
     """
     if not isinstance(mapping, Mapping):
-        raise ValueError("a source of secrets is a mapping, such as {list: secrets.txt}")
+        raise ValueError("a source of secrets must be a mapping, such as {list: secrets.txt}")
     kinds = [kind for kind in _KEYS if kind in mapping]
     if len(kinds) != 1:
-        raise ValueError(f"a source of secrets has exactly one of {', '.join(_KEYS)}, not {len(kinds)} of them")
+        raise ValueError(f"a source of secrets must have exactly one of {', '.join(_KEYS)}, not {len(kinds)} of them")
     kind, value = kinds[0], mapping[kinds[0]]
     rest: dict[str, Any] = {key: given for key, given in mapping.items() if key != kind}
     if not set(_KEYS[kind]).issuperset(rest):
-        raise ValueError(f"a source of kind {kind} knows, besides {kind}, only {', '.join(_KEYS[kind])}")
+        raise ValueError(f"a source of kind {kind} may have, besides {kind}, only {', '.join(_KEYS[kind])}")
     match kind:
         case "list":
             if not isinstance(value, str) or not value:
@@ -183,25 +183,25 @@ def find_secrets(
 ) -> Incidence:
     """Finds the secrets of all sources in the texts of records.
 
-    A secret that several sources name is one secret, in all places that any of them finds, with the stricter budget.
-    Rows are in the order of their places and then of their budgets, whatever the order of a list is. A list that is
-    sorted by the alphabet would else tell where a value belongs in it: by the fingerprint, and by which of several
-    optimal inclusion probabilities the solver finds.
+    A secret found by several sources is one secret, at all places that any of them finds, with the stricter budget.
+    Rows are ordered by their places and then by their budgets, whatever the order of a list. An alphabetical list would
+    otherwise reveal where a value is in the alphabet, by the fingerprint and by which of several optimal inclusion
+    probabilities the solver returns.
 
-    Texts are read one by one, twice, and once more with `QuantileWords`. Besides them it holds the different secrets,
-    the vocabulary with `QuantileWords`, and about 24 bytes an occurrence and a record.
+    Texts are read one by one, twice, and once more for `QuantileWords`. In addition to the texts, memory holds the
+    distinct secrets, the vocabulary for `QuantileWords`, and about 24 bytes per occurrence and per record.
 
     Args:
         texts: the records' texts, n.
         sources: at least one.
-        default: the budget of secrets that are given none.
-        progress: called with the texts done and in all.
+        default: the budget of secrets without their own.
+        progress: called with the number of texts done and the total.
 
     Raises:
-        ValueError: one line, never with a secret.
+        ValueError: one line, which never contains a secret.
     """
     if not sources:
-        raise ValueError("no source of secrets is given; name a list, a pattern, a quantile or entities of Presidio")
+        raise ValueError("sources must have at least one source: a list, a pattern, a quantile or Presidio entities")
     rows = Rows()
     searches = [_search(source, default, rows, texts) for source in sources]
     hits, ends = array("i"), array("q", [0])
@@ -222,8 +222,8 @@ def find_secrets(
 
 
 def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[int]:
-    """The rows in the order of their records, then of their budgets; rows that agree in both can be exchanged."""
-    places = matrix.indices.astype(">i4")  # whose bytes have the order of the numbers
+    """The rows in the order of their records, then of their budgets; rows that are equal in both are exchangeable."""
+    places = matrix.indices.astype(">i4")  # big-endian, so that bytes sort like the numbers
 
     def key(row: int) -> tuple[bytes, float, float]:
         return places[matrix.indptr[row] : matrix.indptr[row + 1]].tobytes(), budgets[row].p, budgets[row].r
@@ -232,12 +232,12 @@ def _by_places(matrix: csr_array, budgets: Sequence[SecretProtection]) -> list[i
 
 
 def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: Iterable[str]) -> Search:
-    """A source made ready, with all secrets that are known before the texts are read."""
+    """Prepares the search of one source, with all secrets that are known before the texts are read."""
     budget = _budget(source.p, source.r, default)
     match source:
         case ListedSecrets():
             listed = read_list(source.path)
-            search = Search("list", Phrases([entry.secret for entry in listed]), rows, budget)
+            search = Search("list", PhraseFinder([entry.secret for entry in listed]), rows, budget)
             for entry in listed:
                 try:
                     own = _budget(entry.p, entry.r, budget)
@@ -245,17 +245,17 @@ def _search(source: SecretSource, default: SecretProtection, rows: Rows, texts: 
                     raise ValueError(f"{source.path}: {error}") from None
                 search.name(entry.secret, own)
         case PatternSecrets():
-            search = Search("pattern", matches(source.pattern, whole=source.each == "pattern"), rows, budget)
+            search = Search("pattern", pattern_finder(source.pattern, whole=source.each == "pattern"), rows, budget)
             if source.each == "pattern":
                 search.name(("pattern", source.pattern), budget)
         case QuantileWords():
             chosen = quantile_words(texts, source.quantile, source.count)
-            search = Search("quantile", Phrases(chosen), rows, budget)
+            search = Search("quantile", PhraseFinder(chosen), rows, budget)
             for word in chosen:
                 search.name(word, budget)
         case PresidioSecrets():
             search = Search(
-                "presidio", entities(source.entities, source.model, whole=source.each == "entity"), rows, budget
+                "presidio", entity_finder(source.entities, source.model, whole=source.each == "entity"), rows, budget
             )
             if source.each == "entity":
                 for entity in source.entities:
@@ -269,11 +269,11 @@ def _check_budget(p: float | None, r: float | None) -> None:
     if r is not None:
         validate.probability(r=r)
     if p is not None and r is not None and p >= r:
-        raise ValueError(f"r must be above p, or no noise is enough (p={p}, r={r})")
+        raise ValueError(f"r must be above p, since no noise achieves r ≤ p (p={p}, r={r})")
 
 
 def _budget(p: float | None, r: float | None, default: SecretProtection) -> SecretProtection:
-    """The p and r given, the default's where none is."""
+    """The budget with the given p and r, with those of the default for None."""
     p, r = default.p if p is None else p, default.r if r is None else r
     validate.open_probability(p=p)
     _check_budget(p, r)

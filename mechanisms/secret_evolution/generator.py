@@ -1,17 +1,19 @@
-"""Secret-protected evolution: synthetic text whose selection sees private records through noisy clusters only.
+"""Secret-protected evolution: text evolution whose selection depends on private records only through noisy clusters.
 
-Records without a secret are public. Their clusters are frozen before a private record is read. In each release private
-records are drawn at random, each moves its nearest cluster a little, and the noisy centres and sizes leave
-(`secret_clustering`). They vote for candidates that a language model wrote, and the candidates with the most votes are
-varied (`evolution`); nothing else of a private record is used. What is protected is the value of each secret, wherever
-it occurs; the places where it occurs, and with them the split into public and private records, are public.
+Records without a secret are public. Their clusters are computed before any private record is read. In each release,
+private records are sampled, each shifts its nearest cluster, and the noisy centres and sizes are released
+(`secret_evolution.clustering`). They vote for candidates that a language model generated, and the candidates with the
+most votes are varied (`mechanisms.evolution`). Private records have no other use. The value of each secret is
+protected, wherever it occurs; the places where it occurs, and hence the split into public and private records, are
+public.
 
-All clusters of all labels are one release: a secret may occur in records of several labels. A release does not depend
-on candidates, so one release can serve all rounds (``releases="once"``), for the cost of one. With ``every_round``, as
-published, T fresh releases are paid for.
+All clusters of all labels are one release, since a secret may occur in records of several labels. A release does not
+depend on the candidates, so one release can serve all rounds (``releases="once"``), at the cost of one. With
+``every_round``, as published, T fresh releases are charged.
 
-As published, Algorithm 2 assigns records to running sums, and one σ serves counts and centres. It is accounted twice:
-as the paper does, and as it is, where one occurrence may move all other drawn records and so reveals the secret.
+The published Algorithm 2 assigns records to running sums, and one σ serves counts and centres. It is accounted twice:
+as in the paper, and as it runs, where one occurrence may change the assignment of all other sampled records and so
+reveals the secret.
 
 Source: "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", Algorithms 1 to 3.
 """
@@ -42,7 +44,7 @@ from cupel.mechanisms.evolution.journal import Journal
 from cupel.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
 from cupel.mechanisms.models.writers import Writer
 from cupel.mechanisms.primitives import charged
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.secret_evolution import clustering
 from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters
@@ -56,29 +58,30 @@ CLUSTERS, RELEASE = "clusters", "release"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretEvolution:
-    """The public description of a run: parameters only, nothing that was read off the data.
+    """The public description of a run: parameters only, which do not depend on the data.
 
     Attributes:
-        secrets: where secrets are looked for, at least one source.
-        p: the largest probability of guessing a secret before, in (0, 1), for sources that give none.
-        r: what it may become after the whole run, in (p, 1], likewise. 1 protects nothing.
+        secrets: the sources of secrets, at least one.
+        p: the largest prior probability of guessing a secret, in (0, 1), for sources without their own.
+        r: the largest probability after the whole run, in (p, 1], likewise. 1 protects nothing.
         rounds: T.
-        synthetic: N, how many texts are kept for each label.
-        variations: L, how many variations each kept text gets.
-        clusters: K, the public clusters of each label.
-        radius: R, the length that embeddings are clipped to; 1 leaves embeddings as they are.
-        expected_sample: how many private records a release draws on average; None draws as many as the budgets allow
-            in proportion, the likeliest with certainty.
-        releases: ``every_round`` pays for T releases, ``once`` for one that serves all rounds.
-        lookahead: how many variations of a candidate stand for it in the vote; 0 for the candidate itself.
-        labels: the public set of labels, each with clusters and candidates of its own; empty puts all records together.
+        synthetic: N, the number of texts kept for each label.
+        variations: L, the number of variations of each kept text.
+        clusters: K, the number of public clusters of each label.
+        radius: R, the length to which embeddings are clipped; 1 leaves embeddings as they are.
+        expected_sample: the mean number of private records in a release; None includes records in proportion to their
+            weights, those with the largest weight with certainty.
+        releases: ``every_round`` charges T releases, ``once`` charges one that serves all rounds.
+        lookahead: number of variations whose mean embedding represents a candidate in the vote; 0 for the candidate's
+            own embedding.
+        labels: the public set of labels, each with its own clusters and candidates; empty pools all records.
         embedder: ``builtin`` (fitted on the public records), or the folder or hub id of a `sentence-transformers`
             model on this machine.
-        seed: of public choices only: clusters, the builtin embedder and texts.
+        seed: for public choices only: clusters, the builtin embedder and texts.
         variant: ``sound`` or ``as_published``.
     """
 
-    secrets: tuple[SecretSource, ...] = field(repr=False)  # runs are told apart by what was found
+    secrets: tuple[SecretSource, ...] = field(repr=False)  # a run is identified by what they found
     p: float
     r: float
     rounds: int
@@ -90,7 +93,7 @@ class SecretEvolution:
     releases: Literal["every_round", "once"] = "every_round"
     lookahead: int = 0
     labels: tuple[str, ...] = ()
-    embedder: str = field(default="builtin", repr=False)  # runs are told apart by its fingerprint, not its place
+    embedder: str = field(default="builtin", repr=False)  # a run is identified by its fingerprint, not its location
     seed: int = 0
     variant: Literal["sound", "as_published"] = "sound"
 
@@ -104,28 +107,28 @@ class SecretEvolution:
             validate.open_probability(p=p)
             validate.probability(r=r)
             if p >= r:
-                raise ValueError(f"r must be above p, or no noise is enough, not p={p!r} and r={r!r}")
+                raise ValueError(f"r must be above p, since no noise achieves r ≤ p, not p={p!r} and r={r!r}")
         evolution_run.check_settings(self, ("rounds", "synthetic", "variations", "clusters"))
         validate.positive(radius=self.radius)
         validate.one_of(("every_round", "once"), releases=self.releases)
         validate.one_of(("sound", "as_published"), variant=self.variant)
         if self.expected_sample is not None:
             validate.positive(expected_sample=self.expected_sample)
-        _ = self.settings  # which checks how many texts there will be
+        _ = self.settings  # checks the total number of texts
         if self.variant == "as_published" and (self.expected_sample is not None or self.releases == "once"):
             raise ValueError(
-                "expected_sample and releases belong to the sound variant: as published every round has a release of "
-                "its own, which draws about one record; leave them out"
+                "expected_sample and releases are parameters of the sound variant: as published every round has its "
+                "own release, with about one record; leave them out"
             )
 
     def _budgets(self) -> list[tuple[float, float]]:
-        """p and r as given, and as each source has them."""
+        """p and r of the run, and of each source."""
         own = [(self.p if x.p is None else x.p, self.r if x.r is None else x.r) for x in self.secrets]
         return [(self.p, self.r), *own]
 
     @property
     def adjacency(self) -> Adjacency:
-        """The value of one secret changes wherever it occurs."""
+        """Neighbours differ in the value of one secret, wherever it occurs."""
         return Adjacency.SECRET
 
     @property
@@ -135,38 +138,38 @@ class SecretEvolution:
 
     @property
     def releasable(self) -> bool:
-        """Whether what a run writes is protected at all, and accounted for as it is."""
+        """Whether the output of a run is protected, and the accounting covers the algorithm as it runs."""
         return self.variant == "sound" and all(r < 1 for _, r in self._budgets())
 
     @property
     def paid_releases(self) -> int:
-        """How many releases a run pays for."""
+        """The number of releases that a run charges."""
         return 1 if self.releases == "once" else self.rounds
 
     @property
     def settings(self) -> EvolutionSettings:
-        """The numbers of the evolution."""
+        """The parameters of the evolution."""
         return EvolutionSettings.of(self)
 
     def incidence(self, records: Sequence[Record]) -> Incidence:
-        """Which secrets occur in which records: public places, and no secret's text."""
+        """Which secrets occur in which records: public places, without the text of any secret."""
         return find_secrets([record.text for record in records], self.secrets, SecretProtection(self.p, self.r))
 
     def noise(self, incidence: Incidence) -> SecretNoise:
-        """The noise of a release, and how likely each record is drawn; public, as the places are.
+        """The noise of a release, and the inclusion probability of each record; public, like the places.
 
         Raises:
-            ValueError: where no noise is certified to be enough.
+            ValueError: if no certified noise is enough.
         """
         places = _Places(incidence.fingerprint, incidence)
         return _noise(self.variant, self.paid_releases, self.expected_sample, places)
 
     def plan(self, incidence: Incidence) -> DpEvent:
-        """The event that a run charges in all, in the ledger's canonical form; a function of public places."""
+        """The event that a whole run charges, in the ledger's canonical form; a function of public places."""
         return events.compose([(self.noise(incidence).event(), self.paid_releases)])
 
     def published_plan(self, incidence: Incidence) -> DpEvent:
-        """The event as the paper accounts it: counts and centres as one release of occurrences of length 1."""
+        """The event by the paper's accounting: counts and centres as one release of occurrences of length 1."""
         return events.compose([(self.noise(incidence).published_event(), self.paid_releases)])
 
     def load_embedder(self, records: Sequence[Record], incidence: Incidence) -> Embedder:
@@ -175,36 +178,36 @@ class SecretEvolution:
         return fitted_embedder(self.embedder, public, self.seed)
 
     def check(self, records: Sequence[Record], writer: Writer, incidence: Incidence | None = None) -> Incidence:
-        """That these records can be run, before anything is charged or written; where their secrets are.
+        """Checks that these records can be run, before anything is charged or written; returns their places of secrets.
 
         Args:
-            records: private where they hold a secret.
+            records: private if they hold a secret.
             writer: of candidates.
-            incidence: of these records, if it is known already; looking for secrets may take long.
+            incidence: of these records, if already computed; finding secrets may take long.
 
         Raises:
-            ValueError: one line that tells no secret and nothing of any private record.
+            ValueError: one line, which reveals no secret and nothing about any private record.
         """
         members = evolution_run.by_label(records, self.labels)
         places = self.incidence(records) if incidence is None else incidence
         if places.records != len(records):
-            raise ValueError(f"the places of secrets are those of {places.records} records, not of {len(records)}")
+            raise ValueError(f"incidence is that of {places.records} records, but there are {len(records)}")
         if places.texts not in (None, texts_digest(record.text for record in records)):
-            raise ValueError("the places of secrets are those of other records, or of these in another order")
+            raise ValueError("incidence is that of other records, or of these in another order")
         if self.releasable and any(budget.r == 1 for budget in places.budgets):
-            raise ValueError("a list gives a secret r = 1, which protects nothing; lower it or leave the secret out")
+            raise ValueError("a list gives a secret r = 1, which protects nothing; lower r or remove the secret")
         if not places.private.any():
             raise ValueError(
-                "no secret was found in any record, so there is nothing to protect; look at the sources in secrets"
+                "no secret was found in any record, so there is nothing to protect; check the sources in secrets"
             )
         if places.private.all():
-            raise ValueError("every record holds a secret, and public records are needed for clusters; add some")
+            raise ValueError("every record holds a secret, but clusters need public records; add records without one")
         for label, indices in members.items():
             public = {records[index].text for index in indices[~places.private[indices]]}
             if len(public) < self.clusters:
                 of_label = "" if label is None else f" of label {label!r}"
                 raise ValueError(
-                    f"clusters must be at most the number of different public texts{of_label}, {len(public)}, not "
+                    f"clusters must be at most the number of distinct public texts{of_label}, {len(public)}, not "
                     f"{self.clusters}; lower it or add records without a secret"
                 )
             private, most = int(places.private[indices].sum()), clustering.MOST_RECORDS
@@ -225,20 +228,20 @@ class SecretEvolution:
         progress: Callable[[int, int], None] | None = None,
         source: Source = OS_ENTROPY,
     ) -> EvolutionResult:
-        """Writes the synthetic texts, or goes on where an earlier call was interrupted.
+        """Generates the synthetic texts, or resumes an interrupted run.
 
         Args:
-            records: private where they hold a secret.
+            records: private if they hold a secret.
             writer: of candidates; it sees no record.
-            run: of a ledger, begun with `plan(incidence)`. Every release is charged there before it is drawn, and only
-                what is committed there is used; the caller finishes it.
-            journal: the file of the candidates, in an existing folder that is private.
-            incidence: of these records, if it is known already.
-            progress: called with the texts written and the most there can be.
-            source: of the noise; a run with a recorded one must say so: ``run.about["noise"] == "recorded"``.
+            run: of a ledger, begun with `plan(incidence)`. Every release is charged before its noise is drawn, and only
+                committed values are used; the caller finishes the run.
+            journal: the file of the candidates, in an existing private folder.
+            incidence: of these records, if already computed.
+            progress: called with the number of texts generated and the largest possible number.
+            source: of the noise. If it is recorded, the run must say so: ``run.about["noise"] == "recorded"``.
 
         Raises:
-            ValueError: for records, a writer or parameters that do not fit, or are not those of the interrupted run.
+            ValueError: if records, writer or parameters are invalid, or differ from those of the interrupted run.
         """
         places = self.check(records, writer, incidence)
         charged.check_run(run, self.plan(places), source)
@@ -253,13 +256,13 @@ class SecretEvolution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvolutionResult:
-    """A finished run. Of a releasable mechanism, all of it may leave: places of secrets are public.
+    """A finished run. If the mechanism is releasable, all of it may be released: places of secrets are public.
 
     Attributes:
         texts: the last selection, label by label.
         releases: the noisy clusters of each label, release by release.
         found: how many secrets each source found, and in how many records.
-        noise: of each release, and the probabilities with which records were drawn.
+        noise: of each release, and the inclusion probabilities of the records.
     """
 
     texts: tuple[SyntheticText, ...]
@@ -269,7 +272,7 @@ class EvolutionResult:
 
 
 class _Releases:
-    """The releases of one call of `SecretEvolution.generate`; records are embedded for the first of them."""
+    """The releases of one call of `SecretEvolution.generate`; records are embedded for the first one."""
 
     def __init__(
         self,
@@ -287,22 +290,22 @@ class _Releases:
         self._parts: list[_Part] = []
 
     def select(self, number: int, candidates: Mapping[str | None, Vectors]) -> dict[str | None, list[int]]:
-        """What the noisy clusters keep, for each label."""
+        """The candidates that the noisy clusters select, for each label."""
         if number < self.mechanism.paid_releases:
             self.released.append(self._release(number))
         kept = {}
         for part, (label, noisy) in zip(self._parts, self.released[-1].items(), strict=True):
             if self.mechanism.variant == "sound":
-                noisy = clustering.steadied(noisy, part.clusters, self.noise.sigma)
+                noisy = clustering.shrink_to_public(noisy, part.clusters, self.noise.sigma)
             kept[label] = voting.kept_by_centres(noisy, candidates[label], self.mechanism.synthetic).tolist()
         return kept
 
     def _release(self, number: int) -> Mapping[str | None, NoisyClusters]:
-        """The committed release of this number, or one drawn now, after its charge: all labels in one."""
+        """The committed release of this number, or a new one, charged before it is drawn; joint for all labels."""
         key = f"{RELEASE}/{number}"
         self._prepare()
         charge = Charge(key=key, stage=RELEASE, event=self.noise.event())
-        value = charged.released(self.run, charge, self._drawn)
+        value = charged.released_value(self.run, charge, self._drawn)
         return dict(zip(self.mechanism.settings.groups, map(_read, value), strict=True))
 
     def _drawn(self) -> list[dict[str, str]]:
@@ -318,20 +321,20 @@ class _Releases:
         return drawn
 
     def _prepare(self) -> None:
-        """Public clusters and private vectors of each label.
+        """Computes the public clusters and private vectors of each label.
 
         Raises:
-            OtherRunError: where the clusters are not those of the interrupted run.
+            RunMismatchError: if the clusters differ from those of the interrupted run.
         """
         if self._parts:
             return
         members = evolution_run.by_label(self.records, self.mechanism.labels)
         self._parts = [self._part(label, indices) for label, indices in members.items()]
         fingerprints = [part.clusters.fingerprint for part in self._parts]
-        if charged.noted(self.run, CLUSTERS, fingerprints) != fingerprints:
-            raise OtherRunError(
-                "the public clusters are others than in the interrupted run, although the records are the same: this "
-                "machine or its libraries compute other vectors; go on where the run began, or start a new one in a "
+        if charged.committed_value(self.run, CLUSTERS, fingerprints) != fingerprints:
+            raise RunMismatchError(
+                "the public clusters differ from those of the interrupted run, although the records are the same: this "
+                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
                 "new folder"
             )
 
@@ -352,7 +355,7 @@ class _Releases:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """The records of one label. All but the clusters and the probabilities is private."""
+    """The records of one label. Everything except the clusters and the probabilities is private."""
 
     clusters: PublicClusters
     vectors: Vectors
@@ -362,7 +365,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """An incidence that a cache can hold: equal where its fingerprint is."""
+    """An incidence as a cache key: equal if the fingerprints are equal."""
 
     fingerprint: str
     incidence: Incidence = field(compare=False)
@@ -370,7 +373,7 @@ class _Places:
 
 @functools.lru_cache(maxsize=2)
 def _noise(variant: str, releases: int, expected_sample: float | None, places: _Places) -> SecretNoise:
-    """The noise of a run, kept because a plan, a check and the run itself each ask for it."""
+    """The noise of a run, cached because the plan, the check and the run each need it."""
     if variant == "as_published":
         return SecretNoise.as_published(places.incidence, rounds=releases)
     return SecretNoise.fit(places.incidence, rounds=releases, expected_sample=expected_sample)

@@ -1,4 +1,4 @@
-"""Where secrets occur: which secret is in which record, and what each may cost. Places only, never a secret's text."""
+"""Which secret occurs in which record, and the budget of each secret; never the text of a secret."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cupel.accounting.guarantees import SecretProtection
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one source of secrets found.
+    """The result of one source of secrets.
 
     Attributes:
         kind: ``list``, ``pattern``, ``quantile`` or ``presidio``.
-        secrets: how many secrets it names.
-        records: records in which it found at least one.
-        occurrences: pairs of a secret and a record in which it was found.
-        nowhere: secrets it names and found in no record.
+        secrets: number of secrets that it names.
+        records: number of records in which it found at least one.
+        occurrences: number of pairs of a secret and a record that holds it.
+        nowhere: number of its secrets that are in no record.
     """
 
     kind: str
@@ -37,17 +37,16 @@ class Found:
 class Incidence:
     """Which of m secrets occurs in which of n records, with each secret's budget.
 
-    Places are public in secret protection: all that is kept here may be known to everybody, the order of the rows
-    included (`find_secrets` puts them in the order of their places). The values of the secrets are what is protected,
-    and none is kept.
+    Secret protection treats places as public: everything here is public, including the order of the rows
+    (`find_secrets` orders them by place). The values of the secrets are protected, and none is stored.
 
     Attributes:
-        matrix: E[j, i] says whether secret j is in record i; bool, shape (m, n), sorted and without stored zeros.
-        budgets: the different (p, r) of the secrets, p < r each.
-        group: of each secret, its budget's index; int64, shape (m,).
+        matrix: E[j, i] is whether secret j is in record i; bool, shape (m, n), sorted and without stored zeros.
+        budgets: the distinct (p, r) of the secrets, each with p < r.
+        group: the index of each secret's budget; int64, shape (m,).
         found: what each source found, in the order of the sources.
-        texts: `texts_digest` of the records, in their order, where they are known. It depends on the secrets, so it is
-            private: it stays in memory, and is no part of the fingerprint.
+        texts: `texts_digest` of the records, in their order, if known. It depends on the secrets, so it is private: it
+            stays in memory, and is not part of the fingerprint.
     """
 
     matrix: csr_array
@@ -62,19 +61,19 @@ class Incidence:
         matrix.eliminate_zeros()
         group = np.array(self.group, dtype=np.int64)
         if group.shape != (matrix.shape[0],):
-            raise ValueError(f"every secret has one budget: {matrix.shape[0]} secrets, budgets of shape {group.shape}")
+            raise ValueError(f"group must have one index for each of {matrix.shape[0]} secrets, not {group.shape}")
         if group.size and not 0 <= group.min() <= group.max() < len(self.budgets):
-            raise ValueError(f"a secret's budget is none of the {len(self.budgets)} given")
+            raise ValueError(f"group must have indices of the {len(self.budgets)} budgets")
         for budget in self.budgets:
             if budget.p >= budget.r:
-                raise ValueError(f"r must be above p, or no noise is enough (p={budget.p}, r={budget.r})")
+                raise ValueError(f"r must be above p, since no noise achieves r ≤ p (p={budget.p}, r={budget.r})")
         group.flags.writeable = False
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "group", group)
 
     @property
     def secrets(self) -> int:
-        """Number of secrets m, those found nowhere included."""
+        """Number of secrets m, including those found nowhere."""
         return int(self.matrix.shape[0])
 
     @property
@@ -84,7 +83,7 @@ class Incidence:
 
     @cached_property
     def private(self) -> NDArray[np.bool_]:
-        """Which records hold a secret, shape (n,). The others are public and used in the clear."""
+        """Which records hold a secret, shape (n,). The others are public and used without noise."""
         private = np.zeros(self.records, dtype=np.bool_)
         private[self.matrix.indices] = True
         private.flags.writeable = False
@@ -92,17 +91,17 @@ class Incidence:
 
     @cached_property
     def occurrences(self) -> NDArray[np.int64]:
-        """In how many records each secret is, shape (m,); 0 for one found nowhere, n for one that is everywhere."""
+        """The number of records that hold each secret, shape (m,)."""
         occurrences = np.diff(self.matrix.indptr).astype(np.int64)
         occurrences.flags.writeable = False
         return occurrences
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of places and budgets, in hexadecimal: of all that a release depends on besides the records.
+        """SHA-256 of places and budgets, in hexadecimal: of everything that a release depends on except the records.
 
-        The text of the secrets is left out. Places and budgets are public, so whoever has a hash that covers a value as
-        well could try every 5-digit key until the hash fits.
+        It excludes the text of the secrets. Places and budgets are public, so whoever has a hash that covers a value
+        too could try every 5-digit key until the hash fits.
         """
         digest = hashlib.sha256(b"cupel.incidence\0")
         digest.update(f"{self.secrets},{self.records}".encode())

@@ -1,13 +1,13 @@
-"""How often each private record takes part in a round, and the noise that this takes (SecretNoise).
+"""The inclusion probability of each private record in a round, and the noise for it (`SecretNoise`).
 
-A linear program shares the budgets of the secrets among the records: max Σ w_i with Σ w_i ≤ η_j over the records of
-secret j and 0 ≤ w_i ≤ 1, η_j = Φ⁻¹(1 − p_j) − Φ⁻¹(1 − r_j). Record i then takes part with a probability ρ_i in
-proportion to w_i. The guarantee never rests on the program: whatever ρ is, σ comes from the exact blow-up over all
-rounds of the occurrences that ρ gives, and is certified as the accountant will read it from the event.
+A linear program distributes the budgets of the secrets over the records: max Σ w_i with Σ w_i ≤ η_j over the records of
+secret j and 0 ≤ w_i ≤ 1, η_j = Φ⁻¹(1 − p_j) − Φ⁻¹(1 − r_j). Record i is then included with a probability ρ_i that is
+proportional to w_i. The guarantee does not rest on the program: for any ρ, σ comes from the exact blow-up over all
+rounds of the occurrences under ρ, and is certified in the form in which the accountant reads it from the event.
 
-Records with the same secrets share a variable, and its weight equally. Besides that the program has vertex solutions:
-at most as many of its variables as there are secrets lie strictly between their limits. It counts records, so one with
-many secrets gets weight 0 wherever its secrets' budgets are better spent on records with fewer.
+Records with the same secrets share a variable, and its weight equally. Apart from that the program has vertex
+solutions: at most as many of its variables as there are secrets lie strictly between their limits. It counts records,
+so a record with many secrets gets weight 0 if its secrets' budgets are better spent on records with fewer.
 
 Source: "Secret-Protected Evolution for Differentially Private Synthetic Text Generation", equation 6 and Algorithm 1.
 """
@@ -34,23 +34,23 @@ from cupel.mechanisms.secret_evolution.incidence import Incidence
 
 Floats = NDArray[np.float64]
 
-_DISCRETISED = 1e-300  # above the total variation distance of noise on a grid of 2⁻¹⁰⁷⁴ to the Gaussian
+_DISCRETISED = 1e-300  # above the total variation distance of noise on a grid of 2⁻¹⁰⁷⁴ from the Gaussian
 _ABOVE = 1 + 2.0**-50
-_NOTHING = 1e-9  # a weight that the solver's tolerance cannot tell from 0
+_NOTHING = 1e-9  # weights below this are indistinguishable from 0 at the solver's tolerance
 
 
 @dataclass(frozen=True, eq=False)
 class SecretNoise:
-    """How often records take part, and how much noise covers it.
+    """The inclusion probabilities of the records, and the noise for them.
 
     Attributes:
-        probabilities: float64 of shape (n,), multiples of 2⁻⁶⁴: with which each record takes part in a round,
-            independently. 0 for public records, which are used in the clear.
-        sigma: standard deviation σ₁ of the noise for occurrences of length 1. A relative 2⁻⁵⁰ above the events' noise
-            multiplier, so that its product with √2, in float64, is no less than √2 times that.
-        rounds: releases, with fresh noise and fresh occurrences, that `sigma` is made for.
-        releases: one release for each budget, accounted as it is.
-        published: the same accounted as published; equal where the published accounting was not asked for.
+        probabilities: float64 of shape (n,), multiples of 2⁻⁶⁴: the probability that each record is included in a
+            round, independently. 0 for public records, which are used without noise.
+        sigma: standard deviation σ₁ of the noise for occurrences of length 1. It is larger than the events' noise
+            multiplier by a relative 2⁻⁵⁰, so that its float64 product with √2 is at least √2 times the multiplier.
+        rounds: number of releases, with fresh noise and fresh occurrences, for which `sigma` is computed.
+        releases: one release for each budget, accounted as it runs.
+        published: the same by the published accounting; equal to `releases` if created by `fit`.
     """
 
     probabilities: Floats
@@ -61,36 +61,37 @@ class SecretNoise:
 
     @classmethod
     def fit(cls, incidence: Incidence, *, rounds: int, expected_sample: float | None = None) -> Self:
-        """Inclusion probabilities from the linear program, and the least noise that is certified for them.
+        """Inclusion probabilities from the linear program, and the smallest certified noise for them.
 
-        Several secrets of one budget are covered by one law of occurrences that is stochastically larger than each.
+        Several secrets of one budget are covered by one distribution of occurrences that is stochastically larger than
+        each.
 
         Args:
             incidence: which secrets are in which records.
-            rounds: releases in all, ≥ 1.
+            rounds: total number of releases, ≥ 1.
             expected_sample: the mean number of private records in a round, ρ = min(1, cw); by default ρ = w/max w.
 
         Raises:
-            ValueError: for an impossible sample, or a budget that no noise is certified to reach.
+            ValueError: if the sample is impossible, or no certified noise is enough for a budget.
         """
         validate.integer(minimum=1, rounds=rounds)
         weights = inclusion_weights(incidence)
-        chances = _whole(_scaled(weights, expected_sample))
+        chances = _round_up(_scaled(weights, expected_sample))
         own = releases_for_groups(_groups(incidence, chances), incidence.budgets, rounds, _DISCRETISED)
         return cls(chances, max(map(_sigma, own), default=0.0) * _ABOVE, rounds, own, own)
 
     @classmethod
     def as_published(cls, incidence: Incidence, *, rounds: int) -> Self:
-        """Algorithm 1 as printed: about 1/max w records a round, and the noise of one Gaussian at the mean count.
+        """Algorithm 1 as published: about 1/max w records per round, and the noise of one Gaussian at the mean count.
 
-        ρ_i = V·w_i/Σw with V = 1/max w, at most 1. Were the count always E, r would be Φ̄(Φ̄⁻¹(p) − √T·E/σ) after T
-        rounds, so σ = √T·max_j E_j/η_j. That is too little, since counts vary. As it is, sums that run along let an
-        occurrence move all that comes after it, so it is taken to reveal the secret.
+        ρ_i = V·w_i/Σw with V = 1/max w, at most 1. If the count were always E, r would be Φ̄(Φ̄⁻¹(p) − √T·E/σ) after T
+        rounds, so σ = √T·max_j E_j/η_j. That is too little, since counts vary. As it runs, running sums let an
+        occurrence change everything after it, so it is accounted as revealing the secret.
         """
         validate.integer(minimum=1, rounds=rounds)
         weights = inclusion_weights(incidence)
         total = float(weights.sum())
-        chances = _whole(np.minimum(1.0, weights / weights.max() / total) if total else weights)
+        chances = _round_up(np.minimum(1.0, weights / weights.max() / total) if total else weights)
         means = incidence.matrix.astype(np.float64) @ chances
         shares = [mean / capacity for mean, capacity in zip(means, _capacities(incidence), strict=True) if mean]
         sigma = math.sqrt(rounds) * max(shares, default=0.0)
@@ -104,11 +105,11 @@ class SecretNoise:
         return float(self.probabilities.sum())
 
     def event(self) -> DpEvent:
-        """One release, accounted as it is."""
+        """One release, accounted as it runs."""
         return _event(self.releases)
 
     def published_event(self) -> DpEvent:
-        """One release, accounted as published; where `fit` made it, that is as it is."""
+        """One release by the published accounting; if created by `fit`, the same as `event`."""
         return _event(self.published)
 
 
@@ -123,13 +124,13 @@ def inclusion_weights(incidence: Incidence) -> Floats:
     weights = np.zeros(places.shape[1])
     if not private.size:
         return weights
-    one, kind = _kinds(places[:, private])
+    one, kind = _secret_sets(places[:, private])
     sizes = np.bincount(kind).astype(np.float64)
     capacities = np.minimum(_capacities(incidence), places.sum(axis=1))
     columns = places[:, private[one]].astype(np.float64)
     found = linprog(
         -np.ones(one.size),
-        A_ub=cast(Any, columns),  # sparse, which the stubs do not know
+        A_ub=cast(Any, columns),  # sparse; the type stubs do not allow it
         b_ub=capacities,
         bounds=cast(Any, np.column_stack([np.zeros(one.size), sizes])),
         method="highs-ipm",
@@ -141,7 +142,7 @@ def inclusion_weights(incidence: Incidence) -> Floats:
     return weights
 
 
-def _kinds(places: sparse.csc_array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _secret_sets(places: sparse.csc_array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Records by their sets of secrets: the first record of each set, and the set of each record."""
     places.sort_indices()
     lengths = np.diff(places.indptr)
@@ -159,33 +160,33 @@ def _kinds(places: sparse.csc_array) -> tuple[NDArray[np.intp], NDArray[np.intp]
 
 
 def _capacities(incidence: Incidence) -> Floats:
-    """η_j of every secret, shape (m,); ∞ where r is 1."""
+    """η_j of every secret, shape (m,); ∞ if r is 1."""
     return np.array([mu_for(budget.p, budget.r) for budget in incidence.budgets], dtype=np.float64)[incidence.group]
 
 
 def _scaled(weights: Floats, expected_sample: float | None) -> Floats:
-    """w/max w, or min(1, cw) with the sum that is asked for."""
+    """w/max w, or min(1, cw) with the requested sum."""
     if expected_sample is None:
         return weights / weights.max() if weights.any() else weights
     largest = np.sort(weights[weights > 0])[::-1]
     if not 0 < expected_sample <= largest.size:
         raise ValueError(
-            f"expected_sample must be above 0 and at most {largest.size}, the records that the secrets' budgets "
-            f"give a weight, not {expected_sample!r}"
+            f"expected_sample must be above 0 and at most {largest.size}, the number of records to which the secrets' "
+            f"budgets give a weight, not {expected_sample!r}"
         )
-    rest = np.cumsum(largest[::-1])[::-1]  # of the largest k are 1, the others cw
+    rest = np.cumsum(largest[::-1])[::-1]  # if the largest k are 1 and the others cw
     factors = (expected_sample - np.arange(largest.size)) / rest
     certain = int(np.argmax(factors * largest <= 1)) if (factors * largest <= 1).any() else largest.size - 1
     return np.minimum(1.0, float(factors[certain]) * weights)
 
 
-def _whole(chances: Floats) -> Floats:
-    """Rounded up to multiples of 2⁻⁶⁴, which float64 holds exactly, so that 64 random bits decide without error."""
+def _round_up(chances: Floats) -> Floats:
+    """Probabilities rounded up to multiples of 2⁻⁶⁴, which float64 holds exactly, so 64 random bits suffice."""
     return np.asarray(np.ldexp(np.ceil(np.ldexp(chances, 64)), -64))
 
 
 def _groups(incidence: Incidence, chances: Floats) -> list[list[Floats]]:
-    """For each budget and each secret that has it, the chances of its records; at least one secret, of no record."""
+    """For each budget and each of its secrets, the probabilities of its records; an empty array if there is none."""
     rows = np.split(chances[incidence.matrix.indices], incidence.matrix.indptr[1:-1])
     return [
         [rows[secret] for secret in np.flatnonzero(incidence.group == group)] or [np.zeros(0)]

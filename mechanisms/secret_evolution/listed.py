@@ -1,4 +1,4 @@
-"""Lists of secrets: reading them from a file, and finding thousands of them in texts in one pass."""
+"""Lists of secrets: reading them from a file, and finding thousands of them in a text in one pass."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _COLUMNS = {"secret", "p", "r"}
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """One line of a list: a secret in canonical form, and the p and r that the line gives it, if any."""
+class ListEntry:
+    """One entry of a list: a secret in canonical form, and its p and r, if given."""
 
     secret: str
     p: float | None = None
@@ -32,7 +32,7 @@ def composed(text: str) -> str:
 
 
 def canonical(secret: str) -> str:
-    """Two secrets are one if this form is equal: composed, white space within as one blank, none around."""
+    """The canonical form of a secret, equal for equal secrets: normal form C, with single blanks for white space."""
     return " ".join(composed(secret).split())
 
 
@@ -41,53 +41,53 @@ def words(text: str) -> list[str]:
     return _RUN.findall(text)
 
 
-def read_list(path: Path | str) -> list[Listed]:
+def read_list(path: Path | str) -> list[ListEntry]:
     """Reads a list of secrets, each once, in the order of the file.
 
     Args:
-        path: CSV or JSON Lines (by its ending) with a column ``secret`` and perhaps ``p`` and ``r``, or any other text
-            file with one secret a line. UTF-8.
+        path: CSV or JSON Lines (by its extension) with a column ``secret`` and optionally ``p`` and ``r``, or any other
+            text file with one secret per line. UTF-8.
 
     Raises:
-        ValueError: one line that names the file and, where it helps, the line, never a secret.
+        ValueError: one line, which names the file and, if possible, the line, never a secret.
     """
     path = Path(path)
     rows = _table(path) if path.suffix.lower() in (".csv", ".jsonl") else _lines(path)
-    read: dict[str, Listed] = {}
+    read: dict[str, ListEntry] = {}
     for where, listed in rows:
         if not listed.secret:
             raise ValueError(f"{path}, {where}: holds no secret; every line needs one")
         if read.setdefault(listed.secret, listed) != listed:
             raise ValueError(f"{path}, {where}: this secret is listed before with another p or r; keep one of them")
     if not read:
-        raise ValueError(f"{path}: lists no secret; write one a line, or leave this source out")
+        raise ValueError(f"{path}: lists no secret; write one per line, or remove this source")
     return list(read.values())
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Listed]]:
+def _lines(path: Path) -> Iterator[tuple[str, ListEntry]]:
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
-                yield f"line {number}", Listed(canonical(line))
+                yield f"line {number}", ListEntry(canonical(line))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is not UTF-8 text") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _table(path: Path) -> Iterator[tuple[str, Listed]]:
+def _table(path: Path) -> Iterator[tuple[str, ListEntry]]:
     for where, row in read_rows(path):
         if "secret" not in row or not _COLUMNS.issuperset(row):
-            raise ValueError(f"{path}, {where}: the columns of a list are secret and perhaps p and r, and no others")
+            raise ValueError(f"{path}, {where}: the columns of a list must be secret and optionally p and r")
         if not isinstance(row["secret"], str):
             raise ValueError(f"{path}, {where}: the secret must be text; put numbers between quotes")
-        yield where, Listed(canonical(row["secret"]), _number(row, "p", path, where), _number(row, "r", path, where))
+        yield where, ListEntry(canonical(row["secret"]), _number(row, "p", path, where), _number(row, "r", path, where))
 
 
 def _number(row: Any, column: str, path: Path, where: str) -> float | None:
-    """A probability of a row, None where it is left out. A shifted column may hold a secret, so it is not shown."""
+    """A probability of a row, None if it is missing. A shifted column may hold a secret, so the value is not shown."""
     value = row.get(column)
     if value is None or value == "":
         return None
@@ -97,13 +97,13 @@ def _number(row: Any, column: str, path: Path, where: str) -> float | None:
         raise ValueError(f"{path}, {where}: {column} must be a number between 0 and 1") from None
 
 
-class Phrases:
-    """Finds many secrets in a text at once, on word boundaries.
+class PhraseFinder:
+    """Finds many secrets in a text at once, at word boundaries.
 
-    The words (`words`) of a secret must follow one another in the text. Of each secret, the word that the fewest others
-    share is looked up among the words of a text, then the words around it in a table: the time does not grow with the
-    number of secrets, but with that of the places where one may be. Only what stands between the words is compared by a
-    regular expression, and only where all words fit.
+    The words (`words`) of a secret must be consecutive in the text. For each secret, the word shared with the fewest
+    other secrets is looked up among the words of the text, then the words around it in a table: the time depends not on
+    the number of secrets but on the number of places where one may be. Only the characters between words are compared
+    by a regular expression, and only if all words match.
     """
 
     def __init__(self, secrets: Collection[str]) -> None:
@@ -113,7 +113,7 @@ class Phrases:
             self._by_words.setdefault(tuple(words(secret)), []).append(secret)
         self._wordless = self._by_words.pop((), [])
         shared = Counter(word for some in self._by_words for word in set(some))
-        self._spans: dict[str, set[tuple[int, int]]] = {}  # of a word: how many words are before it, and in all
+        self._spans: dict[str, set[tuple[int, int]]] = {}  # for a word: number of words before it, and in total
         for some in self._by_words:
             rarest = min(range(len(some)), key=lambda i: (shared[some[i]], -len(some[i])))
             self._spans.setdefault(some[rarest], set()).add((rarest, len(some)))
@@ -121,7 +121,7 @@ class Phrases:
         self._patterns: dict[str, re.Pattern[str]] = {}
 
     def __call__(self, text: str) -> set[str]:
-        """The secrets in a composed text, those within longer ones included."""
+        """The secrets in a composed text, including those within longer ones."""
         there = words(text)
         known = self._looked_up.intersection(there)
         fitting = self._fitting(there, known) if known else set()
@@ -141,10 +141,10 @@ class Phrases:
         return fitting
 
     def _pattern(self, secret: str) -> re.Pattern[str]:
-        """The secret with any white space where it has a blank, and no word going on where it begins or ends in one."""
+        """A pattern for the secret, with any white space for a blank, and boundaries where it has words at its ends."""
         if secret not in self._patterns:
             first, *others = map(re.escape, secret.split(" "))
-            before = rf"(?<!\w{first})" if words(secret[0]) else ""  # behind the first part, which is searched for fast
+            before = rf"(?<!\w{first})" if words(secret[0]) else ""  # after the first part, which is fast to search
             after = r"(?!\w)" if words(secret[-1]) else ""
             self._patterns[secret] = re.compile(r"\s+".join([first + before, *others]) + after)
         return self._patterns[secret]

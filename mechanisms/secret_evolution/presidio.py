@@ -1,8 +1,8 @@
-"""Personal data found by Presidio (``pip install 'cupel[presidio]'``), without a network.
+"""Personal data found by Presidio (``pip install 'cupel[presidio]'``), without network access.
 
-Patterns (addresses, numbers of cards and phones) need no model. Names of people and places do: a model of spaCy that is
-installed. Presidio would download one by itself, and the list of domains by which it judges an address of mail; here it
-may not: a missing model is an error, and every address counts, whatever its domain.
+Patterns (addresses, card and phone numbers) need no model. Names of people and places need an installed spaCy model.
+By default Presidio downloads a missing model, and the list of domains by which it validates e-mail addresses; here both
+are disabled: a missing model is an error, and every address counts, whatever its domain.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LANGUAGE = "en"
 
 
 def finder(entities: Sequence[str], model: str | None) -> Callable[[str], list[tuple[str, str]]]:
-    """A function that returns the (entity, matched text) pairs of a text, every one that Presidio gives any score.
+    """A function that returns the (entity, matched text) pairs of a text, with any score of Presidio.
 
     Args:
-        entities: Presidio's names of what to look for, such as ``EMAIL_ADDRESS``.
-        model: name of an installed model of spaCy, for entities that are recognised by one; None for patterns alone.
+        entities: Presidio's names of what to find, such as ``EMAIL_ADDRESS``.
+        model: name of an installed spaCy model, for entities that need one; None for patterns only.
 
     Raises:
-        ValueError: if Presidio or the model is not installed, or an entity is found by neither.
+        ValueError: if Presidio or the model is not installed, or an entity is not supported.
     """
     try:
         import presidio_analyzer
@@ -35,14 +35,14 @@ def finder(entities: Sequence[str], model: str | None) -> Callable[[str], list[t
     with _silent():
         engine = presidio_analyzer.AnalyzerEngine(nlp_engine=_nlp(model), supported_languages=[_LANGUAGE])
         if model is None:
-            engine.registry.remove_recognizer("SpacyRecognizer")  # or names would be looked for, and never found
+            engine.registry.remove_recognizer("SpacyRecognizer")  # without a model it would accept names but find none
         for recognizer in engine.registry.recognizers:
             if isinstance(recognizer, presidio_analyzer.predefined_recognizers.EmailRecognizer):
                 recognizer.validate_result = _unjudged
         supported = set(engine.get_supported_entities(_LANGUAGE))
     unknown = sorted(set(entities) - supported)
     if unknown:
-        needed = "" if model else " without a model of spaCy such as model: en_core_web_sm"
+        needed = "" if model else " without a spaCy model such as model: en_core_web_sm"
         raise ValueError(
             f"Presidio does not find {', '.join(unknown)}{needed}; it finds {', '.join(sorted(supported))}"
         )
@@ -57,7 +57,7 @@ def finder(entities: Sequence[str], model: str | None) -> Callable[[str], list[t
 
 
 def _unjudged(_: str) -> None:
-    """No verdict on a match: the pattern alone decides."""
+    """Disables validation of a match: the pattern alone decides."""
 
 
 def _nlp(model: str | None) -> Any:
@@ -67,10 +67,10 @@ def _nlp(model: str | None) -> Any:
     if model is not None:
         if not spacy.util.is_package(model):
             raise ValueError(
-                f"the model {model!r} of spaCy is not installed; get it with python -m spacy download {model}"
+                f"the spaCy model {model!r} is not installed; get it with python -m spacy download {model}"
             )
         if not spacy.load(model).has_pipe("ner"):
-            raise ValueError(f"the model {model!r} of spaCy recognises no names; it has no component ner")
+            raise ValueError(f"the spaCy model {model!r} recognises no names: it has no component ner")
         return SpacyNlpEngine(models=[{"lang_code": _LANGUAGE, "model_name": model}])
     engine = SpacyNlpEngine(models=[{"lang_code": _LANGUAGE, "model_name": "blank"}])
     engine.nlp = {_LANGUAGE: spacy.blank(_LANGUAGE)}
@@ -79,7 +79,7 @@ def _nlp(model: str | None) -> Any:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Presidio's log could show what it finds."""
+    """Disables Presidio's log, which could show what it finds."""
     logger = logging.getLogger("presidio-analyzer")
     before = logger.disabled
     logger.disabled = True

@@ -1,4 +1,4 @@
-"""The parts of a search for secrets: what finds them in a text, and what is known of those found so far."""
+"""Parts of a search for secrets: functions that find them in a text, and the table of those found so far."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ EMPTY = "pattern matches the empty string, which is in every record; let it matc
 
 
 class Rows:
-    """The secrets so far: a row of the incidence and a budget each."""
+    """The secrets found so far, each with a row of the incidence matrix and a budget."""
 
     def __init__(self) -> None:
         self.of: dict[Hashable, int] = {}
         self.budgets: list[SecretProtection] = []
 
     def name(self, secret: Hashable, budget: SecretProtection) -> int:
-        """The row of a secret that a source names; the stricter budget of two stays."""
+        """The row of a secret, which is added if it is new; of two budgets the stricter one is kept."""
         row = self.of.setdefault(secret, len(self.budgets))
         if row == len(self.budgets):
             self.budgets.append(budget)
             return row
         known = self.budgets[row]
         if known.p != budget.p:
-            raise ValueError(f"one secret has p = {known.p} in one source and p = {budget.p} in another; give it one p")
+            raise ValueError(f"a secret has p = {known.p} in one source and p = {budget.p} in another; give it one p")
         if budget.r < known.r:
             self.budgets[row] = budget
         return row
 
 
 class Search:
-    """One source at work: its secrets' rows, and what it has found so far."""
+    """The search of one source: the rows of its secrets, and what it has found so far."""
 
     def __init__(
         self, kind: str, find: Callable[[str], Iterable[Hashable]], rows: Rows, budget: SecretProtection
@@ -67,8 +67,7 @@ class Search:
 
 
 def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[str]:
-    """The `count` words of texts in the middle of which is the quantile, the most frequent and of equals the first one
-    first.
+    """The `count` consecutive words centred at the quantile, by decreasing frequency, ties by first occurrence.
 
     Raises:
         ValueError: if the texts have fewer words.
@@ -77,15 +76,16 @@ def quantile_words(texts: Iterable[str], quantile: float, count: int) -> list[st
     for text in texts:
         counts.update(words(composed(text)))
     if len(counts) < count:
-        raise ValueError(f"count is {count}; the records have {len(counts)} different words")
-    ranked = sorted(counts, key=lambda word: -counts[word])  # equals as they first occur: the alphabet tells of values
+        raise ValueError(f"count is {count}, but the records have only {len(counts)} distinct words")
+    # Ties are ordered by first occurrence, since alphabetical order would reveal something about the words.
+    ranked = sorted(counts, key=lambda word: -counts[word])
     first = round(quantile * (len(ranked) - 1) - (count - 1) / 2)
     first = min(max(first, 0), len(ranked) - count)
     return ranked[first : first + count]
 
 
-def matches(pattern: str, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
-    """What finds a pattern's secrets in a composed text: every match, or the `whole` pattern as one."""
+def pattern_finder(pattern: str, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
+    """A function that finds a pattern's secrets in a composed text: every match, or the `whole` pattern as one."""
     compiled = re.compile(composed(pattern))
 
     def all_matches(text: str) -> Iterable[Hashable]:
@@ -103,8 +103,8 @@ def matches(pattern: str, *, whole: bool) -> Callable[[str], Iterable[Hashable]]
     return any_match if whole else all_matches
 
 
-def entities(names: Sequence[str], model: str | None, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
-    """What finds Presidio's entities in a composed text: every match, or each `whole` entity as one."""
+def entity_finder(names: Sequence[str], model: str | None, *, whole: bool) -> Callable[[str], Iterable[Hashable]]:
+    """A function that finds Presidio's entities in a composed text: every match, or each `whole` entity as one."""
     find = presidio.finder(names, model)
 
     def secrets(text: str) -> Iterable[Hashable]:

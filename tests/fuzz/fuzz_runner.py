@@ -148,7 +148,7 @@ def run_case(case: Case, folder: Path, *, patch: Callable[[], None] | None = Non
         faults.append(f"took more than {SECONDS} s")
     after = _snapshot(folder)
     changed = sorted({name for name, _ in after.items() ^ before.items()})
-    begun = code == 2 and "the same command goes on from there" in stderr  # a run that was begun is kept
+    begun = code == 2 and "the same command resumes from there" in stderr  # a run that was begun is kept
     if code != 2 or begun:  # what a command is made to write: files of its own, and the folder of a run or an audit
         changed = [name for name in changed if name in before and "/" not in name]
     if "no connection" in stderr and "--allow-endpoint" not in case.arguments:

@@ -99,7 +99,7 @@ def reconstruction(source: int, holdout: int, bounds: list[BoundRow]) -> Audit:
         bounds=bounds,
         rates=[rate("source keys disclosed", source, 2031), rate("holdout keys disclosed", holdout, 2065)],
         controls=[
-            rate("positive control: keys reproduced that were asked for", 193, 200),
+            rate("positive control: requested keys reproduced", 193, 200),
             rate("positive control: source keys disclosed", 1894, 2031),
             rate("positive control: holdout keys disclosed", 43, 2065),
             rate("negative control: keys in no list printed", 41, 2000),

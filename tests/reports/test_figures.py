@@ -137,7 +137,7 @@ def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> N
     assert "Source keys disclosed, audited run 41 of 2031, 2.02 %, interval" in words
     control = audit.model_copy(update={"rates": [], "controls": audit.controls[:1]})
     page = render(assays["ex_post"].model_copy(update={"audits": [control]}), side="private")
-    assert "asked for, control" in page
+    assert "requested keys reproduced, control" in page
 
 
 def test_only_what_may_decide_is_drawn_against_the_claim() -> None:

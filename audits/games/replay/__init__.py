@@ -1,4 +1,4 @@
-"""Record and replay: brute force over neighbours, event by event."""
+"""Record and replay: checks each event of a mechanism by running it on neighbours of the data."""
 
 from __future__ import annotations
 

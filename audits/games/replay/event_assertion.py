@@ -1,4 +1,4 @@
-"""One call for a test-suite: a mechanism keeps to its events on these neighbours, or the test fails."""
+"""An assertion for test suites: the declared events of a mechanism hold on given neighbours."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ def assert_events_hold(
 ) -> None:
     """Records a mechanism, replays it on neighbours, and fails if an event does not hold.
 
-    Passing is no proof: other neighbours and other histories were not tried (`record_replay_findings`).
+    Passing is no proof: other neighbours and other histories were not tested (`record_replay_findings`).
 
     Args:
-        mechanism: called as ``mechanism(data, recorder)``; it gives the recorder each query with the event that it
-            charges (`cupel.attacks.black_box.recorder.Recorder`).
+        mechanism: called as ``mechanism(data, recorder)``. It passes each query to the recorder, with the event that
+            it charges (`cupel.attacks.black_box.recorder.Recorder`).
         data: a small data set.
         neighbors: of the data; `cupel.attacks.black_box.neighbors.neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out.
-        plan: what the run is accounted as, or what its ledger was charged; None does not compare.
-        recordings: runs on the data, at least 2. More of them make the tests of samples and noise sharper.
-        tolerance: an excess below this share of what is declared is none; for sums in single precision, 1e-4 or so.
+        plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
+        recordings: number of runs on the data, at least 2. More runs give the tests of samples and noise more power.
+        tolerance: relative excess over a declared value that is ignored; for sums in single precision, about 1e-4.
         false_alarm: the probability of a failure by chance, over all tests of samples and noise.
-        seed: of what the recorder draws, so that the test does the same each time; None asks the operating system.
+        seed: of the recorder's random numbers, which makes the test reproducible; None uses the operating system's.
 
     Raises:
-        AssertionError: naming each event that does not hold, what was declared and what was found.
-        ValueError: where there is no neighbour, or an adjacency without a rule.
+        AssertionError: names each event that does not hold, the declared value and what was found.
+        ValueError: if there is no neighbour, or no rule for the adjacency.
     """
     others = list(neighbors)
     if not others:
-        raise ValueError("there must be at least one neighbour to replay on")
+        raise ValueError("neighbors must have at least one neighbour to replay on")
     found = record_replay_findings(
         mechanism,
         data,

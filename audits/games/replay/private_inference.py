@@ -1,8 +1,9 @@
-"""Record and replay for private inference: every token of a run against what was charged for it, by brute force.
+"""Record and replay for private inference: compares every token of a run with its charge, by brute force.
 
-The released transcript is forced on each neighbour, slots side by side as in the run. For each token of each slot whose
-contexts change, the laws of the two data sets are compared over the whole vocabulary; laws of the slots beside it must
-not change at all. Noisy counts are compared with their sensitivity. What this proves is said at `record_replay`.
+The released transcript is replayed on each neighbour, with all slots in parallel as in the run. For each token of each
+slot whose contexts change, the distributions on the two data sets are compared over the whole vocabulary; those of the
+other slots must not change at all. Noisy counts are compared with their sensitivity. `record_replay` states what this
+proves.
 """
 
 from __future__ import annotations
@@ -41,27 +42,29 @@ def inference_findings(
     key: bytes,
     accounting: Accounting = "charged",
 ) -> list[Finding]:
-    """What a run of private inference does otherwise than it is accounted for: the worst of each kind.
+    """The events of a run of private inference that do not hold; for each kind, the one with the largest excess.
 
-    - ``range``: the log-ratio of a token's two laws spreads, over the vocabulary, over at most the charged η. Where one
-      event pays for a token of all slots, the ranges of the slots add up.
-    - ``cost``: the log-ratio of the released token of a median is within its realised cost; as published, within γ.
-    - ``parts``: slots that compose in parallel: one of them changes, under replace_one two.
-    - ``rows``: a slot whose contexts are the same has the same laws, although rows beside it changed.
-    - ``sensitivity``: noisy counts move by at most 1 in all, under replace_one by 2.
+    The kinds, and what must hold:
+
+    - ``range``: the range of the log-ratio of a token's two distributions, over the vocabulary, is at most the charged
+      η. If one event covers a token of all slots, the ranges of the slots add up.
+    - ``cost``: the log-ratio of the released token of a median is at most its realised cost; as published, at most γ.
+    - ``parts``: of slots that compose in parallel, only one changes; under replace_one, two.
+    - ``rows``: a slot with unchanged contexts has unchanged distributions, even if other rows of its pass changed.
+    - ``sensitivity``: noisy counts change by at most 1 in total; under replace_one, by 2.
 
     Args:
-        mechanism: that ran, median or mean.
+        mechanism: of the run, median or mean.
         records: of the run.
         neighbors: of the records, at the adjacency and unit of the mechanism.
-        model: that wrote.
+        model: of the run.
         generation: of the run.
         key: of the batching.
-        accounting: ``charged`` is what the ledger holds; ``published`` is the paper's: slots in parallel, rows added or
-            removed, γ for a median.
+        accounting: ``charged`` compares with the ledger; ``published`` with the paper: slots in parallel, rows added
+            or removed, γ for a median.
 
     Returns:
-        Findings whose `step` is the number of the token in its slot.
+        Findings whose `step` is the index of the token in its slot.
 
     Raises:
         ValueError: for the unprotected control.
@@ -81,28 +84,28 @@ def inference_findings(
 def inference_replay_audit(findings: Sequence[Finding], *, neighbors: int, adjacency: Adjacency | str) -> AuditResult:
     """The findings of `inference_findings` as an audit. It has no bounds; its `contradictions` are the findings."""
     relation = Adjacency(adjacency)
-    every = f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other outputs."
+    every = f"Every event held for {neighbors} neighbours, which says nothing about other neighbours and outputs."
     conclusion = (
-        f"The run did not keep to its events: {findings[0]}. Bounds that rest on these events are not proven for it."
+        f"An event of the run does not hold: {findings[0]}. Bounds that rest on these events are not proven for it."
         if findings
         else every
         if neighbors
-        else "No neighbour was given, so that no event was tested."
+        else "No neighbour was given, so no event was tested."
     )
     return AuditResult(
         name="record_replay",
-        game=f"record and replay: the released tokens are forced on neighbours of the data under {relation}",
-        attack="the laws of every token over the whole vocabulary, and the counts, compared with what was charged",
-        statistics=("largest excess over what was charged",),
+        game=f"record and replay: the released tokens are replayed on neighbours of the data under {relation}",
+        attack="the distributions of every token over the vocabulary, and the counts, compared with their charges",
+        statistics=("largest excess over a charge",),
         conclusion=conclusion,
         trials=neighbors,
-        multiplicity=(f"the largest excess over {neighbors} neighbours (of certain ones: no correction)",),
+        multiplicity=(f"the largest excess over {neighbors} neighbours (deterministic, so no correction)",),
         contradictions=tuple(f"a replayed event exceeds its charge: {finding}" for finding in findings),
     )
 
 
 class _Audit:
-    """One run, compared with one neighbour at a time."""
+    """Compares one run with one neighbour at a time."""
 
     def __init__(
         self,
@@ -114,8 +117,8 @@ class _Audit:
     ) -> None:
         self._mechanism, self._model, self._generation, self._key = mechanism, model, generation, key
         self._published = accounting == "published"
-        self._error = scoring_error(mechanism, model, generation)  # of one log-ratio of two laws
-        self._forward = 0.0 if generation.row_plan.exact else self._error  # equal contexts give equal bits
+        self._error = scoring_error(mechanism, model, generation)  # of the log-ratio of two probabilities
+        self._forward = 0.0 if generation.row_plan.exact else self._error  # exact rows: equal contexts, equal bits
 
     def laws(self, records: Sequence[Record]) -> StepLaws:
         return StepLaws(self._mechanism, records, self._model, self._generation.transcript, key=self._key)
@@ -156,7 +159,7 @@ class _Audit:
                 yield Finding("sensitivity", None, neighbor, declared, moved)
 
     def _cost(self, ratio: float, slot: int, step: int, neighbor: int) -> Iterator[Finding]:
-        """The released token of a median, whose log-ratio lies between −u⁺ and u⁻."""
+        """Checks the released token of a median: its log-ratio must lie between −u⁺ and u⁻."""
         costs = self._generation.token_costs
         if costs is None:
             return

@@ -1,22 +1,24 @@
-"""Record and replay: brute force over neighbours, event by event.
+"""Record and replay: checks each declared event of a mechanism by running it on neighbours of the data.
 
-A mechanism runs on a data set with all that it releases recorded (`cupel.attacks.black_box.recorder`), then on each
-neighbour with the same releases handed out. With the history equal, what is left of an event is one query on two data
-sets, and whether it keeps to what was declared is arithmetic:
+A mechanism runs on a data set while all its releases are recorded (`cupel.attacks.black_box.recorder`), then on each
+neighbour, where it receives the same releases. Since the history is equal, each event reduces to one query on two data
+sets, and its declaration can be checked by arithmetic:
 
 - Gaussian and Laplace noise: the norm (L2, L1) of the difference of the queries is at most the declared sensitivity,
-  scale/noise multiplier (twice that under replace_one, where a contribution goes and another comes);
-- a selection: the log-ratios of the two laws spread over at most the declared range, over all outcomes;
-- steps, their events and their noise scales are the same, whatever the data;
+  scale/noise multiplier (twice that under replace_one, which removes one contribution and adds another);
+- a selection: the range of the log-ratio of the two distributions, over all outcomes, is at most the declared range;
+- the steps, their events and their noise scales do not depend on the data;
 - all steps together are the plan, or what the ledger was charged;
-- the output is the same: it may depend on the data through the releases only. Anything else was read past all events;
-- what is released of a sample does not move where only units outside of the sample leave;
-- samples and noise that the mechanism draws itself can be of the law that is declared (`recorded_randomness`).
+- the output is the same: it may depend on the data only through the releases. Otherwise data were read outside of all
+  events;
+- a query of a sample does not change if only units outside of the sample are removed;
+- samples and noise that the mechanism draws itself are consistent with the declared distribution
+  (`recorded_randomness`).
 
-What it proves. An exceeded sensitivity or range is certain, for it was seen: the declared *event* is refuted. The claim
-that rests on it may still be true by another argument, so no bound on ε follows, and an output that reads the data
-past its events has none. That nothing is found says no more than that these neighbours, with
-these histories, show nothing.
+What it proves. An exceeded sensitivity or range is certain, since it was observed: the declared *event* is refuted.
+The claim that rests on the event may still be true by another argument, so no bound on ε follows; and no bound exists
+for an output that reads data outside of its events. If nothing is found, this holds only for these neighbours and
+these histories.
 
 Source: Cebere et al., "Privacy in Theory, Bugs in Practice: Grey-Box Auditing of Differential Privacy Libraries"
 (2026), for the comparison of recorded queries with declared sensitivities.
@@ -39,7 +41,7 @@ from cupel.accounting.bounds import json_number
 from cupel.accounting.number_format import DIGITS, digits_apart, format_confidence, format_number, format_p_value
 from cupel.attacks.black_box.recorder import Data, Mechanism, Recording, Step, record, replay
 from cupel.audits.games.replay.recorded_randomness import noise_tests, sampling_tests
-from cupel.audits.games.replay.same_outputs import same
+from cupel.audits.games.replay.same_outputs import outputs_equal
 from cupel.audits.result import AuditResult
 
 Kind: TypeAlias = Literal[
@@ -58,14 +60,14 @@ Kind: TypeAlias = Literal[
 ]
 
 TOLERANCE = 1e-9
-"""An excess below this share of what is declared is no finding.
+"""The relative excess over a declared value that is ignored.
 
-Queries are floats: the sum of n contributions, each at most as long as the sensitivity, has in any order an error of at
-most n²·2⁻⁵³ of it. For two sums of up to 2000 that is below 1e-9.
+Queries are floats: the sum of n contributions, each of norm at most the sensitivity, has in any order of summation an
+error of at most n²·2⁻⁵³ times the sensitivity. For two sums of up to 2000 contributions that is below 1e-9.
 """
 
 FALSE_ALARM = 1e-6
-"""The probability that what is tested by chance (samples, noise) is called wrong although it is right."""
+"""The probability that the tests of samples and noise report a finding although everything is as declared."""
 
 
 _UNEQUAL = "another output: it depends on unrecorded randomness, or is an object without an == that compares"
@@ -73,17 +75,17 @@ _UNEQUAL = "another output: it depends on unrecorded randomness, or is an object
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One way in which a mechanism does not do what it declares.
+    """One deviation of a mechanism from what it declares.
 
     Attributes:
         kind: what does not hold.
-        step: the number of the step, from 0; None where it is about the whole run.
-        neighbor: the number of the neighbour that shows it, from 0; None where the data alone do.
-        declared: the number or the thing that was declared.
-        found: what was seen instead.
-        p_value: for samples and noise, at most the probability of what was seen if all is as declared, times the number
-            of tests; None for what is certain.
-        part: of the data that the step is of, where there are several, such as ``slot 3``.
+        step: the index of the step, from 0; None if the finding is about the whole run.
+        neighbor: the index of the neighbour that shows it, from 0; None if the data alone show it.
+        declared: the declared number, or a description.
+        found: what was found instead.
+        p_value: for samples and noise, an upper bound on the probability of the finding if everything is as declared,
+            times the number of tests; None if the finding is certain.
+        part: the part of the data that the step reads, if there are several, such as ``slot 3``.
     """
 
     kind: Kind
@@ -110,7 +112,7 @@ class Finding:
         return f"{self.kind}{', ' if where else ''}{', '.join(where)}: declared {declared}, found {found}{chance}"
 
     def _numbers(self) -> tuple[str, str]:
-        """What was declared and found; two numbers in as many digits as tell them apart."""
+        """The declared and the found value as text; numbers have enough digits to differ."""
         declared, found = self.declared, self.found
         digits = DIGITS
         if isinstance(declared, float) and isinstance(found, float):
@@ -131,23 +133,23 @@ def record_replay_findings(
     false_alarm: float = FALSE_ALARM,
     rng: np.random.Generator | None = None,
 ) -> list[Finding]:
-    """What a mechanism does otherwise than it declares, worst first for each step.
+    """The deviations of a mechanism from what it declares; for each kind and step, the one with the largest excess.
 
     Args:
-        mechanism: called with data, which it must not change, and a `Recorder`; each call is a run of its own.
+        mechanism: called with data, which it must not change, and a `Recorder`; each call is a separate run.
         data: a small data set.
         neighbors: of the data, at `adjacency`; `cupel.attacks.black_box.neighbors` lists all.
         adjacency: add_remove, replace_one or zero_out; of the declared events.
-        plan: what the run is accounted as, or what its ledger was charged; None does not compare.
-        recordings: runs on the data, at least 2, so that noise can be seen to repeat. Each is replayed on each
+        plan: the event that the run is accounted as, or that its ledger was charged; None skips this comparison.
+        recordings: number of runs on the data, at least 2 to detect noise that repeats. Each is replayed on each
             neighbour.
-        tolerance: an excess below this share of what is declared is no finding. The default is for sums in double
-            precision; sums of thousands of numbers in single precision need 1e-4 or so.
-        false_alarm: the probability, over all tests of samples and noise, of a finding where all is as declared.
-        rng: what the recorder draws from; by default the operating system's entropy.
+        tolerance: relative excess over a declared value that is ignored. The default is for sums in double precision;
+            sums of thousands of numbers in single precision need about 1e-4.
+        false_alarm: the probability, over all tests of samples and noise, of a finding if everything is as declared.
+        rng: source of the recorder's random numbers; by default the operating system's entropy.
 
     Raises:
-        ValueError: for an adjacency without a rule.
+        ValueError: if there is no rule for the adjacency.
     """
     return _findings(
         mechanism, data, list(neighbors), Adjacency(adjacency), plan, recordings, tolerance, false_alarm, rng
@@ -174,13 +176,13 @@ def record_replay_audit(
     return AuditResult(
         name="record_replay",
         game=f"record and replay: the same releases on each of some neighbours under {relation}",
-        attack="all queries, laws and samples of the mechanism",
+        attack="all queries, distributions and samples of the mechanism",
         statistics=("largest difference of a query between neighbours", "exact tests of samples and noise"),
         conclusion=_conclusion(findings, lost, len(others), false_alarm if tests else 0.0),
         trials=len(others),
         controls_passed=not lost,
         multiplicity=(
-            f"the largest excess over {len(others)} neighbours and {recordings} runs (of certain ones: no correction)",
+            f"the largest excess over {len(others)} neighbours and {recordings} runs (deterministic, so no correction)",
             f"{tests} tests of samples and noise, together wrong with probability at most {format_number(false_alarm)}",
         ),
         contradictions=tuple(map(str, findings)),
@@ -192,15 +194,13 @@ def _conclusion(findings: Sequence[Finding], lost: Sequence[Finding], neighbors:
     if lost:
         return f"No conclusion on neighbours: {lost[0]}."
     if not neighbors and not findings:
-        return "No neighbour was given, so that no event was tested."
+        return "No neighbour was given, so no event was tested."
     if not findings:
-        return (
-            f"Every event held for {neighbors} neighbours, which says nothing of other neighbours and other histories."
-        )
+        return f"Every event held for {neighbors} neighbours, which says nothing about other neighbours and histories."
     chance = any(finding.p_value is not None for finding in findings)
     sure = f" with confidence {format_confidence(1 - false_alarm)}" if chance else ""
     places = f"{len(findings)} place{'s' if len(findings) > 1 else ''}"
-    return f"What is declared does not hold{sure}, in {places}: {findings[0]}."
+    return f"The declared events do not hold{sure}, in {places}: {findings[0]}."
 
 
 def _findings(
@@ -214,26 +214,26 @@ def _findings(
     false_alarm: float,
     rng: np.random.Generator | None,
 ) -> tuple[list[Finding], int]:
-    """The findings, and the number of tests of chance."""
+    """The findings, and the number of statistical tests."""
     if adjacency is Adjacency.SECRET:
-        raise ValueError("record and replay knows add_remove, replace_one and zero_out, not secret")
+        raise ValueError("adjacency must be add_remove, replace_one or zero_out for record and replay, not secret")
     validate.integer(minimum=2, recordings=recordings)
     validate.open_probability(false_alarm=false_alarm)
     validate.non_negative(tolerance=tolerance)
     runs = [record(mechanism, data, rng=rng) for _ in range(recordings)]
-    found = [finding for run in runs for finding in _charges(run, plan)][:1]
+    found = [finding for run in runs for finding in _check_charges(run, plan)][:1]
     tests = [*sampling_tests(runs), *noise_tests(runs)]
     for test in tests:
         p_value = min(1.0, test.p_value * len(tests))
         if p_value <= false_alarm:
             found.append(Finding(test.about, test.step, None, test.declared, test.found, p_value))
-    control = _control(mechanism, data, runs[0])
+    control = _check_self_replay(mechanism, data, runs[0])
     if control is not None:
         return [control, *found], len(tests)
     worst: dict[tuple[Kind, int | None], tuple[float, Finding]] = {}
     for run in runs:
         for number, other in enumerate(neighbors):
-            for excess, finding in _compared(run, replay(mechanism, other, run), number, adjacency, tolerance):
+            for excess, finding in _compare(run, replay(mechanism, other, run), number, adjacency, tolerance):
                 key = (finding.kind, finding.step)
                 if key not in worst or excess > worst[key][0]:
                     worst[key] = (excess, finding)
@@ -241,31 +241,31 @@ def _findings(
     return [*found, *certain], len(tests)
 
 
-def _charges(run: Recording, plan: DpEvent | None) -> Iterator[Finding]:
-    """Whether all that was declared is what is accounted for."""
+def _check_charges(run: Recording, plan: DpEvent | None) -> Iterator[Finding]:
+    """Checks that the declared events, composed, are the plan."""
     charged = run.charged()
     if plan is not None and charged != events.compose([(plan, 1)]):
         yield Finding("charges", None, None, repr(events.compose([(plan, 1)])), repr(charged))
 
 
-def _control(mechanism: Mechanism[Data], data: Data, run: Recording) -> Finding | None:
-    """Replayed on its own data, a run must repeat itself, or it draws on randomness that was not recorded."""
+def _check_self_replay(mechanism: Mechanism[Data], data: Data, run: Recording) -> Finding | None:
+    """Checks that a run replayed on its own data repeats itself; otherwise it uses unrecorded randomness."""
     again = replay(mechanism, data, run)
     said = "the same run on the same data with the same releases"
-    if again.broke_off is not None:
-        return Finding("control", len(again.steps), None, said, again.broke_off)
+    if again.divergence is not None:
+        return Finding("control", len(again.steps), None, said, again.divergence)
     for number, (step, repeated) in enumerate(zip(run.steps, again.steps, strict=True)):
         if step.scale != repeated.scale or not np.array_equal(step.query, repeated.query):
             return Finding("control", number, None, said, "another query: it depends on unrecorded randomness")
-    if not same(run.output, again.output):
+    if not outputs_equal(run.output, again.output):
         return Finding("control", None, None, said, _UNEQUAL)
     return None
 
 
-def _compared(
+def _compare(
     run: Recording, other: Recording, neighbor: int, adjacency: Adjacency, tolerance: float
 ) -> Iterator[tuple[float, Finding]]:
-    """What a neighbour shows, each with how far it exceeds what is declared."""
+    """The findings on one neighbour, each with its excess over the declared value."""
     unsampled = False
     for number, (step, theirs) in enumerate(zip(run.steps, other.steps, strict=False)):
         if step.scale != theirs.scale:
@@ -274,29 +274,29 @@ def _compared(
             unsampled = _only_unsampled_leave(step, theirs)
             continue
         kind: Kind = "range" if step.kind == "selection" else "sensitivity"
-        declared, found = _allowed(step, theirs, adjacency), _moved(step, theirs)
-        least = declared * tolerance + _rounding(step, theirs)
+        declared, found = _declared_limit(step, theirs, adjacency), _difference_norm(step, theirs)
+        least = declared * tolerance + _rounding_error(step, theirs)
         if step.covered and unsampled and found > least:
-            said = f"a query that moves by {format_number(found)} with units outside of the sample"
+            said = f"a query that changes by {format_number(found)} with units outside of the sample"
             yield found, Finding("sampling", number, neighbor, "a query of the sample", said)
         elif found - declared > least:
             yield found - declared, Finding(kind, number, neighbor, declared, found)
-    if other.broke_off is not None:
-        yield math.inf, Finding("steps", len(other.steps), neighbor, "the steps of the data", other.broke_off)
-    elif not same(run.output, other.output):
+    if other.divergence is not None:
+        yield math.inf, Finding("steps", len(other.steps), neighbor, "the steps of the data", other.divergence)
+    elif not outputs_equal(run.output, other.output):
         said = "an output that is a function of the releases"
         yield math.inf, Finding("output", None, neighbor, said, "another output from the same releases")
 
 
 def _only_unsampled_leave(step: Step, theirs: Step) -> bool:
-    """Whether units are missing on the neighbour, all of them outside of the sample, and no other one has come."""
+    """Whether the neighbour lacks units, all of them outside of the sample, and has no additional unit."""
     missing = set(step.units) - set(theirs.units)
     sampled = {unit for unit, flag in zip(step.units, step.value.tolist(), strict=True) if flag}
     return bool(missing) and not missing & sampled and set(theirs.units) <= set(step.units)
 
 
-def _allowed(step: Step, theirs: Step, adjacency: Adjacency) -> float:
-    """By how much the query may differ between neighbours, if the event is right."""
+def _declared_limit(step: Step, theirs: Step, adjacency: Adjacency) -> float:
+    """The largest difference of the query between neighbours that the declared event allows."""
     if step.kind == "selection":
         return float(step.event.range)
     scale = min(step.scale, theirs.scale)
@@ -308,8 +308,8 @@ def _allowed(step: Step, theirs: Step, adjacency: Adjacency) -> float:
     return float(scale / step.event.noise_multiplier * contributions)
 
 
-def _moved(step: Step, theirs: Step) -> float:
-    """The norm of the difference of a query; of a selection, the spread of the log-ratio over all outcomes."""
+def _difference_norm(step: Step, theirs: Step) -> float:
+    """The norm of the difference of the queries; for a selection, the range of the log-ratio over all outcomes."""
     if step.kind == "selection":
         possible = np.isfinite(step.query)
         if not np.array_equal(possible, np.isfinite(theirs.query)):
@@ -320,13 +320,13 @@ def _moved(step: Step, theirs: Step) -> float:
     return float(np.linalg.norm(difference) if step.kind == "gaussian" else np.abs(difference).sum())
 
 
-def _rounding(step: Step, theirs: Step) -> float:
-    """The float error of `_moved` itself.
+def _rounding_error(step: Step, theirs: Step) -> float:
+    """The float error of `_difference_norm`.
 
-    A norm of d numbers has a relative error of at most (d + 2)·2⁻⁵³. A log-probability is a weight less a normaliser,
-    rounded; the normaliser drops out of the spread, and what rounding leaves is below 2⁻⁵⁰ of the largest of them.
+    A norm of d numbers has a relative error of at most (d + 2)·2⁻⁵³. A log-probability is a weight minus a normaliser,
+    rounded. The normaliser cancels in the range, and the rounding error is below 2⁻⁵⁰ of the largest log-probability.
     """
     if step.kind == "selection":
         queries = np.concatenate([step.query, theirs.query])
         return float(2.0**-50 * np.abs(queries[np.isfinite(queries)]).max(initial=0.0))
-    return float((step.query.size + 2) * 2.0**-52 * _moved(step, theirs))
+    return float((step.query.size + 2) * 2.0**-52 * _difference_norm(step, theirs))

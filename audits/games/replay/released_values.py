@@ -1,7 +1,7 @@
-"""What left a process against what its ledger holds: every released value must be the one that was committed.
+"""Checks released values against the ledger: every released value must be the committed one.
 
-Only committed values may leave, each is paid for by the charge of its key, and a resumed run replays them. Whoever sees
-what was released (a folder, a log, an endpoint) can check that from outside, in the order in which it came.
+Only committed values may be released. Each is covered by the charge of its key, and a resumed run replays it. Anyone
+who sees the releases (a folder, a log, an endpoint) can check this from outside, in order of release.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cupel.audits.games.replay.record_replay import Finding
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A value that was seen outside.
+    """A released value.
 
     Attributes:
         key: of its step in the run.
-        value: JSON types.
+        value: of JSON types.
     """
 
     key: str
@@ -28,29 +28,29 @@ class Released:
 
 
 def released_findings(run: Run, released: Iterable[Released]) -> list[Finding]:
-    """Releases that the ledger of a run does not pay for.
+    """The released values that the ledger of a run does not cover.
 
     - A value whose key was never charged, or never committed.
-    - A value other than the committed one. It was drawn once more: two releases under one charge.
+    - A value other than the committed one. It was drawn again: two releases under one charge.
 
-    The same value seen again is no further release.
+    Seeing the same value again is not a further release.
 
     Args:
-        run: of a ledger, which should `verify`; a chain that was written anew verifies as well.
-        released: everything that was seen, in order.
+        run: of a ledger that `verify` accepts; note that a chain that was rewritten as a whole verifies as well.
+        released: all released values, in order.
 
     Returns:
-        Findings of kind ``charges``, whose `step` is the number of the value among all released.
+        Findings of kind ``charges``, whose `step` is the index of the value among all released.
     """
     found = []
     for number, seen in enumerate(released):
-        what = _unpaid(run, seen)
+        what = _violation(run, seen)
         if what is not None:
             found.append(Finding("charges", number, None, f"the committed value of {seen.key!r}", what))
     return found
 
 
-def _unpaid(run: Run, seen: Released) -> str | None:
+def _violation(run: Run, seen: Released) -> str | None:
     try:
         outcome = run.outcome(seen.key)
         if outcome is None:
@@ -58,4 +58,4 @@ def _unpaid(run: Run, seen: Released) -> str | None:
         same = canonical(outcome.value) == canonical(seen.value)
     except LedgerError:
         return "a value that no ledger can hold"
-    return None if same else "another value, drawn once more"
+    return None if same else "another value, drawn again"

@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two outputs are equal to the bit: arrays, containers, dataclasses, and what compares by ``==``."""
+def outputs_equal(one: Any, other: Any) -> bool:
+    """Whether two outputs are bitwise equal: arrays, containers, dataclasses, and objects that compare by ``==``."""
     if type(one) is not type(other):
         return False
     if dataclasses.is_dataclass(one) and not isinstance(one, type):
-        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one))
+        return all(
+            outputs_equal(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one)
+        )
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(outputs_equal(value, other[key]) for key, value in one.items())
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if hasattr(one, "__array__"):  # tensors and tables too, whose == is no truth value
+        return len(one) == len(other) and all(map(outputs_equal, one, other))
+    if hasattr(one, "__array__"):  # also tensors and tables, whose == does not return a bool
         return _same_arrays(np.asarray(one), np.asarray(other))
     return bool(one == other) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from cupel.attacks.canaries import texts
-from cupel.attacks.canaries.rows import Column, compared, draw_unusual_rows, nearest
+from cupel.attacks.canaries.rows import Column, comparable_columns, draw_unusual_rows, nearest
 from cupel.attacks.canaries.texts import Echo
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class TableCanaries(CanaryKind):
     ) -> tuple[Floats, Floats]:
         references = np.array([canary.reference for canary in every])
         rows = [canary.row or {} for canary in every]
-        names = {column.name for column in compared(columns)}
+        names = {column.name for column in comparable_columns(columns)}
         plain, read = nearest(rows, columns, file.all(path, names))
         missing = sorted(names - file.columns)
         if read and missing:

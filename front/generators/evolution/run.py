@@ -21,7 +21,7 @@ from cupel.mechanisms.embedding.load import fetch_embedder
 from cupel.mechanisms.evolution.journal import JournalError
 from cupel.mechanisms.evolution.loop import SyntheticText
 from cupel.mechanisms.models.writers import Writer, WriterError
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 
 JOURNAL = "candidates.jsonl"
@@ -80,7 +80,7 @@ def begun(
             )
         try:
             yield run
-        except OtherRunError as error:
+        except RunMismatchError as error:
             raise InputError(f"{ledger}: {error}") from None
         except (JournalError, WriterError, LedgerError) as error:
             raise InputError(str(error)) from None

@@ -13,7 +13,7 @@ from cupel.io.run_files import open_ledger
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.models.prompts import PromptError
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.private_inference.generator import PrivateInference
 from cupel.mechanisms.private_inference.transcripts import Generation, Observer
@@ -65,7 +65,7 @@ def charge_and_generate(
                     progress=step,
                     source=source,
                 )
-            except (OtherRunError, PromptError) as error:
+            except (RunMismatchError, PromptError) as error:
                 raise InputError(f"{ledger}: {error}") from None
         with input_errors(f"{ledger}: "):
             if documents is not None:

@@ -1,10 +1,10 @@
 """The embedded default language model: under a million parameters, shipped with the package.
 
-A small GPT-2 that copies from its context: shown `<|endoftext|> record <|endoftext|>`, it writes another document of
-that kind, repeating what the record says; a key it is shown it repeats. That makes it a positive control for audits
-and a generator that runs anywhere, and nothing else: it has no knowledge of language beyond the grammar
-that it was trained on. Load it with `transformers` from `path()`. The scripts in `benchmarks/embedded_model/` train it
-(`train.py`) and measure what it does (`evaluate.py`).
+A small GPT-2 that copies from its context: after `<|endoftext|> record <|endoftext|>`, it generates another document of
+that kind, repeating content of the record; it repeats a key that it is shown. It serves as a positive control for
+audits and as a generator that runs on any machine, and for nothing else: it has no knowledge of language beyond the
+grammar that it was trained on. Load it with `transformers` from `path()`. The scripts in `benchmarks/embedded_model/`
+train it (`train.py`) and evaluate it (`evaluate.py`).
 """
 
 import pathlib

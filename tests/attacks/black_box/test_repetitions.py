@@ -126,7 +126,7 @@ def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path, b
     repeat(jobs.draw, 0, seed=5, folder=tmp_path)
     body = body.replace(b"HEADER", (tmp_path / FILE).read_bytes())
     (tmp_path / FILE).write_bytes(body)
-    with pytest.raises(ValueError, match=r"repetitions\.jsonl: line [12] is no repetition of version 1"):
+    with pytest.raises(ValueError, match=r"repetitions\.jsonl: line [12] is not a repetition of version 1"):
         repeat(jobs.draw, 2, seed=5, folder=tmp_path)
     assert (tmp_path / FILE).read_bytes() == body
 
@@ -153,9 +153,7 @@ def test_a_process_that_dies_names_its_repetition() -> None:
 
 
 def test_a_job_that_cannot_be_sent_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"cannot be sent to another process .* top level of a module, or use one worker"
-    ):
+    with pytest.raises(ValueError, match=r"cannot be sent to another process .* top level of a module, or one worker"):
         repeat(lambda index, seed: index, 4, seed=5, workers=2)
     assert repeat(lambda index, seed: index, 4, seed=5) == [0, 1, 2, 3]
 
@@ -178,7 +176,7 @@ def test_a_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
     def again(index: int, seed: np.random.SeedSequence) -> Any:
         return repeat(jobs.draw, 1, seed=5, folder=tmp_path)
 
-    with pytest.raises(ValueError, match="another process is writing it"):
+    with pytest.raises(ValueError, match="in use by another process"):
         repeat(again, 1, seed=5, folder=tmp_path)
 
 

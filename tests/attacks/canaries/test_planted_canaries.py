@@ -42,7 +42,7 @@ def test_keys_are_distinct_and_not_in_the_data() -> None:
     assert len(set(keys)) == 50_000
     assert not taken & set(keys)
     assert all(re.fullmatch("[0-9]{5}", key) for key in keys)
-    with pytest.raises(ValueError, match="50000 keys of five digits are not in the data, and 50001 are needed"):
+    with pytest.raises(ValueError, match="50000 keys of five digits are not in the data, but 50001 are needed"):
         draw_keys(50_001, taken, np.random.default_rng(0))
 
 

@@ -123,7 +123,7 @@ def test_unusual_rows_are_distinct_far_from_the_data_and_in_its_ranges() -> None
 
 def test_too_few_different_rows_are_refused() -> None:
     few = [Column("a", "word", values=("x", "y")), Column("b", "word", values=("x", "y"))]
-    with pytest.raises(ValueError, match="too few different rows that are not in the data, 4 are needed; plan fewer"):
+    with pytest.raises(ValueError, match="fewer than 4 distinct rows that are not in the data; plan fewer"):
         draw_unusual_rows(4, few, [{"a": "x", "b": "x"}], np.random.default_rng(0))
-    with pytest.raises(ValueError, match="no column holds numbers or at most 200 different words"):
+    with pytest.raises(ValueError, match="no column holds numbers or at most 200 distinct words"):
         draw_unusual_rows(4, [Column("a", "other")], [], np.random.default_rng(0))

@@ -118,7 +118,7 @@ def test_records_without_a_key_are_not_asked_for() -> None:
     ],
 )
 def test_impossible_canaries_are_refused(keys: tuple[str, ...], included: list[bool], never: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="canaries need"):
+    with pytest.raises(ValueError, match=r"(canaries|included) must have"):
         Canaries(keys, np.array(included), never)
 
 
@@ -129,7 +129,7 @@ def test_there_are_only_so_many_keys() -> None:
 
 
 def test_counts_that_contradict_one_another_are_refused() -> None:
-    with pytest.raises(ValueError, match="contradict"):
+    with pytest.raises(ValueError, match="inconsistent"):
         Reconstruction(
             candidates=10, source=5, source_hits=6, holdout_hits=0, never=0, never_hits=0, documents=1, asked=0
         )

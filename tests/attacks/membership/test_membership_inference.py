@@ -217,20 +217,20 @@ POPULATION: dict[str, Any] = {"population_target": np.zeros(3), "population_refe
 @pytest.mark.parametrize(
     ("attack", "wrong", "message"),
     [
-        (mi.lira_online, {"target": [0.0, np.nan]}, "record 1 has none"),
-        (mi.lira_online, {"target": np.zeros((2, 1))}, "one row"),
+        (mi.lira_online, {"target": [0.0, np.nan]}, "is not for record 1"),
+        (mi.lira_online, {"target": np.zeros((2, 1))}, "1-D array"),
         (mi.lira_online, {"references": np.zeros((4, 3))}, "2 columns"),
         (
             mi.lira_online,
             {"references": np.diag([np.inf, 1.0, 1, 1])[:, :2]},
-            "model 0 has none for record 0",
+            "not for model 0 and record 0",
         ),
-        (mi.lira_online, {"inclusion": np.ones((4, 2))}, "of bool"),
-        (mi.lira_online, {"inclusion": np.ones((4, 2), bool)}, "without it; record 0 has 0"),
-        (mi.lira_offline, {"inclusion": np.ones((4, 2), bool)}, "without it; record 0 has 0"),
+        (mi.lira_online, {"inclusion": np.ones((4, 2))}, "a bool array"),
+        (mi.lira_online, {"inclusion": np.ones((4, 2), bool)}, "without it, but record 0 has 0"),
+        (mi.lira_offline, {"inclusion": np.ones((4, 2), bool)}, "without it, but record 0 has 0"),
         (mi.lira_online, {"references": np.zeros((4, 2)), "variance": "per_record"}, "use the global variance"),
-        (mi.lira_online, {"references": np.zeros((4, 2))}, "no variance can be seen"),
-        (mi.lira_offline, {"references": np.full((7, 2), 0.1), "inclusion": None}, "no variance can be seen"),
+        (mi.lira_online, {"references": np.zeros((4, 2))}, "no variance can be fitted"),
+        (mi.lira_offline, {"references": np.full((7, 2), 0.1), "inclusion": None}, "no variance can be fitted"),
         (
             mi.lira_online,
             {"references": np.zeros((2, 2)), "inclusion": np.array([[True, True], [False, False]])},
@@ -251,7 +251,7 @@ def test_bad_arguments_are_refused(attack: Callable[..., Any], wrong: dict[str, 
 
 
 def test_impossible_likelihoods_are_refused() -> None:
-    with pytest.raises(ValueError, match="both log-probabilities"):
+    with pytest.raises(ValueError, match="must not both be"):
         mi.log_likelihood_ratio([-np.inf], [-np.inf])
     with pytest.raises(ValueError, match="same length"):
         mi.log_likelihood_ratio([0.0], [0.0, 1.0])

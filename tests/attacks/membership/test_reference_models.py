@@ -78,7 +78,7 @@ def test_members_of_reference_models_are_likelier_and_attacks_find_those_of_a_ta
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one candidate"):
+    with pytest.raises(ValueError, match="at least one record"):
         reference_signals([], models=1, training=TRAINING, seed=0)
     with pytest.raises(ValueError, match="models must be at least 1"):
         reference_signals(CANDIDATES, models=0, training=TRAINING, seed=0)

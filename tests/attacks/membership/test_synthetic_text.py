@@ -71,14 +71,14 @@ def test_exposures_are_those_of_each_canary_by_itself() -> None:
 
 
 def test_more_neighbours_than_memory_holds_are_too_many() -> None:
-    with pytest.raises(ValueError, match="2 synthetic texts are too few for the 1000000000000"):
+    with pytest.raises(ValueError, match="only 2 synthetic texts, fewer than the 1000000000000"):
         neighbourhood_scores(["a"], ["b", "c"], neighbours=10**12)
 
 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one text"):
         ngram_scores(RECORDS, [])
-    with pytest.raises(ValueError, match="2 reference texts are too few for the 3 nearest ones"):
+    with pytest.raises(ValueError, match="only 2 reference texts, fewer than the 3 nearest"):
         neighbourhood_scores(RECORDS, RECORDS, ["a", "b"], neighbours=3)
     with pytest.raises(ValueError, match="neighbours must be at least 1"):
         neighbourhood_scores(RECORDS, RECORDS, neighbours=0)

@@ -130,7 +130,7 @@ def test_impossible_criteria(rule: dict[str, float]) -> None:
 
 def test_an_empty_side_is_refused() -> None:
     units = Units.of([], ["x"])
-    with pytest.raises(ValueError, match="one of them has none"):
+    with pytest.raises(ValueError, match="needs at least one record in the source"):
         extraction(Words.of([A]), Words.of([]), Words.of([A]), units)
 
 

@@ -106,7 +106,7 @@ def test_no_synthetic_row_hides_what_the_others_are_near_to(leaking: Tables, odd
     ("tables", "options", "message"),
     [
         (([], [{"a": 1}], [{"a": 1}]), {}, "the synthetic table has no rows"),
-        (([{"a": 1, "b": 1}], [{"a": 1}], [{"a": 1, "b": 2}]), {}, "the source table has no column 'b'"),
+        (([{"a": 1, "b": 1}], [{"a": 1}], [{"a": 1, "b": 2}]), {}, "the source table lacks column 'b'"),
         (([{"a": 1}], [{"a": 1}], [{"a": 1}]), {"ignore": ["a"]}, "no column that is not ignored"),
         (([{"a": 1}], [{"a": 1}], [{"a": 1}]), {"ignore": ["z"]}, "no column 'z'"),
         (([{"a": 1}], [{"a": [7123]}], [{"a": 1}]), {}, "column 'a' must hold text or numbers"),
@@ -195,7 +195,7 @@ def test_a_secret_without_other_columns() -> None:
     only = encode([{"s": 1}], [{"s": 2}], [{"s": 3}])
     with pytest.raises(ValueError, match="there is no other column"):
         attribute_inference(only, "s")
-    with pytest.raises(ValueError, match="there is no column 'q'; there are s"):
+    with pytest.raises(ValueError, match="there is no column 'q'; the columns are s"):
         attribute_inference(only, "q")
 
 

@@ -120,15 +120,15 @@ def test_the_noise_that_is_known_to_the_attacker_may_be_wrong() -> None:
 
 
 def test_impossible_models() -> None:
-    with pytest.raises(ValueError, match="prior must be one row of probabilities"):
+    with pytest.raises(ValueError, match="prior must be a 1-D array of probabilities"):
         SecretModel(np.array([0.5, 0.6]), np.array([1.0]), None, 1.0)
-    with pytest.raises(ValueError, match="weights must be one row of probabilities"):
+    with pytest.raises(ValueError, match="weights must be a 1-D array of probabilities"):
         SecretModel.uniform(3, 1.0, weights=[0.5, 0.4])
-    with pytest.raises(ValueError, match="one vector for each of 3 values"):
+    with pytest.raises(ValueError, match="one finite vector for each of 3 values"):
         SecretModel.uniform(3, 1.0, directions=np.eye(2))
     with pytest.raises(ValueError, match="sigma must be above 0"):
         SecretModel.uniform(3, 0.0)
     with pytest.raises(ValueError, match=r"shape \(n, 1, 3\)"):
         SecretModel.uniform(3, 1.0).log_posterior(np.zeros((2, 1, 4)))
-    with pytest.raises(ValueError, match="of 3 games, 4 cannot have been won"):
+    with pytest.raises(ValueError, match="number of games, 3, not 4"):
         SecretGuesses(3, 4, 0.5, 2, 1)

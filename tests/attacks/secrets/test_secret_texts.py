@@ -96,18 +96,18 @@ def test_values_are_written_into_texts() -> None:
     assert blowup(poisson_binomial(chances), sigma, 1 / 8, rounds=2).upper <= 0.4
     assert quiet.right < stats.binom.ppf(1 - 1e-6, 400, 0.4)
     assert (quiet.p, quiet.values, quiet.rounds, quiet.best) == (1 / 8, 8, 2, None)
-    assert quiet.assumed == ("the recorded source, which is fast, has the law of the operating system's",)
+    assert quiet.assumed == ("the recorded source, which is fast, has the same distribution as the operating system's",)
     assert loud.play(5, seed=1, source=OS_ENTROPY).assumed == ()
 
 
 def test_impossible_games() -> None:
     clusters, vectors = scattered(3, 2, seed=4)
     embedder = HashedNgrams(dimension=3)
-    with pytest.raises(ValueError, match="as many records as are drawn"):
+    with pytest.raises(ValueError, match="one probability for each of m records"):
         TextGame(clusters, vectors, np.ones(3), 1.0)
     with pytest.raises(ValueError, match="sigma must be above 0"):
         TextGame(clusters, vectors, np.ones(2), 0.0)
     with pytest.raises(ValueError, match="must hold the secret"):
         TextGame.of_texts(embedder, clusters, TEXTS, "48214", ["1", "2"], np.ones(3), 1.0)
-    with pytest.raises(ValueError, match="at least two, and different"):
+    with pytest.raises(ValueError, match="at least two distinct texts"):
         TextGame.of_texts(embedder, clusters, TEXTS, "48213", ["1", "1"], np.ones(3), 1.0)

@@ -15,7 +15,7 @@ from cupel.accounting.bounds import Rigor
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP, SecretProtection
 from cupel.attacks.black_box.distinguishing import fitted_scores
 from cupel.audits.games.distinguishing import distinguishing_audit
-from cupel.audits.games.distinguishing_choice import Reach, limits, reach, training_runs
+from cupel.audits.games.distinguishing_choice import DetectionLimit, detection_limit, epsilon_limits, training_runs
 from cupel.audits.result import AuditResult
 from cupel.audits.statistics.binomial import epsilon_clopper_pearson
 
@@ -113,8 +113,8 @@ def test_what_is_met_is_not_refuted_and_the_ceiling_is_said() -> None:
     assert result.trials == 2800
     assert result.details["training_runs"] == 600
     few = audited(laplace(np.random.default_rng(1), 20), PureDP(3.0))
-    assert "so many runs can show at most 1.1991," in few.conclusion
-    assert few.conclusion.endswith("that says nothing of the claim.")
+    assert "this many runs can show at most 1.1991," in few.conclusion
+    assert few.conclusion.endswith("the result says nothing about the claim.")
 
 
 def test_the_exact_ratio_as_a_score() -> None:
@@ -123,7 +123,7 @@ def test_the_exact_ratio_as_a_score() -> None:
     outputs = randomised_response(np.random.default_rng(1), 4000)
     result = audited(outputs, PureDP(0.9), score=lambda told: 1.0 if told else -1.0)
     assert 0.85 < result.bounds[0].value <= 1.0
-    assert result.attack.endswith("where the given score ≥ 0")
+    assert result.attack.endswith("if the given score ≥ 0")
     with pytest.raises(ValueError, match="the score of an output is NaN"):
         audited(outputs, PureDP(0.9), score=lambda told: math.nan)
 
@@ -142,10 +142,10 @@ def test_outputs_without_noise() -> None:
     fixed = audited(([1.5] * 400, [2.5] * 400), PureDP(1.0))
     assert fixed.bounds[0].value == fixed.bounds[0].ceiling
     assert "it comes from a fixed seed" in fixed.conclusion
-    assert "these are not independent" in fixed.conclusion
+    assert "the runs are not independent" in fixed.conclusion
     one = audited(([1.5] * 400, varied), PureDP(1.0))
     assert one.details["refuted"]
-    assert one.details["notes"] == ["Every run on D gave the same output, and those on its neighbour did not."]
+    assert one.details["notes"] == ["Every run on D gave the same output; the runs on its neighbour did not."]
     none = audited(([1.5] * 400, [1.5] * 400), PureDP(1.0))
     assert none.bounds[0].value == 0.0
     assert none.conclusion.endswith("this pair tests nothing.")
@@ -161,12 +161,12 @@ def test_the_bound_carries_adjacency_and_unit() -> None:
 
 @pytest.mark.parametrize("guarantee", [ExPostDP(1.0), SecretProtection(0.1, 0.2)])
 def test_claims_that_many_runs_cannot_test_are_refused(guarantee: Guarantee) -> None:
-    with pytest.raises(ValueError, match="says nothing of how often outputs occur"):
+    with pytest.raises(ValueError, match="says nothing about how often outputs occur"):
         audited(laplace(np.random.default_rng(1), 100), guarantee)
 
 
 def test_bad_numbers_of_runs_are_refused() -> None:
-    with pytest.raises(ValueError, match="as many runs on both data sets, not 3 and 4"):
+    with pytest.raises(ValueError, match="the same number of runs, not 3 and 4"):
         audited(([1.0] * 3, [1.0] * 4), PureDP(1.0))
     with pytest.raises(ValueError, match="10 runs on each side are too few"):
         audited(([1.0] * 10, [1.0] * 10), PureDP(1.0))
@@ -176,17 +176,17 @@ def test_bad_numbers_of_runs_are_refused() -> None:
 
 
 def test_what_reaches_the_claim_and_not_beyond_refutes_nothing() -> None:
-    assert not Reach(delta=0.0, ceiling=1.0, limit=1.0).can_refute
-    assert Reach(delta=0.0, ceiling=math.nextafter(1.0, 2.0), limit=1.0).can_refute
+    assert not DetectionLimit(delta=0.0, ceiling=1.0, limit=1.0).can_refute
+    assert DetectionLimit(delta=0.0, ceiling=math.nextafter(1.0, 2.0), limit=1.0).can_refute
 
 
 def test_reach_is_what_a_test_without_an_error_shows() -> None:
-    found = reach(PureDP(1.0), 2000, confidence=1 - 1e-6)
+    found = detection_limit(PureDP(1.0), 2000, confidence=1 - 1e-6)
     perfect = audited(([0] * 2000, [1] * 2000), PureDP(1.0), confidence=1 - 1e-6)
     assert found.ceiling == perfect.bounds[0].value == perfect.bounds[0].ceiling
     assert found.can_refute
-    assert not reach(PureDP(5.0), 2000, confidence=1 - 1e-6).can_refute
+    assert not detection_limit(PureDP(5.0), 2000, confidence=1 - 1e-6).can_refute
     # The ε that μ-GDP allows at a δ, against the curve δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ).
-    for delta, epsilon in limits(GDP(1.0)):
+    for delta, epsilon in epsilon_limits(GDP(1.0)):
         curve = stats.norm.cdf(0.5 - epsilon) - math.exp(epsilon) * stats.norm.cdf(-0.5 - epsilon)
         assert curve == pytest.approx(delta, rel=1e-6) or (epsilon == 0 and curve <= delta)

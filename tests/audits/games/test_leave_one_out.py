@@ -156,7 +156,7 @@ def test_a_rerun_names_its_assumption() -> None:
     assert f"{ROW_MARGIN:g} times the largest difference in a public spot check" in assumptions
     assert "bit for bit where rows were verified to be exact" in assumptions
     assert "the largest of 1 taken out of the whole pipeline is 0.2, an estimate" in result.conclusion
-    assert [line.endswith("(an estimate: refutes nothing)") for line in result.multiplicity] == [False, True]
+    assert [line.endswith("(an estimate, refutes nothing)") for line in result.multiplicity] == [False, True]
 
 
 def test_a_loss_above_the_claim_refutes_it() -> None:
@@ -184,11 +184,11 @@ def test_an_infinite_loss_survives_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"adjacency": "replace_one"}, "leave the leave_one_out audit out"),
-        ({"unit": Unit("group", 2)}, "leave the leave_one_out audit out"),
-        ({"losses": {}}, "no loss"),
-        ({"losses": {0: math.nan}}, "must be a number"),
-        ({"losses": {0: -0.1}}, "must be a number"),
+        ({"adjacency": "replace_one"}, "omit the audit"),
+        ({"unit": Unit("group", 2)}, "omit the audit"),
+        ({"losses": {}}, "at least one loss"),
+        ({"losses": {0: math.nan}}, "must not be NaN"),
+        ({"losses": {0: -0.1}}, "must not be NaN"),
         ({"losses": {7: 0.1}}, "must come from the same run"),
     ],
 )

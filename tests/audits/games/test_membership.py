@@ -125,7 +125,9 @@ def test_a_control_that_sees_nothing_ends_the_audit() -> None:
     failed = membership_audit(strong, design, control=blind)
     assert failed.bounds == ()
     assert failed.controls_passed is False
-    assert failed.conclusion.startswith("No conclusion: in the positive control no attack tells members from others")
+    assert failed.conclusion.startswith(
+        "No conclusion: in the positive control no attack separates members from non-members"
+    )
     passed = membership_audit(blind, design, control=strong)
     assert passed.controls_passed is True
     assert passed.bounds[0].value == 0
@@ -140,7 +142,7 @@ def test_coins_that_were_not_fair_end_the_audit() -> None:
         included = np.arange(100) < members
         found = membership_audit(Scores({"a": included + 0.0}, included), Design(fair_coins=True))
         assert (found.bounds == ()) == refused
-        assert ("fair coins do once in a thousand" in found.conclusion) == refused
+        assert ("fair coins give at most once in a thousand" in found.conclusion) == refused
 
 
 def test_reference_models_that_know_the_coins_end_the_audit() -> None:
@@ -159,7 +161,7 @@ def test_reference_models_that_know_the_coins_end_the_audit() -> None:
     ):
         found = membership_audit(Scores({"a": strong}, target, seen), Design(fair_coins=True))
         assert (found.bounds == ()) == (found.p_value is None) == refused
-        assert ("so that scores know the coins" in found.conclusion) == refused
+        assert ("so scores depend on the coins" in found.conclusion) == refused
         assert (found.details["attempts"][0]["epsilon"] is None) == refused
 
 
@@ -194,11 +196,12 @@ def test_what_is_said_of_a_claim() -> None:
 
     assert "which refutes the claim of 1." in said(1, 200)
     assert "the claim of 6 is not refuted" in said(6, 200)
-    assert "says nothing of it" in said(6, 200)
+    assert "the result says nothing about the claim" in said(6, 200)
     nothing = Scores({"noise": np.random.default_rng(6).normal(size=1000)}, included)
     found = membership_audit(nothing, Design(fair_coins=True, guesses=(200,), claimed_epsilon=1.0), control=scores)
     assert (
-        "no leak is shown; the claim of 1 is not refuted; as many guesses could have shown at most" in found.conclusion
+        "no leak is shown; the claim of 1 is not refuted; this many guesses could have shown at most"
+        in found.conclusion
     )
     assert "says nothing" not in found.conclusion
 
@@ -215,8 +218,8 @@ def test_default_guesses() -> None:
         ({"delta": 1.0}, "delta must be below 1"),
         ({"confidence": 1.0}, "strictly between 0 and 1"),
         ({"claimed_epsilon": -1.0}, "claimed_epsilon must be at least 0"),
-        ({"adjacency": Adjacency.REPLACE_ONE}, "the game of add_remove, not of replace_one"),
-        ({"unit": Unit("secret")}, "no unit secret"),
+        ({"adjacency": Adjacency.REPLACE_ONE}, "tests add_remove, not replace_one"),
+        ({"unit": Unit("secret")}, "cannot test unit secret"),
     ],
 )
 def test_bad_designs_are_refused(wrong: dict[str, Any], message: str) -> None:

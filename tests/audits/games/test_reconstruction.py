@@ -93,8 +93,8 @@ def test_delta_is_the_claims_and_guesses_are_not_fixed() -> None:
     ("control", "reason"),
     [
         (counts(asked=900, reproduced=860), "does not disclose more source than holdout"),
-        (counts(source_hits=700, holdout_hits=1, never_hits=2, asked=900, reproduced=400), "400 of 900"),
-        (counts(source_hits=700, holdout_hits=1, never_hits=2), "0 of 0"),
+        (counts(source_hits=700, holdout_hits=1, never_hits=2, asked=900, reproduced=400), "400 of the 900"),
+        (counts(source_hits=700, holdout_hits=1, never_hits=2), "0 of the 0"),
         (counts(source_hits=900, holdout_hits=500, never_hits=2, asked=900, reproduced=860), "leaked into the run"),
     ],
 )
@@ -155,8 +155,8 @@ def test_confidence_is_handed_on_for_several_audits() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"adjacency": "replace_one"}, "play the game of add_remove"),
-        ({"unit": Unit("secret")}, "no unit secret"),
+        ({"adjacency": "replace_one"}, "tests add_remove"),
+        ({"unit": Unit("secret")}, "cannot test unit secret"),
         ({"unit": Unit("group", 3)}, "needs 3 records of its own"),
         ({"result": counts(copies=2)}, "needs 1 record of its own"),
     ],

@@ -60,7 +60,7 @@ def test_with_coins_there_is() -> None:
 def test_finding_nothing_is_no_proof() -> None:
     found = holdout_audit(hits(3, 100, 2, 100), coins=True, confidence=0.95)
     assert found.bounds[0].value == 0
-    assert "no leak found by this attack, which does not say that there is none" in found.conclusion
+    assert "no leak found by this attack, which does not mean that there is none" in found.conclusion
     assert "could have shown at most ε = 0.1" in found.conclusion  # ln(1/(.05^(-1/5) − 1)) = .19…
 
 
@@ -75,17 +75,15 @@ def test_so_few_hits_say_nothing() -> None:
     """Four hits, all in the source, have p = C(50, 4)/C(100, 4) = .0587."""
     found = holdout_audit(hits(4, 50, 0, 50), coins=False, confidence=0.95)
     assert found.details["least_p_value"] == found.p_value == pytest.approx(0.0587, abs=5e-5)
-    assert "as many hits could not have shown a leak" in found.conclusion
+    assert "this many hits could not have shown a leak" in found.conclusion
 
 
 @pytest.mark.parametrize(("source", "holdout"), [(0, 5), (5, 0)])
 def test_without_units_there_is_no_conclusion(source: int, holdout: int) -> None:
     found = holdout_audit(hits(0, source, 0, holdout), coins=True, confidence=0.95)
     assert found.bounds == ()
-    assert (
-        found.conclusion
-        == f"No conclusion: there are {source} units of the source and {holdout} of the holdout to be found."
-    )
+    counts = f"{source} units in the source and {holdout} in the holdout"
+    assert found.conclusion == f"No conclusion: there are {counts}; both need at least one."
 
 
 def test_what_was_tried_is_listed() -> None:

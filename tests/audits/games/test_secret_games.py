@@ -25,7 +25,7 @@ from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
 from cupel.audits.verdict import decide
 from cupel.mechanisms.primitives.randomness import Recorded
 from cupel.mechanisms.secret_evolution import clustering
-from cupel.mechanisms.secret_evolution.clustering import PublicClusters, drawn_sums, release, release_as_published
+from cupel.mechanisms.secret_evolution.clustering import PublicClusters, exact_sums, release, release_as_published
 
 CLAIM = SecretProtection(0.01, 0.1)
 DRAWN = np.full(80, float(special.ndtri(CLAIM.r) - special.ndtri(CLAIM.p)) / 80)
@@ -97,16 +97,16 @@ def no_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sums_of(change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda monkeypatch: monkeypatch.setattr(clustering, "drawn_sums", change)
+    return lambda monkeypatch: monkeypatch.setattr(clustering, "exact_sums", change)
 
 
 def counted_twice(*arguments: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    counts, sums = drawn_sums(*arguments)
+    counts, sums = exact_sums(*arguments)
     return 2 * counts, sums
 
 
 def all_drawn(clusters: Any, vectors: Any, drawn: Any, assigned: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return drawn_sums(clusters, vectors, np.ones_like(drawn), assigned)
+    return exact_sums(clusters, vectors, np.ones_like(drawn), assigned)
 
 
 @pytest.mark.parametrize(

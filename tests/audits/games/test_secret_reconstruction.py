@@ -15,7 +15,11 @@ from cupel.accounting.number_format import format_upper
 from cupel.accounting.secret_protection.noise import blowup, noise_for, single_gaussian_estimate
 from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from cupel.attacks.secrets.reconstruction import SecretGuesses, SecretModel, gaussian_release, guess_secrets
-from cupel.audits.games.secret_reconstruction import detectable, r_clopper_pearson, secret_reconstruction_audit
+from cupel.audits.games.secret_reconstruction import (
+    detectable_success_rate,
+    r_clopper_pearson,
+    secret_reconstruction_audit,
+)
 from cupel.audits.implications import implied_limit
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
@@ -55,12 +59,12 @@ def test_a_leak_is_reported() -> None:
     assert "no leak beyond the claim found" in fine.conclusion
     few = secret_reconstruction_audit(SecretGuesses(1, 1, 0.01, 100, 1), guarantee=claim)
     assert few.bounds[0].ceiling == pytest.approx(0.05)
-    assert "so few games could have shown at most 0.05" in few.conclusion
+    assert "this many games could have shown at most 0.05" in few.conclusion
 
 
 def test_a_prior_above_that_of_the_claim_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"guessed with probability at most 0\.01 before, and in these games the largest is 0\.1"
+        ValueError, match=r"prior probability at most 0\.01, but these games have a prior probability of 0\.1"
     ):
         secret_reconstruction_audit(SecretGuesses(10, 1, 0.1, 10, 1), guarantee=SecretProtection(0.01, 0.1))
 
@@ -171,13 +175,13 @@ def test_what_so_many_games_find_half_of_the_time(games: int, r: float) -> None:
     least = next(
         hits for hits in range(games + 1) if r_clopper_pearson(hits, games, p=1e-9, confidence=0.975).value > r
     )
-    found = detectable(games, r=r, confidence=0.975)
+    found = detectable_success_rate(games, r=r, confidence=0.975)
     assert stats.binom.sf(least - 1, games, found) == pytest.approx(0.5, rel=1e-9)
-    assert detectable(3, r=0.9, confidence=0.975) == 1.0
+    assert detectable_success_rate(3, r=0.9, confidence=0.975) == 1.0
     claim = SecretProtection(1e-4, r)
     audit = secret_reconstruction_audit(SecretGuesses(games, 0, 1e-4, 10_000, 1), guarantee=claim, confidence=0.975)
     assert audit.details["detectable"] == [found]
-    assert audit.conclusion.endswith(f"if guesses are right with {format_upper(found, 2)}.")
+    assert audit.conclusion.endswith(f"if guesses are right with probability {format_upper(found, 2)}.")
 
 
 def test_games_with_another_source_of_noise_share_the_confidence() -> None:
@@ -206,5 +210,5 @@ def test_a_control_that_fails_leaves_no_conclusion() -> None:
     assert (good.controls_passed, len(good.bounds)) == (True, 1)
     bad = secret_reconstruction_audit(played, guarantee=claim, control=SecretGuesses(100, 98, 0.01, 100, 1))
     assert (bad.controls_passed, bad.bounds) == (False, ())
-    assert bad.conclusion.startswith("No conclusion: without noise 98 of 100 secrets are guessed")
+    assert bad.conclusion.startswith("No conclusion: without noise only 98 of 100 secrets are guessed")
     assert bad.controls[0].hits == 98

@@ -16,8 +16,8 @@ from cupel.audits.games.canaries import (
     NEGATIVE_CONTROL_ERROR,
     Scoring,
     guessed_in,
-    highest_of_both,
-    negative_p_value,
+    negative_control_counts,
+    negative_control_p_value,
     refutes,
     third_party_audit,
 )
@@ -126,7 +126,9 @@ def test_the_negative_control_rarely_fails_by_chance_and_always_when_the_holdout
     p_values = []
     for _ in range(2000):
         scores = rng.integers(0, 40, size=2 * M).astype(np.float64)  # with ties
-        p_values.append(negative_p_value(*highest_of_both(scoring(scores[:M], included, scores[M:]), included, 60)))
+        p_values.append(
+            negative_control_p_value(*negative_control_counts(scoring(scores[:M], included, scores[M:]), included, 60))
+        )
     for level in (NEGATIVE_CONTROL_ERROR, 0.05, 0.5):
         assert (np.array(p_values) <= level).sum() <= stats.binom.ppf(1 - 3e-7, 2000, level)
     leaked = audit(design(), included, scoring(rng.random(M) + 0.5, included, rng.random(M)))
@@ -139,9 +141,9 @@ def test_the_negative_control_rarely_fails_by_chance_and_always_when_the_holdout
 def test_the_highest_of_both_counts_ties_and_keys() -> None:
     included = np.array([True, False, False, False])
     found = Scoring(name="s", candidates=np.array([9.0, 5, 5, 0]), never=np.array([5.0, 0, 0]), copied=np.zeros(4))
-    assert highest_of_both(found, included, 2) == (2, 3, 3, 3)  # a tenth of six is one, and equals count
+    assert negative_control_counts(found, included, 2) == (2, 3, 3, 3)  # a tenth of six is one, and equals count
     keys = Scoring(name="s", candidates=np.array([1.0, 0, 1, 0]), never=np.array([0.0, 1, 0]), copied=np.zeros(4))
-    assert highest_of_both(keys, included, None) == (1, 2, 3, 3)
+    assert negative_control_counts(keys, included, None) == (1, 2, 3, 3)
 
 
 def test_an_attack_that_misses_copies_draws_no_conclusion() -> None:
@@ -193,10 +195,10 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     full = scoring(included * 1.0, included, np.zeros(M))
     assert "which refutes the claim of 1" in audit(design(), included, full).conclusion
     assert "is not refuted by a test that could have shown at most" in audit(design(), included, silent).conclusion
-    assert "this says nothing of the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
+    assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
     unsure = audit(design(confidence=0.9), included, full)
     assert unsure.bounds[0].value > 1
-    assert "above the claim of 1, which is refuted with confidence 0.95 or more only" in unsure.conclusion
+    assert "above the claim of 1, but refuting it takes confidence 0.95 or more" in unsure.conclusion
     assert (refutes(design(), [unsure.bounds[0]]), refutes(design(), audit(design(), included, full).bounds)) == (
         False,
         True,
@@ -224,7 +226,7 @@ def test_ceilings_and_guesses_needed() -> None:
         ({"files": 0}, "files must be"),
         ({"confidence": 1.0}, "confidence must"),
         ({"candidates": 1}, "candidates must be"),
-        ({"unit": Unit("secret")}, "no unit secret"),
+        ({"unit": Unit("secret")}, "cannot test unit secret"),
         ({"delta": 1.0}, "delta must"),
     ],
 )
@@ -238,7 +240,7 @@ def test_more_files_than_planned_and_scores_of_others_are_refused() -> None:
     one = scoring(np.zeros(M), included, np.zeros(M))
     with pytest.raises(ValueError, match="the plan has 1 synthetic files; 2 were scored"):
         audit(design(), included, one, one)
-    with pytest.raises(ValueError, match="one coin and one score for each of 300 candidates"):
+    with pytest.raises(ValueError, match="each of the 300 candidates needs one coin and one score"):
         audit(design(), included[:-1], one)
     with pytest.raises(ValueError, match="not NaN"):
         scoring(np.full(M, np.nan), included, np.zeros(M))

@@ -77,8 +77,8 @@ def test_numbers_beyond_the_floats() -> None:
 @pytest.mark.parametrize(
     ("laws", "delta", "message"),
     [
-        (({}, {0: 1}), 0.0, "law_d: needs an outcome of weight above 0"),
-        (({0: 1}, {0: 0}), 0.0, "law_d_prime: needs an outcome"),
+        (({}, {0: 1}), 0.0, "law_d: at least one outcome must have a weight above 0"),
+        (({0: 1}, {0: 0}), 0.0, "law_d_prime: at least one outcome"),
         (({0: -1, 1: 2}, {0: 1}), 0.0, "must be finite and at least 0, not -1"),
         (({0: math.nan}, {0: 1}), 0.0, "must be a number, not nan"),
         (({0: math.inf}, {0: 1}), 0.0, "must be finite"),

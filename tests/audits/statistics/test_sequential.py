@@ -92,7 +92,7 @@ OUT_OF_RANGE = '{"version": 1, "delta": 2, "confidence": 0.9, "largest": 1, "ste
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', "\x00", OUT_OF_RANGE])
 def test_a_file_without_a_state_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "bad.json").write_text(content)
-    with pytest.raises(ValueError, match="is not the state of a sequential audit") as error:
+    with pytest.raises(ValueError, match="not the saved state of a sequential audit") as error:
         Sequential.load(tmp_path / "bad.json")
     assert "\n" not in str(error.value)
 

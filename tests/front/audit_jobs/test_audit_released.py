@@ -235,7 +235,7 @@ def test_coins_need_units_that_differ(files: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--secret", "salary"], "there is no column 'salary'; there are age, income, job"),
+        (["--secret", "salary"], "there is no column 'salary'; the columns are age, income, job"),
         (["--ignore", "salary"], "there is no column 'salary'"),
         (["--limit", "1"], "limit must be at least 2"),
         (["--seed", "-1"], "seed must be at least 0"),

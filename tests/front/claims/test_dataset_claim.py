@@ -104,7 +104,7 @@ def test_download_also_fetches_the_embedder(folder: Path, monkeypatch: pytest.Mo
     )
     load_model(read_claim(path), None, "cpu", download=False)
     assert asked == []
-    with pytest.raises(InputError, match="embedder 'some/embedder' is no sentence-transformers model"):
+    with pytest.raises(InputError, match="embedder 'some/embedder' is not a sentence-transformers model"):
         load_model(read_claim(path), None, "cpu", download=True)
     assert asked == [("some/embedder", False)]
 

@@ -94,14 +94,14 @@ def test_a_file_that_is_too_large_is_not_read_as_a_claim(tmp_path: Path) -> None
 def test_a_key_that_is_twice_in_a_json_line_is_refused(tmp_path: Path) -> None:
     (tmp_path / "twice.jsonl").write_text('{"text": "SECRET", "text": "b"}\n')
     line = refused(
-        run("centres", tmp_path / "twice.jsonl", "-o", tmp_path / "c.safetensors"), "line 1: has a key twice"
+        run("centres", tmp_path / "twice.jsonl", "-o", tmp_path / "c.safetensors"), "line 1: has a repeated key"
     )
     assert "SECRET" not in line
 
 
 def test_a_row_with_nested_repeated_keys_is_refused(tmp_path: Path) -> None:
     (tmp_path / "twice.jsonl").write_text('{"text": "a", "more": {"b": 1, "b": 2}}\n')
-    refused(run("centres", tmp_path / "twice.jsonl", "-o", tmp_path / "c.safetensors"), "has a key twice")
+    refused(run("centres", tmp_path / "twice.jsonl", "-o", tmp_path / "c.safetensors"), "has a repeated key")
 
 
 ROWS = "".join(json.dumps({"text": f"note {i}", "included": i % 2}) + "\n" for i in range(8))
@@ -274,7 +274,7 @@ def test_an_endpoint_that_was_allowed_is_asked(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
     path = claim(tmp_path, AUG_PE.replace("ENDPOINT", KEYED))
     allowed = ("--allow-endpoint", "https://example.com/v1/")
-    refused(run("generate", path, "-o", tmp_path / "run", *allowed), "AWS_SECRET_ACCESS_KEY holds no API key")
+    refused(run("generate", path, "-o", tmp_path / "run", *allowed), "AWS_SECRET_ACCESS_KEY has no API key")
 
 
 def test_an_endpoint_of_this_machine_without_a_key_needs_no_consent(tmp_path: Path) -> None:

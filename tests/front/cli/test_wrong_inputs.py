@@ -158,16 +158,16 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
         table(text=pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"SECRET \xe9"]).buffers())),
         "is not UTF-8 text",
     ),
-    "half a pair in a text": ("jsonl", EMPTY, lines(ROW, f'{{"text": {HALF}}}'), "line 2: column 'text' has half of a"),
-    "half a pair in an id": ("jsonl", ID, lines(f'{{"text": "x", "key": {HALF}}}'), "column 'key' has half of a"),
-    "half a pair in a label": ("jsonl", LABEL, lines(f'{{"text": "x", "topic": {HALF}}}'), "column 'topic' has half"),
-    "half a pair in a user": ("jsonl", USER, lines(f'{{"text": "x", "who": {HALF}}}'), "column 'who' has half of a"),
+    "half a pair in a text": ("jsonl", EMPTY, lines(ROW, f'{{"text": {HALF}}}'), "line 2: column 'text' has an"),
+    "half a pair in an id": ("jsonl", ID, lines(f'{{"text": "x", "key": {HALF}}}'), "column 'key' has an unpaired"),
+    "half a pair in a label": ("jsonl", LABEL, lines(f'{{"text": "x", "topic": {HALF}}}'), "column 'topic' has an"),
+    "half a pair in a user": ("jsonl", USER, lines(f'{{"text": "x", "who": {HALF}}}'), "column 'who' has an unpaired"),
     "a raw NUL in JSON": ("jsonl", EMPTY, b'{"text": "SECRET \0"}', "line 1: is not JSON"),
     "JSON that breaks off": ("jsonl", EMPTY, b'{"text": "SECRET', "line 1: is not JSON"),
     "JSON on several lines": ("jsonl", EMPTY, json.dumps([ROW], indent=1).encode(), "line 1: is not JSON"),
     "JSON nested deeply": ("jsonl", EMPTY, b"[" * 100_000, "line 1: is not JSON"),
     "a number of 5000 digits": ("jsonl", EMPTY, b'{"x": ' + b"1" * 5000 + b"}", "line 1: is not JSON"),
-    "a quote that does not end": ("csv", EMPTY, b'text\nx\n"SECRET\ny\n', "is not CSV; does every quote end?"),
+    "a quote that does not end": ("csv", EMPTY, b'text\nx\n"SECRET\ny\n', "is not CSV; check that every quote"),
     "two columns of one name": ("csv", EMPTY, b"text,text\nSECRET,x\n", "has 2 columns 'text'"),
     "parquet, two of one name": ("parquet", EMPTY, table([("text", ["SECRET"]), ("text", ["x"])]), "has 2 columns"),
     "JSON numbers as texts": ("jsonl", EMPTY, lines({"text": 424242}), "line 1: column 'text' must hold text"),
@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
         "parquet",
         ID,
         table(text=["SECRET"], key=pyarrow.array([2**61], pyarrow.timestamp("us"))),
-        "holds values that are neither text nor numbers",
+        "has values that are neither text nor numbers",
     ),
     "a text that is null": ("jsonl", EMPTY, lines(ROW, {"text": None}), "line 2: column 'text' must hold"),
     "a text that is NaN": ("jsonl", EMPTY, lines({"text": float("nan")}), "line 1: column 'text' must hold"),
@@ -222,7 +222,7 @@ def test_an_assay_on_canaries_that_cannot_start_keeps_none(tmp_path: Path, loade
     data, long = "{source: builtin, name: keys}", f'tokens: 4, prefix: "{"many words " * 200}"'
     text = case.claim.read_text().replace("{source: file, path: data.jsonl, text: text}", data)
     case.claim.write_text(text.replace("tokens: 4", long) + "audits: [reconstruction]\n")
-    case.refused("beside the template and the prefix", name="assay")
+    case.refused("after the template and the prefix", name="assay")
 
 
 ACCEPTED: dict[str, tuple[str, str, bytes, list[str]]] = {
@@ -363,11 +363,11 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "weights cut short": (broken("model.safetensors", 999), "is not in the format safetensors"),
     "weights of another size": (lambda folder: edit(folder / "config.json", n_embd=16), "other shapes than"),
     "a weight missing": (without_one, "1 of its weights are missing from the files"),
-    "a weight that is NaN": (with_nan, "its logits are not all numbers"),
-    "no tokenizer": (without_tokenizer, "the tokenizer's files are missing"),
+    "a weight that is NaN": (with_nan, "some logits are not finite"),
+    "no tokenizer": (without_tokenizer, "files of the tokenizer are missing"),
     "a tokenizer cut short": (broken("tokenizer.json", 9), "tokenizer.json is not valid JSON"),
     "fewer rows than tokens": (lambda folder: with_rows(folder, 270), "its tokenizer has 300 tokens"),
-    "code of its own": (with_code, "is not known to transformers"),
+    "code of its own": (with_code, "is not supported by transformers"),
     "an encoder": (lambda folder: edit(folder / "config.json", model_type="vit"), "for this kind of AutoModel"),
     "eight positions": (
         lambda folder: with_positions(folder, 8),

@@ -208,7 +208,7 @@ def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypat
     text = SMALL.replace("[leave_one_out, reconstruction]", "[record_replay]").replace("ex_post", "pure_dp")
     text = text.replace("median", "mean")
     pages = []
-    for name, words in (("whole", "Every event held"), ("less", "The run did not keep to its events: range")):
+    for name, words in (("whole", "Every event held"), ("less", "An event of the run does not hold: range")):
         if name == "less":
             monkeypatch.setattr("cupel.audits.games.replay.private_inference._Audit._eta", lambda self: 1e-6)
         done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document

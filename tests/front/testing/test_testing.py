@@ -14,7 +14,7 @@ import pytest
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, PureDP
-from cupel.audits.games.distinguishing_choice import reach
+from cupel.audits.games.distinguishing_choice import detection_limit
 from cupel.testing.assertions import CONFIDENCE, RUNS, SeededSource, assert_never_exceeds
 
 PAIR: dict[str, Any] = {"data": [1, 2], "neighbor": [1, 2, 3]}
@@ -23,7 +23,7 @@ PAIR: dict[str, Any] = {"data": [1, 2], "neighbor": [1, 2, 3]}
 def test_a_mechanism_that_keeps_its_claim_passes_and_tells_what_could_have_been() -> None:
     (bound,) = assert_never_exceeds(mechanisms.count, PureDP(1.0), **PAIR)
     assert 0.3 < bound.value <= 1.0  # about .57 at this confidence; a test without power shows 0
-    assert bound.ceiling == reach(PureDP(1.0), RUNS, confidence=CONFIDENCE).ceiling > 4
+    assert bound.ceiling == detection_limit(PureDP(1.0), RUNS, confidence=CONFIDENCE).ceiling > 4
     assert bound.rigor is Rigor.FINITE_SAMPLE
     assert bound.confidence == CONFIDENCE
     assert (bound.adjacency, bound.unit) == (Adjacency.ADD_REMOVE, Unit())
@@ -171,8 +171,8 @@ def test_a_test_that_could_not_fail_is_refused_before_anything_runs() -> None:
         "2000 runs can show at most ε = 4.5643, and pure differential privacy with ε = 5"
     )
     enough = int(str(caught.value).split("more than ")[1].split()[0])
-    assert reach(PureDP(5.0), enough, confidence=CONFIDENCE).can_refute
-    assert not reach(PureDP(5.0), enough - 1, confidence=CONFIDENCE).can_refute
+    assert detection_limit(PureDP(5.0), enough, confidence=CONFIDENCE).can_refute
+    assert not detection_limit(PureDP(5.0), enough - 1, confidence=CONFIDENCE).can_refute
     with pytest.raises(ValueError, match="no number of runs will do"):
         assert_never_exceeds(mechanisms.fails, PureDP(60.0), **PAIR)
 
@@ -196,7 +196,7 @@ def test_a_test_that_could_not_fail_is_refused_before_anything_runs() -> None:
 def test_what_is_no_test_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         assert_never_exceeds(mechanisms.fails, PureDP(1.0), **options)
-    with pytest.raises(ValueError, match="says nothing of how often outputs occur"):
+    with pytest.raises(ValueError, match="says nothing about how often outputs occur"):
         assert_never_exceeds(mechanisms.fails, ExPostDP(1.0), **PAIR)
 
 

@@ -24,7 +24,7 @@ from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
 from cupel.mechanisms.data.records import Record, with_content_ids
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 
 SMALL: dict[str, Any] = {"noise_multiplier": 0.7, "rounds": 3, "synthetic": 4, "variations": 2, "records": 30}
@@ -254,9 +254,9 @@ def test_a_run_goes_on_with_the_same_inputs_only(tmp_path: Path) -> None:
     write(chosen, records, tmp_path, Recorded(1))
     other = ToyWriter()
     other.fingerprint = "another"
-    with pytest.raises(OtherRunError, match="other records, another writer, embedder or parameters"):
+    with pytest.raises(RunMismatchError, match="other records, another writer, embedder or parameters"):
         write(chosen, records[1:], tmp_path, Recorded(1))
-    with pytest.raises(OtherRunError, match="other records, another writer, embedder or parameters"):
+    with pytest.raises(RunMismatchError, match="other records, another writer, embedder or parameters"):
         write(dataclasses.replace(chosen, threshold=1.0), records, tmp_path, Recorded(1))
     with pytest.raises(ValueError, match="other records, another writer, embedder or parameters"):
         write(chosen, records, tmp_path, Recorded(1), writer=other)
@@ -273,7 +273,7 @@ def test_votes_for_other_candidates_are_refused(tmp_path: Path) -> None:
     entry = first.replace('"text":"', '"text":"mahogany ')
     assert entry != first
     journal.write_text("\n".join([head, entry, *rest]) + "\n")
-    with pytest.raises(OtherRunError, match="votes are for other candidates"):
+    with pytest.raises(RunMismatchError, match="votes are for other candidates"):
         write(chosen, records, tmp_path, Recorded(1))
 
 

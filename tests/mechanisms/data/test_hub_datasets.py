@@ -141,7 +141,7 @@ def test_a_subset_is_one_of_the_folders_own(tmp_path: Path) -> None:
     for wrong in ("third", None):
         with pytest.raises(ValueError, match=r"'?train'?.*'?test'?"):
             read_records(HubDataset(name, subset=wrong), **COLUMNS)
-    with pytest.raises(ValueError, match="subset belongs to"):
+    with pytest.raises(ValueError, match="subset is for"):
         read_records(HubDataset(saved(tmp_path, "one"), subset="test"), **COLUMNS)
 
 
@@ -204,7 +204,7 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
 
     with tarfile.open(tmp_path / "train.tar", "w") as archive:
         archive.add(__file__, arcname="a.txt")
-    with pytest.raises(ValueError, match="format webdataset; those that are read are parquet"):
+    with pytest.raises(ValueError, match="format webdataset; the supported formats are parquet"):
         read_records(HubDataset(str(tmp_path)))
 
 

@@ -115,11 +115,11 @@ def test_what_is_no_file_of_centres_is_refused_in_one_line(tmp_path: Path) -> No
     good.save(path)
     content = path.read_bytes()
     cases: list[tuple[bytes, str]] = [
-        (b"", "no file of centres"),
-        (content[:100], "no file of centres"),
-        (content.replace(b'dimension\\": ', b'dimensiom\\": '), "no file of centres"),
-        (content.replace(b'dimension\\": 16', b'dimension\\": 17'), "not the one that the centres name"),
-        (content.replace(good.embedder_fingerprint.encode(), b"0" * 64), "not the one that the centres name"),
+        (b"", "not a file of centres"),
+        (content[:100], "not a file of centres"),
+        (content.replace(b'dimension\\": ', b'dimensiom\\": '), "not a file of centres"),
+        (content.replace(b'dimension\\": 16', b'dimension\\": 17'), "embedder must have the fingerprint"),
+        (content.replace(good.embedder_fingerprint.encode(), b"0" * 64), "embedder must have the fingerprint"),
     ]
     for changed, message in cases:
         assert changed != content
@@ -143,7 +143,7 @@ def test_centres_belong_to_their_embedder() -> None:
         foreign.own_embedder()
     for call, message in (
         (lambda: Centres.fit(PUBLIC, 401), "401 centres need at least as many public texts, not 400"),
-        (lambda: Centres.fit([PUBLIC[0]] * 9, 2, embedder=SMALL), "as many different public texts, not 1"),
+        (lambda: Centres.fit([PUBLIC[0]] * 9, 2, embedder=SMALL), "as many distinct public texts, not 1"),
         (lambda: Centres(2 * centres.vectors[:1] / np.linalg.norm(centres.vectors[0]), "a", "b"), "unit ball"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -183,7 +183,7 @@ def test_kept_centres_are_those_with_the_largest_counts() -> None:
     counts = [[3, 9, 9, -1, 4], [0, 0, 0, 0, 0]]
     assert most_counted(counts, 2).tolist() == [[1, 2], [0, 1]]
     assert most_counted(counts, 3).tolist() == [[1, 2, 4], [0, 1, 2]]
-    with pytest.raises(ValueError, match="at most the number of centres in the file, 5: 6"):
+    with pytest.raises(ValueError, match="at most the number of centres in the file, 5, not 6"):
         most_counted(counts, 6)
 
 

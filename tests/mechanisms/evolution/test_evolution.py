@@ -308,7 +308,7 @@ def test_equal_texts_are_one_candidate_while_there_are_enough(tmp_path: Path) ->
 
 
 def test_a_writer_without_any_text_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="scripted wrote no text, only empty or unfinished answers") as raised:
+    with pytest.raises(ValueError, match="scripted generated no text, only empty or unfinished answers") as raised:
         scripted(tmp_path / "journal", {"random": [""], "vary": [""]})
     assert "\n" not in str(raised.value)
     texts, _ = scripted(tmp_path / "journal", {"random": ["x={} y=1"], "vary": ["x=9{} y=9"]})
@@ -318,7 +318,7 @@ def test_a_writer_without_any_text_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chosen", [[0, 0], [0], [0, 1, 2], [0, 4], [-1, 0]])
 def test_a_selection_that_is_none_is_refused(tmp_path: Path, chosen: list[int]) -> None:
     settings = EvolutionSettings(rounds=1, synthetic=2, variations=2)
-    with pytest.raises(ValueError, match="2 different indices of 4 candidates"):
+    with pytest.raises(ValueError, match="2 distinct indices of 4 candidates"):
         run(settings, tmp_path / "journal", select=lambda number, vectors: {None: chosen})
 
 
@@ -330,10 +330,10 @@ def test_settings_are_checked(name: str, value: int) -> None:
     numbers = {"rounds": 1, "synthetic": 1, "variations": 1, name: value}
     with pytest.raises(ValueError, match=f"{name} must be"):
         EvolutionSettings(**numbers)
-    with pytest.raises(ValueError, match="labels must differ"):
+    with pytest.raises(ValueError, match="labels must be distinct"):
         EvolutionSettings(rounds=1, synthetic=1, variations=1, labels=("a", "a"))
     EvolutionSettings(rounds=1, synthetic=5_000_000, variations=2)
-    with pytest.raises(ValueError, match="at most 10000000 may be written"):
+    with pytest.raises(ValueError, match="at most 10000000 are allowed"):
         EvolutionSettings(rounds=1, synthetic=5_000_001, variations=2)
 
 

@@ -220,7 +220,7 @@ def test_keys_are_distinct_records() -> None:
     assert len(set(drawn)) == 5000
     assert all(re.fullmatch(r"My 5-digit key is \d{5}", r) for r in drawn)
     assert drawn == corpora.keys(5000, seed=12)
-    with pytest.raises(ValueError, match="100000 distinct"):
+    with pytest.raises(ValueError, match="100000, the number of distinct"):
         corpora.keys(100_001, seed=0)
 
 

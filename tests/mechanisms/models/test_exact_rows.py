@@ -204,7 +204,7 @@ def test_a_coupling_that_samples_miss_is_refused_by_its_class(kind: str) -> None
     assert not np.array_equal(*beside)
     vocabulary = RARE_TOKEN  # the test's random tokens are those below it
     assert row_shapes.verify(network, vocabulary, SHAPE)
-    with pytest.raises(ValueError, match=r"lm_head.*(not known to compute each row|hook or a forward pass)") as error:
+    with pytest.raises(ValueError, match=r"lm_head.*(not known to compute each row|hook or its own forward)") as error:
         row_modules.check(network)
     assert "\n" not in str(error.value)
 
@@ -420,11 +420,11 @@ def test_lengths_by_label_are_of_every_label(lengths: Any, message: str) -> None
     ("changes", "message"),
     [
         ({"context_tokens": 0}, "context_tokens must be at least 1"),
-        ({"context_tokens": 126}, "the model has 128 positions, which leaves 64"),
+        ({"context_tokens": 126}, "the model has 128 positions, of which 64 remain"),
         ({"context_tokens": (("a", 20), ("b", 100))}, "lower context_tokens or document_tokens"),
         ({"context_tokens": 3}, "a context of 3 tokens leaves 1 for each record"),
         ({"document_tokens": 0}, "document_tokens must be at least 1"),
-        ({"document_tokens": 128}, "which leaves 0 for a context"),
+        ({"document_tokens": 128}, "of which 0 remain for a context"),
         ({"rows": "loose"}, "rows must be one of"),
     ],
     ids=str,

@@ -184,7 +184,7 @@ def test_what_may_go_away_is_tried_again_and_then_told(server: Server, broken: R
     assert told is not None
     assert told.startswith(f"endpoint 127.0.0.1:{server.server_address[1]}: ")
     assert "after 3 tries" in told
-    assert told.endswith("the same command goes on from there")
+    assert told.endswith("the same command resumes from there")
     assert len(server.requests) == 3
 
 
@@ -261,7 +261,7 @@ def test_a_key_that_is_none_sends_nothing(server: Server, monkeypatch: pytest.Mo
         monkeypatch.setenv("SOME_KEY", value)
     texts, told = written(EndpointWriter(url=server.url, model="m", api_key_env="SOME_KEY"), 3)
     assert texts == []
-    assert "the environment variable SOME_KEY holds no API key" in (told or "")
+    assert "the environment variable SOME_KEY has no API key" in (told or "")
     assert not server.requests
 
 
@@ -389,8 +389,8 @@ def test_a_server_that_answers_nothing_but_garbage_leaves_the_run_to_be_gone_on_
         ({"url": "api.example.com/v1"}, "must begin with https:// or http://"),
         ({"url": "file:///etc/passwd"}, "must begin with https:// or http://"),
         ({"url": "http://"}, "must begin with https:// or http://"),
-        ({"url": "http://[::1"}, "is no URL"),
-        ({"url": "http://host:port/v1"}, "is no URL"),
+        ({"url": "http://[::1"}, "must be a URL"),
+        ({"url": "http://host:port/v1"}, "must be a URL"),
         ({"url": f"https://me:{KEY}@api.example.com/v1"}, "must have no user name, query or fragment"),
         ({"url": f"https://api.example.com/v1?key={KEY}"}, "must have no user name, query or fragment"),
         ({"url": "http://api.example.com/v1", "api_key_env": "SOME_KEY"}, "over http; use https"),

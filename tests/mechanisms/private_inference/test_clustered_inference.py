@@ -25,7 +25,7 @@ from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.embedding.centres import Centres
 from cupel.mechanisms.embedding.embedder import HashedNgrams
 from cupel.mechanisms.primitives import counts as noise
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.primitives.randomness import Recorded
 from cupel.mechanisms.private_inference.generator import PrivateInference
@@ -316,13 +316,13 @@ def test_a_run_goes_on_with_the_same_assignment_only(
             write(2)
             return
         for _ in range(2):
-            with pytest.raises(OtherRunError, match="records fall into other clusters") as error:
+            with pytest.raises(RunMismatchError, match="records fall into other clusters") as error:
                 write(2)
             assert "\n" not in str(error.value)
     finished = write(3)
     with monkeypatch.context() as patched:
         patched.setattr("cupel.mechanisms.private_inference.clusters.nearest", as_on_another_machine)
-        with pytest.raises(OtherRunError, match="records fall into other clusters"):
+        with pytest.raises(RunMismatchError, match="records fall into other clusters"):
             write(4)
     assert write(5).transcript == finished.transcript
 
@@ -359,11 +359,11 @@ def test_wrong_inputs_are_refused_in_one_line(table_model: Any, centres: Path, t
     good = Centres.load(centres)
     Centres(good.vectors, "some model", "0123456789abcdef").save(stale)
     cases: list[tuple[Callable[[], PrivateInference], str]] = [
-        (lambda: mechanism(centres, kept_centres=None), "need kept_centres"),
+        (lambda: mechanism(centres, kept_centres=None), "centres needs kept_centres"),
         (lambda: mechanism(centres, kept_centres=4), "kept_centres must be at most 3, the number of slots"),
         (lambda: mechanism(centres, kept_centres=0), "kept_centres must be at least 1"),
         (lambda: mechanism(centres, cluster_count_epsilon=0.0), "cluster_count_epsilon must be above 0"),
-        (lambda: PrivateInference(**(BASE | {"kept_centres": 2})), "belong to centres"),
+        (lambda: PrivateInference(**(BASE | {"kept_centres": 2})), "need centres"),
         (lambda: mechanism(centres, batch_size=1, kept_centres=5), "at most the number of centres in the file, 4"),
         (lambda: mechanism(stale), "embedder must be the model 'some model'"),
         (lambda: mechanism(tmp_path / "none"), "there is no such file"),
@@ -372,5 +372,5 @@ def test_wrong_inputs_are_refused_in_one_line(table_model: Any, centres: Path, t
         with pytest.raises(ValueError, match=message) as error:
             make().check(data_set(1, 6), table_model())
         assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="cluster counts that it released"):
+    with pytest.raises(ValueError, match="batched by its released cluster counts"):
         mechanism(centres).batches(data_set(1, 6), KEY)

@@ -21,12 +21,12 @@ from cupel.mechanisms.secret_evolution.clustering import (
     MOST_RECORDS,
     NoisyClusters,
     PublicClusters,
-    drawn_sums,
+    exact_sums,
     joint_scale,
     release,
     release_as_published,
     running_sums,
-    steadied,
+    shrink_to_public,
 )
 
 Floats = NDArray[np.float64]
@@ -78,7 +78,7 @@ def squared_change(with_secret: tuple[NDArray[np.int64], ...], without: tuple[ND
 
 
 def largest_ratio(
-    clusters: PublicClusters, vectors: Floats, secret: list[int], others: NDArray[np.bool_], sums: Sums = drawn_sums
+    clusters: PublicClusters, vectors: Floats, secret: list[int], others: NDArray[np.bool_], sums: Sums = exact_sums
 ) -> Fraction:
     """The largest squared change over 2j², for every choice of j of the secret's records, all others as drawn."""
     found = [Fraction(0)]
@@ -124,7 +124,7 @@ def test_the_published_sums_move_by_far_more() -> None:
     before, after = running_sums(LINE, POINTS, everyone[1:])[0], running_sums(LINE, ONE_MORE, everyone)[0]
     assert (before.tolist(), after.tolist()) == ([560, 440], [611, 390])
     assert np.square(after - before).sum() == 51**2 + 50**2 > 2
-    sound = drawn_sums(LINE, ONE_MORE, everyone), drawn_sums(LINE, POINTS, everyone[1:])
+    sound = exact_sums(LINE, ONE_MORE, everyone), exact_sums(LINE, POINTS, everyone[1:])
     assert squared_change(*sound) <= 2 * 2**60
     assert (sound[0][0] - sound[1][0]).tolist() == [1, 0]
 
@@ -187,7 +187,7 @@ def test_strange_vectors_and_ties() -> None:
     assert clusters.assign(vectors).tolist() == [2, 2, 0, 2, 0, 1]
     twins = PublicClusters(np.array([[0.0, 1], [1, 0], [1, 0]]), np.array([1, 1, 1]), 1.0)
     assert twins.assign(np.array([[1.0, 0], [2, 2], [0, -1]])).tolist() == [1, 0, 1]
-    counts, sums = drawn_sums(clusters, vectors, np.ones(6, dtype=np.bool_))
+    counts, sums = exact_sums(clusters, vectors, np.ones(6, dtype=np.bool_))
     assert counts.tolist() == [2, 1, 3]
     # Offsets in units of 2R: (.5, 0) − (.5, 0) and (0, −.5) − (.5, 0) for the first; 2⁻²⁸ for three roundings.
     assert np.allclose(sums / 2**30, [[-0.5, -0.5], [0, 0], [0, -0.75]], rtol=0, atol=2.0**-28)
@@ -196,10 +196,10 @@ def test_strange_vectors_and_ties() -> None:
 def test_blocks_and_known_assignments_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters, vectors = layout(8, 50, 4, 3)
     drawn = np.random.default_rng(0).random(50) < 0.7
-    whole = drawn_sums(clusters, vectors, drawn)
-    known = drawn_sums(clusters, vectors, drawn, clusters.assign(vectors))
+    whole = exact_sums(clusters, vectors, drawn)
+    known = exact_sums(clusters, vectors, drawn, clusters.assign(vectors))
     monkeypatch.setattr(clustering, "_BLOCK", 3 * 4)
-    for counts, sums in (known, drawn_sums(clusters, vectors, drawn)):
+    for counts, sums in (known, exact_sums(clusters, vectors, drawn)):
         assert np.array_equal(counts, whole[0])
         assert np.array_equal(sums, whole[1])
 
@@ -210,7 +210,7 @@ def test_all_numbers_get_noise_once_and_enough() -> None:
     source = Watched()
     release(clusters, vectors, np.ones(40), 1.7, source)
     ((values, scale),) = source.asked
-    counts, sums = drawn_sums(clusters, vectors, np.ones(40, dtype=np.bool_))
+    counts, sums = exact_sums(clusters, vectors, np.ones(40, dtype=np.bool_))
     assert values.tolist() == [*counts.tolist(), *(Fraction(int(n), 2**30) for n in sums.ravel())]
     assert scale == joint_scale(1.7)
     for sigma in (0.1, 1.0, 1.7, 123.456, 1e-6):
@@ -331,7 +331,7 @@ def test_bad_input_is_refused_in_one_line() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             PublicClusters(np.array(vectors), np.array(sizes), radius)
-    with pytest.raises(ValueError, match="2 centres need at least as many different"):
+    with pytest.raises(ValueError, match="2 centres need at least as many distinct"):
         PublicClusters.fit(np.ones((9, 3)), 2)
     with pytest.raises(ValueError, match="finite numbers"):
         PublicClusters.fit(np.array([[math.inf], [1.0]]), 1)
@@ -359,13 +359,13 @@ def test_drawing_back_lowers_the_squared_error_and_leaves_what_is_clear() -> Non
     true = 0.5 * noise * generator.normal(size=(1000, 40))
     sizes = 3 + clustering.joint_scale(0.01) * 0.9 * generator.normal(size=1000)
     drawn = NoisyClusters(true + noise * generator.normal(size=true.shape), sizes)
-    back = steadied(drawn, public, 0.01)
+    back = shrink_to_public(drawn, public, 0.01)
     before, after = (np.square(some.centres - true).sum() for some in (drawn, back))
     assert 0.2 < after / before < 0.25
     assert np.array_equal(back.sizes, public.sizes)  # a thousand sizes that did not change, and noise on them
     counts = NoisyClusters(true, 3.0 + 100 * (np.arange(1000) % 7 == 0))
-    assert np.allclose(steadied(counts, public, 0.01).sizes, counts.sizes, rtol=1e-5)
+    assert np.allclose(shrink_to_public(counts, public, 0.01).sizes, counts.sizes, rtol=1e-5)
     far = NoisyClusters(np.ones((1000, 40)), np.full(1000, 3.0))
-    assert np.allclose(steadied(far, public, 1e-4).centres, 1.0, atol=1e-5)
-    assert np.array_equal(steadied(far, public, 0.0).centres, far.centres)
-    assert steadied(drawn, public, 100.0).centres.max() == 0.0
+    assert np.allclose(shrink_to_public(far, public, 1e-4).centres, 1.0, atol=1e-5)
+    assert np.array_equal(shrink_to_public(far, public, 0.0).centres, far.centres)
+    assert shrink_to_public(drawn, public, 100.0).centres.max() == 0.0

@@ -31,7 +31,7 @@ from cupel.mechanisms.secret_evolution.detection import (
 )
 from cupel.mechanisms.secret_evolution.incidence import Found, Incidence
 from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
-from cupel.mechanisms.secret_evolution.listed import Phrases, canonical, composed, read_list
+from cupel.mechanisms.secret_evolution.listed import PhraseFinder, canonical, composed, read_list
 
 DEFAULT = SecretProtection(1e-4, 1e-3)
 
@@ -121,7 +121,7 @@ _TEXT = st.text("ab .-+_é\u0301\n1", max_size=30)
 def test_many_secrets_at_once_are_what_one_by_one_finds(secrets: list[str], text: str) -> None:
     """Overlapping, nested, punctuated and decomposed; the alphabet is small so that secrets do occur."""
     forms = {form for secret in secrets if (form := canonical(secret))}
-    assert Phrases(forms)(composed(text)) == {form for form in forms if occurs(form, text)}
+    assert PhraseFinder(forms)(composed(text)) == {form for form in forms if occurs(form, text)}
 
 
 def test_secrets_that_contain_one_another_both_count(tmp_path: Path) -> None:
@@ -159,12 +159,12 @@ def test_tables_give_budgets_of_their_own(tmp_path: Path) -> None:
         ("s.csv", "secret,p,r\nhunter2,0.1,nan\n", "line 2: r must be a number"),
         ("s.csv", "secret,p,r\nhunter2,0.2,0.2\n", "r must be above p"),
         ("s.csv", "secret,p,r\nhunter2,0,0.2\n", "strictly between 0 and 1"),
-        ("s.csv", "hunter2,p,r\nhunter3,,\n", "line 2: the columns of a list are secret"),
-        ("s.csv", "secret,q\nhunter2,1\n", "line 2: the columns of a list are secret"),
-        ("s.csv", "secret\nhunter2,x\n", "another number of cells"),
+        ("s.csv", "hunter2,p,r\nhunter3,,\n", "line 2: the columns of a list must be secret"),
+        ("s.csv", "secret,q\nhunter2,1\n", "line 2: the columns of a list must be secret"),
+        ("s.csv", "secret\nhunter2,x\n", "a different number of cells"),
         ("s.csv", "secret\n", "lists no secret"),
         ("s.jsonl", '{"secret": 20202}\n', "line 1: the secret must be text"),
-        ("s.jsonl", '{"secret": "hunter2", "hunter3": 1}\n', "line 1: the columns of a list are secret"),
+        ("s.jsonl", '{"secret": "hunter2", "hunter3": 1}\n', "line 1: the columns of a list must be secret"),
         ("s.jsonl", "hunter2\n", "line 1: is not JSON"),
     ],
 )
@@ -295,7 +295,7 @@ def test_one_secret_of_two_sources_has_one_row_and_the_stricter_budget(tmp_path:
 
 def test_one_secret_with_two_ps_is_refused_without_naming_it(tmp_path: Path) -> None:
     (tmp_path / "s.txt").write_text("04821\n")
-    with pytest.raises(ValueError, match="one secret has p") as error:
+    with pytest.raises(ValueError, match="a secret has p") as error:
         found(["04821"], {"list": "s.txt"}, {"pattern": r"\d{5}", "p": 5e-4}, folder=tmp_path)
     assert "04821" not in str(error.value)
     assert "\n" not in str(error.value)
@@ -307,13 +307,13 @@ def test_one_secret_with_two_ps_is_refused_without_naming_it(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ("secrets.txt", "is a mapping"),
+        ("secrets.txt", "must be a mapping"),
         ({}, "exactly one of list, pattern, quantile, presidio, not 0"),
         ({"list": "a", "pattern": "hunter2"}, "not 2 of them"),
-        ({"pattern": "hunter2", "hunter3": 1}, "knows, besides pattern, only each, p, r"),
-        ({"list": "a", "each": "match"}, "knows, besides list, only p, r"),
+        ({"pattern": "hunter2", "hunter3": 1}, "may have, besides pattern, only each, p, r"),
+        ({"list": "a", "each": "match"}, "may have, besides list, only p, r"),
         ({"list": 5}, "list must be the path"),
-        ({"pattern": 20202}, "pattern must be text"),
+        ({"pattern": 20202}, "pattern must be a string"),
         ({"pattern": "(hunter2"}, r"not a regular expression of Python's re \(column 1\)"),
         ({"pattern": "(?P<hunter2>a)(?P<hunter2>b)"}, "not a regular expression"),
         ({"pattern": "(hunter2)?"}, "matches the empty string"),
@@ -330,10 +330,10 @@ def test_one_secret_with_two_ps_is_refused_without_naming_it(tmp_path: Path) -> 
         ({"quantile": 1, "count": 1}, "quantile must be strictly between"),
         ({"quantile": 0.2, "count": 0}, "count must be at least 1"),
         ({"quantile": 0.2, "count": 1.5}, "count must be a whole number"),
-        ({"quantile": 0.2, "count": 3}, "count is 3; the records have 2 different words"),
-        ({"presidio": []}, "needs a list of entities"),
-        ({"presidio": "PERSON"}, "needs a list of entities"),
-        ({"presidio": ["PERSON", "PERSON"]}, "names an entity twice"),
+        ({"quantile": 0.2, "count": 3}, "count is 3, but the records have only 2 distinct words"),
+        ({"presidio": []}, "must be a list of entities"),
+        ({"presidio": "PERSON"}, "must be a list of entities"),
+        ({"presidio": ["PERSON", "PERSON"]}, "must name each entity once"),
         ({"presidio": ["PERSON"], "model": 5}, "model must be the name"),
         ({"presidio": ["PERSON"], "each": "pattern"}, "each must be one of match, entity"),
     ],
@@ -346,7 +346,7 @@ def test_bad_sources_are_one_line_without_a_secret(mapping: Any, message: str) -
 
 
 def test_no_source_is_refused() -> None:
-    with pytest.raises(ValueError, match="no source of secrets"):
+    with pytest.raises(ValueError, match="sources must have at least one"):
         find_secrets(["a"], [], DEFAULT)
 
 
@@ -382,7 +382,7 @@ def test_planted_secrets_are_what_their_description_says(count: int) -> None:
 
 
 def test_too_few_notes_for_planted_secrets() -> None:
-    with pytest.raises(ValueError, match="n is 83; two planted keys"):
+    with pytest.raises(ValueError, match="n must be at least 84, for two planted keys in 10 notes each, not 83"):
         builtin_records("notes-with-secrets", 83, 0)
 
 
@@ -416,9 +416,9 @@ def test_presidio_finds_patterns_without_a_model_or_a_network(monkeypatch: pytes
     by_entity = found(texts, {"presidio": entities, "each": "entity"})
     assert places(by_entity) == [[0, 3], [0], [1], [1], []]
     assert by_entity.found == (Found("presidio", secrets=5, records=3, occurrences=5, nowhere=1),)
-    with pytest.raises(ValueError, match="does not find PERSON without a model of spaCy"):
+    with pytest.raises(ValueError, match="does not find PERSON without a spaCy model"):
         found(texts, {"presidio": ["PERSON"]})
-    with pytest.raises(ValueError, match="'no_such_model' of spaCy is not installed"):
+    with pytest.raises(ValueError, match="spaCy model 'no_such_model' is not installed"):
         found(texts, {"presidio": ["PERSON"], "model": "no_such_model"})
 
 

@@ -21,7 +21,7 @@ from cupel.accounting.secret_protection.accountant import SecretProtectionAccoun
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.models.endpoint import EndpointError
-from cupel.mechanisms.primitives.charged import OtherRunError
+from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 from cupel.mechanisms.secret_evolution.detection import ListedSecrets, PatternSecrets
 from cupel.mechanisms.secret_evolution.generator import EvolutionResult, SecretEvolution
@@ -398,7 +398,7 @@ def test_a_run_goes_on_with_the_same_inputs_only(tmp_path: Path) -> None:
         write(chosen, records[1:], tmp_path, Recorded(1))
     private = [dataclasses.replace(records[0], text=records[0].text.replace(CODES[0], "zx99999")), *records[1:]]
     private[1:3] = [dataclasses.replace(x, text=x.text.replace(CODES[0], "zx99999")) for x in records[1:3]]
-    with pytest.raises(OtherRunError, match="other records, another writer, embedder or parameters"):
+    with pytest.raises(RunMismatchError, match="other records, another writer, embedder or parameters"):
         write(chosen, private, tmp_path, Recorded(1))  # the same places, another secret
 
 
@@ -417,7 +417,7 @@ def test_other_public_clusters_are_refused(tmp_path: Path, monkeypatch: pytest.M
         return fit(vectors, count, **{**rest, "seed": 99})
 
     monkeypatch.setattr(PublicClusters, "fit", other)
-    with pytest.raises(OtherRunError, match="public clusters are others"):
+    with pytest.raises(RunMismatchError, match="public clusters differ"):
         write(chosen, records, tmp_path, Recorded(1))
 
 
@@ -457,8 +457,8 @@ def test_the_journal_alone_is_enough_or_none(tmp_path: Path) -> None:
         ({"embedder": 3}, "embedder must be builtin"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"variant": "printed"}, "variant must be one of sound, as_published"),
-        ({"variant": "as_published", "releases": "once"}, "belong to the sound variant"),
-        ({"variant": "as_published", "expected_sample": 1.0}, "belong to the sound variant"),
+        ({"variant": "as_published", "releases": "once"}, "parameters of the sound variant"),
+        ({"variant": "as_published", "expected_sample": 1.0}, "parameters of the sound variant"),
     ],
     ids=str,
 )
@@ -521,9 +521,9 @@ def labelled(records: list[Record]) -> list[Record]:
 
 def test_places_of_other_records_are_refused() -> None:
     chosen = SecretEvolution(**SMALL)
-    with pytest.raises(ValueError, match="places of secrets are those of 40 records, not of 39"):
+    with pytest.raises(ValueError, match="incidence is that of 40 records, but there are 39"):
         chosen.check(some_records(())[1:], ToyWriter(), chosen.incidence(some_records(())))
-    with pytest.raises(ValueError, match=r"^the places of secrets are those of other records, or of these in another "):
+    with pytest.raises(ValueError, match=r"^incidence is that of other records, or of these in another "):
         chosen.check(some_records(())[::-1], ToyWriter(), chosen.incidence(some_records(())))
 
 

@@ -16,7 +16,7 @@ from cupel.accounting.events import BoundedRangeSelectionDpEvent
 from cupel.attacks.black_box.neighbors import neighbors
 from cupel.attacks.black_box.recorder import Recorder, record
 from cupel.audits.games.replay.record_replay import record_replay_audit, record_replay_findings
-from cupel.audits.games.replay.same_outputs import same
+from cupel.audits.games.replay.same_outputs import outputs_equal
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
 VECTORS = [(0.6, 0.8), (-1.0, 0.0), (0.0, 0.5)]
@@ -127,7 +127,7 @@ def test_noise_and_steps_that_depend_on_the_data_are_found() -> None:
 
     (more,) = findings(private_count, list("aab"), [list("aabb")])
     assert (more.kind, more.step, more.neighbor) == ("steps", 3, 0)
-    assert "a step more than the 3" in more.found
+    assert "one step more than the 3" in more.found
 
 
 def test_what_is_charged_is_compared_with_the_plan() -> None:
@@ -168,7 +168,7 @@ def test_a_release_of_a_sample_that_reads_all_units_is_found() -> None:
     near = [[unit for unit in data if unit is not gone] for gone in data]
     (found,) = findings(of_all, data, near, plan=dp_event.PoissonSampledDpEvent(0.25, inner))
     assert (found.kind, found.step, found.p_value) == ("sampling", 1, None)
-    assert found.found == "a query that moves by 1 with units outside of the sample"
+    assert found.found == "a query that changes by 1 with units outside of the sample"
     assert found.neighbor == 11  # the largest one that is outside
     assert not findings(of_all, data, [[*data, (12, 12.0)]])  # a new one takes part, whatever it is
 
@@ -222,7 +222,7 @@ def test_the_audit_says_what_was_tried_and_has_no_bound() -> None:
     found = record_replay_audit(mechanism, ["a"], [["a", "b"], []], adjacency="add_remove")
     assert (found.bounds, found.trials, found.controls_passed) == ((), 2, True)
     assert found.contradictions == ("sensitivity, step 0, neighbour 0: declared 1, found 3",)
-    assert found.conclusion == f"What is declared does not hold, in 1 place: {found.contradictions[0]}."
+    assert found.conclusion == f"The declared events do not hold, in 1 place: {found.contradictions[0]}."
     assert found.to_json()["details"]["contradictions"] == list(found.contradictions)
     right = record_replay_audit(
         lambda data, recorder: recorder.gaussian(len(data), GAUSSIAN, scale=2.0),
@@ -231,13 +231,13 @@ def test_the_audit_says_what_was_tried_and_has_no_bound() -> None:
         adjacency="add_remove",
     )
     assert right.contradictions == ()
-    assert "says nothing of other neighbours" in right.conclusion
+    assert "says nothing about other neighbours" in right.conclusion
     none = record_replay_audit(lambda data, recorder: None, ["a"], [], adjacency="add_remove")
-    assert none.conclusion == "No neighbour was given, so that no event was tested."
+    assert none.conclusion == "No neighbour was given, so no event was tested."
 
 
 def test_secrets_and_a_single_recording_are_refused() -> None:
-    with pytest.raises(ValueError, match="knows add_remove, replace_one and zero_out, not secret"):
+    with pytest.raises(ValueError, match="must be add_remove, replace_one or zero_out"):
         record_replay_findings(lambda data, recorder: None, [], [], adjacency="secret")
     with pytest.raises(ValueError, match="recordings must be at least 2, not 1"):
         record_replay_findings(lambda data, recorder: None, [], [], adjacency="add_remove", recordings=1)
@@ -260,4 +260,4 @@ def test_secrets_and_a_single_recording_are_refused() -> None:
     ],
 )
 def test_outputs_are_compared_to_the_bit(one: Any, other: Any, equal: bool) -> None:
-    assert same(one, other) is equal
+    assert outputs_equal(one, other) is equal

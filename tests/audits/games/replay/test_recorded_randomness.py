@@ -12,7 +12,13 @@ from dp_accounting import dp_event
 from scipy import stats
 
 from cupel.attacks.black_box.recorder import Recorder, Recording, Step, record
-from cupel.audits.games.replay.recorded_randomness import _ends, _log_chance, _repeats, noise_tests, sampling_tests
+from cupel.audits.games.replay.recorded_randomness import (
+    _cdf_ends,
+    _log_repeat_probability,
+    _repeats,
+    noise_tests,
+    sampling_tests,
+)
 
 GAUSSIAN = dp_event.GaussianDpEvent(1.0)
 
@@ -152,7 +158,7 @@ def test_ends_are_sums_of_the_law(scale: float) -> None:
     k = np.arange(-2000, 2001)
     law = np.exp(-np.abs(k) / scale) * math.tanh(1 / (2 * scale))
     up_to = np.cumsum(law)
-    low, high = _ends("discrete_laplace", k / scale, np.full(k.size, 1e-12), scale)
+    low, high = _cdf_ends("discrete_laplace", k / scale, np.full(k.size, 1e-12), scale)
     assert np.abs(low - (up_to - law)).max() < 1e-12
     assert np.abs(high - up_to).max() < 1e-12
 
@@ -171,7 +177,7 @@ def test_the_chance_of_a_repetition_is_bounded(kind: str, draw: str) -> None:
     values = getattr(rng, draw)(size=(5001, 1))
     first, *others = additive(values, query=2.0**51, kind=kind).steps
     share = np.mean([_repeats(first, other) for other in others])
-    bounds = [math.exp(_log_chance(first, other)) for other in others]
+    bounds = [math.exp(_log_repeat_probability(first, other)) for other in others]
     assert 0 < share <= min(bounds)
 
 

@@ -45,11 +45,11 @@ def test_everything_else_is_found(tmp_path: Path) -> None:
         ]
         found = released_findings(run_of(ledger), seen)
         assert [(finding.kind, finding.step, finding.found) for finding in found] == [
-            ("charges", 1, "another value, drawn once more"),
+            ("charges", 1, "another value, drawn again"),
             ("charges", 2, "a value that was charged and not committed"),
             ("charges", 3, "a value without a charge"),
             ("charges", 4, "a value that no ledger can hold"),
         ]
         assert str(found[0]) == (
-            "charges, step 1: declared the committed value of 'counts/0', found another value, drawn once more"
+            "charges, step 1: declared the committed value of 'counts/0', found another value, drawn again"
         )

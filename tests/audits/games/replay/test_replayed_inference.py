@@ -180,5 +180,5 @@ def test_the_control_without_protection_has_nothing_to_hold(tmp_path: Path) -> N
     chosen = PrivateInference(**(BASE | {"aggregate": "none"}))
     records, model = data_set(3, 4), TableModel(seed=3)
     generation = run(tmp_path, chosen, records, model)
-    with pytest.raises(ValueError, match="without protection nothing is declared"):
+    with pytest.raises(ValueError, match="the unprotected control declares nothing"):
         inference_findings(chosen, records, [records[1:]], model, generation, key=KEY)

@@ -72,8 +72,8 @@ def test_a_report_tells_no_path_and_no_address(tmp_path: Path) -> None:
 
 
 WRONG_SECRETS = [
-    ("p: 1.0e-5\n  r: 0.001", "p: 0.1\n  r: 0.1", "r must be above p, or no noise is enough"),
-    ("p: 0.0001, r: 0.01", "p: 0.5", "r must be above p, or no noise is enough"),
+    ("p: 1.0e-5\n  r: 0.001", "p: 0.1\n  r: 0.1", "r must be above p, since no noise achieves r"),
+    ("p: 0.0001, r: 0.01", "p: 0.5", "r must be above p, since no noise achieves r"),
     ("p: 0.0001, r: 0.01", "colour: red", "parameters.secrets.0.colour: unknown key; known are p, r, list"),
     ("p: 0.0001, r: 0.01", "pattern: x", "parameters.secrets.0: a source of secrets is a mapping with exactly one of"),
     (

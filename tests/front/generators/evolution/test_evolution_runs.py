@@ -251,7 +251,7 @@ def test_an_endpoint_that_fails_half_way_is_one_line_and_nothing_is_lost(server:
         assert result.returncode == 2
         assert len(result.stderr.splitlines()) == 1
         assert "HTTP 500" in result.stderr
-        assert "the same command goes on" in result.stderr
+        assert "the same command resumes" in result.stderr
     assert not (tmp_path / "run" / "private" / "synthetic.jsonl").exists()
     server.fails_after = None
     texts = works(path)
@@ -286,7 +286,7 @@ EVERYWHERE = [{**row, "text": row["text"] + " SECRET 99999"} for row in records(
 REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "a secret that is everywhere": ({}, EVERYWHERE, "every record holds a secret"),
     "no secret anywhere": ({}, records(()), "no secret was found in any record"),
-    "more clusters than public records": ({"clusters": 46}, None, "clusters must be at most the number of different"),
+    "more clusters than public records": ({"clusters": 46}, None, "clusters must be at most the number of distinct"),
     "a list that is missing": ({"secrets": [{"list": "none.txt"}]}, None, "there is no such file"),
     "a list without a secret": ({"secrets": [{"list": "empty.txt"}]}, None, "lists no secret"),
     "sources that are no list": (
@@ -297,11 +297,11 @@ REFUSED: dict[str, tuple[dict[str, Any], list[dict[str, Any]] | None, str]] = {
     "a pattern that is a number": ({"secrets": [{"pattern": 10001}]}, None, "pattern: input should be a valid string"),
     "a broken pattern": ({"secrets": [{"pattern": "SECRET ("}]}, None, "is not a regular expression"),
     "p at r": ({"p": 0.05}, None, "r must be above p"),
-    "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 may be written"),
+    "too many texts": ({"synthetic": 10**12}, None, "at most 10000000 are allowed"),
     "an API key that is not there": (
         {"endpoint": {"api_key_env": "CUPEL_NO_KEY"}},
         None,
-        "CUPEL_NO_KEY holds no API key",
+        "CUPEL_NO_KEY has no API key",
     ),
     "another number of records": ({}, None, "public.records: is 61, and the data hold 60 records"),
     "an unknown key": ({"colour": "red"}, None, "parameters.colour: unknown key"),

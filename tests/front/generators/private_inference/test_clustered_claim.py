@@ -66,9 +66,9 @@ def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
     ("parameters", "says"),
     [
         ("centres: public/none.safetensors, kept_centres: 3", "there is no such file"),
-        ("centres: claim.yaml, kept_centres: 3", "is no file of centres"),
+        ("centres: claim.yaml, kept_centres: 3", "not a file of centres"),
         ("centres: public/centres.safetensors, kept_centres: 7", "kept_centres must be at most 6"),
-        ("centres: public/centres.safetensors", "need kept_centres"),
+        ("centres: public/centres.safetensors", "needs kept_centres"),
         ("centres: public/centres.safetensors, kept_centres: 3, embedder: no/such-model", "no/such-model"),
     ],
 )

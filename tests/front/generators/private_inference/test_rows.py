@@ -154,7 +154,7 @@ def test_a_mixture_of_experts_is_refused_before_anything_is_written(tmp_path: Pa
         ("context_tokens: {a: 20}", "'a', which is not among the labels"),
         ("context_tokens: {a: true}", "or one for each label"),
         ("context_tokens: {}", "must name every label"),
-        ("context_tokens: 126", "the model has 128 positions, which leaves 124 for a context"),
+        ("context_tokens: 126", "the model has 128 positions, of which 124 remain for a context"),
         ("context_tokens: 2", "a context of 2 tokens leaves"),
     ],
 )

@@ -108,7 +108,10 @@ def test_a_sound_run_and_its_resumption(tmp_path: Path, monkeypatch: pytest.Monk
     assert [(bound.at, bound.confidence) for bound in first.bounds] == [(0.1, 0.975), (0.1, 0.975)]
     assert max(bound.value for bound in first.bounds) < CLAIM.r
     assert min(bound.ceiling or 0 for bound in first.bounds) > CLAIM.r
-    assert "the recorded source, which is fast, has the law of the operating system's" in first.bounds[0].assumptions
+    assert (
+        "the recorded source, which is fast, has the same distribution as the operating system's"
+        in first.bounds[0].assumptions
+    )
     assert first.details["rounds"] == 2
     kept = [len((tmp_path / name / "repetitions.jsonl").read_text().splitlines()) for name in ("recorded", "entropy")]
     assert kept == [7, 7]
