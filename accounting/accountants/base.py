@@ -151,7 +151,7 @@ class Accountant(ABC, Generic[C]):
             return self._add([self._zero(), *(self._cost(part) for part in event.events)])
         if isinstance(event, events.ParallelDpEvent):
             one = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
-            costs = [cost for part, times in _different(event.events) for cost in [self._cost(part)] * times]
+            costs = [cost for part, times in _distinct_parts(event.events) for cost in [self._cost(part)] * times]
             return self._largest(costs, 1 if one else min(2, len(costs)))
         for kind in type(event).__mro__:
             if kind in self.handlers:
@@ -200,7 +200,7 @@ class Accountant(ABC, Generic[C]):
         return tuple(found)
 
 
-def _different(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:
+def _distinct_parts(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:
     """Each different part and how often it is there. Of many slots most are one object, whose text is made once."""
     objects = {id(part): part for part in parts}
     counts: dict[str, int] = {}

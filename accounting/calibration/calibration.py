@@ -27,15 +27,15 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, json_number
-from cupel.accounting.calibration.search import Curve, NotMonotone, Sample, Unreachable
+from cupel.accounting.calibration.search import LossCurve, NotMonotone, Sample, Unreachable
 from cupel.accounting.calibration.targets import (
     Answer,
     Question,
     Target,
-    other_end,
+    accountant_factory,
+    optimistic_end,
+    query,
     question_of,
-    starting,
-    told,
 )
 from cupel.accounting.guarantees import ApproxDP
 from cupel.accounting.lattice import gaussian_curve
@@ -166,14 +166,14 @@ def calibrate_many(
 
     Arguments as for `calibrate`; the answers come in the order of the targets.
     """
-    ends, begin = _checked(bracket, start, tolerance, integer=integer)
+    ends, begin = _validated(bracket, start, tolerance, integer=integer)
     questions = [question_of(target, adjacency, delta) for target in targets]
     found: dict[int, Calibration] = {}
     for key in dict.fromkeys(question.key for question in questions):
         same = [index for index, question in enumerate(questions) if question.key == key]
-        measure = _measuring(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
+        measure = _loss_measurement(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
         slope = questions[same[0]].slope
-        curve = Curve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
+        curve = LossCurve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
         for index in sorted(same, key=lambda index: questions[index].level):
             found[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
             begin = found[index].value
@@ -217,10 +217,10 @@ def noise_for_dp_sgd(
     slope = math.log(1.1) / math.log(start / nearby)
     if adjacency == Adjacency.REPLACE_ONE:
         start *= 2
-    ends, _ = _checked((start / 1e3, start * 1e3), start, tolerance, integer=False)
+    ends, _ = _validated((start / 1e3, start * 1e3), start, tolerance, integer=False)
     question = question_of(target, adjacency, None)
-    measure = _measuring(make_event, question, adjacency, unit, None, integer=False)
-    curve = Curve(measure, ends, rising=False, integer=False, tolerance=tolerance, slope=slope)
+    measure = _loss_measurement(make_event, question, adjacency, unit, None, integer=False)
+    curve = LossCurve(measure, ends, rising=False, integer=False, tolerance=tolerance, slope=slope)
     return _calibrated(curve, question, start, "noise_multiplier", tolerance)
 
 
@@ -241,7 +241,7 @@ def _noise_by_central_limit(epsilon: float, delta: float, rate: float, steps: in
 # One search
 
 
-def _measuring(
+def _loss_measurement(
     make_event: MakeEvent,
     question: Question,
     adjacency: Adjacency | str,
@@ -251,18 +251,18 @@ def _measuring(
     integer: bool,
 ) -> Callable[[float, float], tuple[float, float, Answer]]:
     """Value, width ↦ the loss at a value of the parameter, from below and from above, and the bounds that say so."""
-    start = starting(method or question.method, adjacency, unit)
+    start = accountant_factory(method or question.method, adjacency, unit)
 
     def measure(value: float, width: float) -> tuple[float, float, Answer]:
-        composed = start(width * question.share).compose(make_event(int(value) if integer else value))
+        composed = start(width * question.width_factor).compose(make_event(int(value) if integer else value))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", WidthNotMet)  # the answer says how near it came
-            answer = tuple(told(composed, name, arguments) for name, arguments in question.calls)
+            answer = tuple(query(composed, name, arguments) for name, arguments in question.calls)
         ends = []
         for bound in answer:
             high = question.loss(bound.at, bound.value)
             room = width if isinstance(composed, Lattice) else 0.0
-            low = high - room if bound.interval is None else question.loss(bound.at, other_end(bound))
+            low = high - room if bound.interval is None else question.loss(bound.at, optimistic_end(bound))
             ends.append((low, high))
         return max(low for low, _ in ends), max(high for _, high in ends), answer
 
@@ -270,7 +270,7 @@ def _measuring(
 
 
 def _calibrated(
-    curve: Curve[Answer], question: Question, start: float, parameter: str, tolerance: float
+    curve: LossCurve[Answer], question: Question, start: float, parameter: str, tolerance: float
 ) -> Calibration:
     try:
         found = curve.crossing(question.level, question.meets, start)
@@ -313,7 +313,7 @@ def _unreachable(sample: Sample[Answer], question: Question, parameter: str) -> 
     )
 
 
-def _checked(
+def _validated(
     bracket: tuple[float, float], start: float | None, tolerance: float, *, integer: bool
 ) -> tuple[tuple[float, float], float]:
     """The bracket, as numbers of the parameter's kind, and where to begin.

@@ -80,7 +80,7 @@ class NotMonotone(ValueError):
         self.samples = (first, second)
 
 
-class Curve(Generic[A]):
+class LossCurve(Generic[A]):
     """What is known of a level as a function of a parameter, for any number of limits.
 
     Args:
@@ -160,7 +160,7 @@ class Curve(Generic[A]):
 class _Search(Generic[A]):
     """The samples of a curve, as one limit sees them."""
 
-    def __init__(self, curve: Curve[A], limit: float, meets: Callable[[A], bool], spent: int) -> None:
+    def __init__(self, curve: LossCurve[A], limit: float, meets: Callable[[A], bool], spent: int) -> None:
         self.curve, self.limit, self.spent = curve, limit, spent
         samples = curve.ordered()
         met = [sample for sample in samples if meets(sample.answer)]

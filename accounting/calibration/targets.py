@@ -38,7 +38,7 @@ class TradeOff:
 Target: TypeAlias = Guarantee | TradeOff
 Answer: TypeAlias = tuple[Bound, ...]
 """One bound, or one a point of a profile."""
-Starting: TypeAlias = Callable[[float], Accountant[Any]]
+AccountantFactory: TypeAlias = Callable[[float], Accountant[Any]]
 """Relative width ↦ an accountant with nothing composed."""
 
 
@@ -59,7 +59,7 @@ class Question(NamedTuple):
     calls: tuple[tuple[str, tuple[float, ...]], ...]
     limits: dict[float | None, float]
     method: str = Lattice.name
-    free: float = 0.0
+    lossless_value: float = 0.0
 
     def holds(self, bound: Bound, value: float) -> bool:
         """Whether a value of what is bounded is within its limit."""
@@ -71,11 +71,11 @@ class Question(NamedTuple):
 
     def refuted(self, bound: Bound) -> bool:
         """Whether the exact value is proven to be beyond its limit."""
-        return bound.interval is not None and not self.holds(bound, other_end(bound))
+        return bound.interval is not None and not self.holds(bound, optimistic_end(bound))
 
     def loss(self, at: float | None, value: float) -> float:
         """What is lost, on a logarithmic scale; of several bounds, relative to their limits."""
-        size = _logarithm(abs(value - self.free))
+        size = _logarithm(abs(value - self.lossless_value))
         return size - _logarithm(self.limits[at]) if len(self.limits) > 1 else size
 
     @property
@@ -89,12 +89,12 @@ class Question(NamedTuple):
         return 8.0 if isinstance(self.target, PrivacyProfile) else 1.0
 
     @property
-    def share(self) -> float:
+    def width_factor(self) -> float:
         """How much smaller the relative width of the quantity has to be than that of the loss."""
-        if not self.free:
+        if not self.lossless_value:
             return 1.0
         (limit,) = self.limits.values()
-        return max(abs(limit - self.free) / (limit if self.free < limit else 1 - limit), 1e-6)
+        return max(abs(limit - self.lossless_value) / (limit if self.lossless_value < limit else 1 - limit), 1e-6)
 
 
 def question_of(target: Target, adjacency: Adjacency | str, delta: float | None) -> Question:
@@ -118,7 +118,7 @@ def question_of(target: Target, adjacency: Adjacency | str, delta: float | None)
             method = "secret_protection" if adjacency == Adjacency.SECRET else Lattice.name
             return Question(target, (kind, p), (("blowup", (p,)),), {p: limit}, method, p)
         case TradeOff(alpha=alpha, beta=limit):
-            return Question(target, (kind, alpha), (("beta", (alpha,)),), {alpha: limit}, free=1 - alpha)
+            return Question(target, (kind, alpha), (("beta", (alpha,)),), {alpha: limit}, lossless_value=1 - alpha)
         case GDP(mu=limit) if delta is not None:
             own = validate.open_probability(delta=delta)
             return Question(target, kind, (("mu", (own,)),), {None: limit})
@@ -133,14 +133,14 @@ def question_of(target: Target, adjacency: Adjacency | str, delta: float | None)
     raise ValueError(f"{kind.__name__} cannot be calibrated; a target is a guarantee, but not ex-post, or a TradeOff")
 
 
-def starting(method: str, adjacency: Adjacency | str, unit: Unit | None) -> Starting:
+def accountant_factory(method: str, adjacency: Adjacency | str, unit: Unit | None) -> AccountantFactory:
     """What makes accountants of a name."""
     if method == Lattice.name:
         return lambda width: Lattice(adjacency, unit, width)
     return lambda width: accountant(method, adjacency, unit)
 
 
-def told(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> Bound:
+def query(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> Bound:
     """What an accountant answers."""
     if name == "mu" and isinstance(composed, GaussianDP):
         return composed.mu()
@@ -156,7 +156,7 @@ def told(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> 
     return bound
 
 
-def other_end(bound: Bound) -> float:
+def optimistic_end(bound: Bound) -> float:
     """The end of a bound's interval that is best for privacy."""
     assert bound.interval is not None
     return bound.interval.upper if bound.direction is Direction.LOWER else bound.interval.lower

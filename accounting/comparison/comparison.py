@@ -205,7 +205,7 @@ def measure(
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def as_unsupported() -> Iterator[None]:
     """Turns the `ValueError` of a formula that does not apply into `Unsupported`, so that it becomes a reason."""
     try:
         yield

@@ -15,7 +15,7 @@ from cupel.accounting import events, gaussian, validate
 from cupel.accounting.accountants.base import Unsupported
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, measure, refusals
+from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, as_unsupported, measure
 from cupel.accounting.comparison.curves import STEPS, Other, Panel, trace
 from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
@@ -32,7 +32,9 @@ _CURVE_POINTS, _FIGURE_POINTS = 193, 17
 _MOST_ROUNDS = 1000  # of the majorant, which goes round by round
 
 
-def of_selections(eta: float, count: int, delta: float, adjacency: Adjacency | str) -> tuple[Answers, dict[str, Other]]:
+def selection_answers(
+    eta: float, count: int, delta: float, adjacency: Adjacency | str
+) -> tuple[Answers, dict[str, Other]]:
     """The adaptive optimum of bounded-range selections, to stand beside the accountants: its answer and its curves.
 
     Args:
@@ -43,11 +45,11 @@ def of_selections(eta: float, count: int, delta: float, adjacency: Adjacency | s
     """
 
     def epsilon(steps: int) -> Bound:
-        with refusals():
+        with as_unsupported():
             return bounded_range.bounded_range_epsilon(eta, steps, delta, "adaptive", adjacency=adjacency)
 
     def profile(at: float) -> Bound:
-        with refusals():
+        with as_unsupported():
             return bounded_range.bounded_range_delta(eta, count, at, "adaptive", adjacency=adjacency)
 
     return {"adaptive": lambda: [epsilon(count)]}, {"adaptive": Other(epsilon, profile)}
@@ -136,7 +138,7 @@ def _protection(release: SecretReleaseDpEvent, name: str, p: float, rounds: int)
         return SecretProtectionAccountant().compose(release, rounds).protection(p)
     if name == "concave_majorant":
         return _majorant(release, p, rounds)
-    with refusals():
+    with as_unsupported():
         # T rounds of Gaussians at one mean are one, with the noise over √T.
         estimate = single_gaussian_estimate(release.weights, release.noise_multiplier / math.sqrt(rounds), p)
         return dataclasses.replace(estimate, method=name)
@@ -270,7 +272,7 @@ def _layers_once(
     released: Layers, name: str, delta: float, epsilon: float | None, sigma: float | None
 ) -> Callable[[], list[Bound]]:
     def answer() -> list[Bound]:
-        with refusals():
+        with as_unsupported():
             if epsilon is not None:
                 value, quantity = _noise_of_layers(released.layers, name, epsilon, delta), "noise_multiplier"
             else:

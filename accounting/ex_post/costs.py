@@ -155,7 +155,7 @@ def token_costs(
     """
     rows = [
         medians.costs(token, temperature, rounding=rounding)
-        for medians, token in _pairs(logits, tokens, clip, temperature, adjacency, fallback)
+        for medians, token in _medians_by_token(logits, tokens, clip, temperature, adjacency, fallback)
     ]
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
     return TokenCosts(table[:, 0], table[:, 1], table[:, 2])
@@ -171,12 +171,12 @@ def leave_one_out(
     """
     rows = [
         medians.leave_one_out(token, temperature)
-        for medians, token in _pairs(logits, tokens, clip, temperature, Adjacency.ADD_REMOVE, fallback)
+        for medians, token in _medians_by_token(logits, tokens, clip, temperature, Adjacency.ADD_REMOVE, fallback)
     ]
     return rows[0] if np.ndim(tokens) == 0 else np.array(rows, dtype=np.float64)
 
 
-def _pairs(
+def _medians_by_token(
     logits: ArrayLike,
     tokens: ArrayLike,
     clip: float,

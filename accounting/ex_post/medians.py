@@ -42,7 +42,7 @@ def slack(vocabulary: int, clip: float, temperature: float) -> float:
 
     With u = 2^-53 and r = 2c/τ: z − c is exact (a multiple of GRID/2 below 2^8), the quotient by 2τ has absolute error
     ≤ r·u/2, exp is taken to be accurate to 4 units in the last place, so the product of two of them, a weight, has
-    relative error ≤ (r + 17)u. The increments of `_ladder_sums` telescope, so they keep that error and add ≤ 2u. A sum
+    relative error ≤ (r + 17)u. The increments of `_weights_and_logits_by_row` telescope, so they keep that error and add ≤ 2u. A sum
     of at most 3V positive terms in any order adds ≤ 3V·u. The logarithm, at most r + log V in absolute value, the
     quotient and the two subtractions round ≤ 4(r + log V)u. Twice the total, for two log-probabilities, is
     (6V + 10r + 8 log V + 38)u. For γ, which rounds more sums of logarithms, the term in r is at most 19r·u. The value
@@ -128,17 +128,17 @@ class Medians:
             median[live] = ranks[1] * GRID if size % 2 else (ranks[1].astype(np.int64) + ranks[2]) * (GRID / 2)
         else:
             median = base
-        return cls(size, limit * GRID, median, _relation(adjacency), base, live, ranks, rows)
+        return cls(size, limit * GRID, median, _checked_adjacency(adjacency), base, live, ranks, rows)
 
     @property
     def left(self) -> Floats:
         """Shape (V,): the smallest median of a neighbour in each coordinate (for replace_one, over all rows)."""
-        return self._everywhere(self._interval(self.adjacency)[0])
+        return self._full_vector(self._interval(self.adjacency)[0])
 
     @property
     def right(self) -> Floats:
         """Shape (V,): the largest median of a neighbour in each coordinate (for replace_one, over all rows)."""
-        return self._everywhere(self._interval(self.adjacency)[1])
+        return self._full_vector(self._interval(self.adjacency)[1])
 
     def log_probability(self, token: int, temperature: float) -> float:
         """log softmax(median/τ) of `token`."""
@@ -160,7 +160,7 @@ class Medians:
             ladder, masks = ((0, 1), (0, 2), (1, 2)), ((1, False), (1, True))
         else:
             ladder, masks = ((1, 1), (2, 2)), ((1, False),)
-        sums, values = self._ladder_sums(ladder, masks, temperature, token)
+        sums, values = self._weights_and_logits_by_row(ladder, masks, temperature, token)
         return base - self._log_odds(sums, values, temperature)
 
     def costs(
@@ -184,7 +184,7 @@ class Medians:
             (u⁻, u⁺, γ), each an upper bound that counts its float error.
         """
         self._check(token, temperature)
-        relation = self.adjacency if adjacency is None else _relation(adjacency)
+        relation = self.adjacency if adjacency is None else _checked_adjacency(adjacency)
         error = slack(len(self.median), self.clip, temperature)
         base = self.log_probability(token, temperature)
         if relation is Adjacency.REPLACE_ONE:
@@ -200,7 +200,7 @@ class Medians:
         return Cost(
             max(base - lowest, 0.0) + extra,
             max(highest - base, 0.0) + extra,
-            self._published(token, temperature, base) + error,
+            self._gamma(token, temperature, base) + error,
         )
 
     def _check(self, token: int, temperature: float) -> None:
@@ -214,15 +214,15 @@ class Medians:
             return ((0, 0), (2, 2)) if adjacency is Adjacency.REPLACE_ONE else ((0, 1), (1, 2))
         return ((0, 1), (2, 3)) if adjacency is Adjacency.REPLACE_ONE else ((1, 1), (2, 2))
 
-    def _between(self, pair: Pair) -> Floats:
+    def _midpoint(self, pair: Pair) -> Floats:
         """Shape (A,): a vector in the live columns."""
         return np.asarray((self._ranks[pair[0]].astype(np.int64) + self._ranks[pair[1]]) * (GRID / 2))
 
-    def _everywhere(self, pair: Pair) -> Floats:
+    def _full_vector(self, pair: Pair) -> Floats:
         if self.size == 0 and self.adjacency is Adjacency.REPLACE_ONE:
             return self.median
         vector = np.full(len(self.median), -self.clip)
-        vector[self._live] = self._between(pair)
+        vector[self._live] = self._midpoint(pair)
         return vector
 
     def _root(self, rank: int, temperature: float) -> Floats:
@@ -233,7 +233,7 @@ class Medians:
             self._roots[key] = np.exp((self._ranks[rank] * GRID - self.clip) / (2 * temperature))
         return self._roots[key]
 
-    def _bottom(self, token: int, temperature: float) -> float:
+    def _clipped_weight(self, token: int, temperature: float) -> float:
         """The total weight of the columns that are not live, but for the token's."""
         dead = len(self.median) - len(self._live) - (self._place(token) is None)
         return dead * math.exp(-2 * self.clip / temperature)
@@ -253,9 +253,9 @@ class Medians:
     def _log_law(self, others: Pair, own: Pair, token: int, temperature: float) -> float:
         """log softmax(w/τ)_x for w = `others` except w_x = `own`_x."""
         exponent = (self._at(own, token) - self.clip) / temperature
-        return exponent - math.log(self._others(others, token, temperature) + math.exp(exponent))
+        return exponent - math.log(self._weight_of_others(others, token, temperature) + math.exp(exponent))
 
-    def _others(self, pair: Pair, token: int, temperature: float) -> float:
+    def _weight_of_others(self, pair: Pair, token: int, temperature: float) -> float:
         """The total weight of all tokens but one in a vector."""
         first, second = self._root(pair[0], temperature), self._root(pair[1], temperature)
         place = self._place(token)
@@ -263,7 +263,7 @@ class Medians:
             live = first @ second
         else:
             live = first[:place] @ second[:place] + first[place + 1 :] @ second[place + 1 :]
-        return float(live) + self._bottom(token, temperature)
+        return float(live) + self._clipped_weight(token, temperature)
 
     def _log_odds(self, others: Floats, own: Floats, temperature: float) -> Floats:
         """Log-probability of the token with logits `own` when all others weigh `others`, both of one shape."""
@@ -275,7 +275,7 @@ class Medians:
         exponents = (self._fallback - self.clip) / temperature
         return float(exponents[token]) - math.log(float(np.exp(exponents).sum()))
 
-    def _published(self, token: int, temperature: float, base: float) -> float:
+    def _gamma(self, token: int, temperature: float, base: float) -> float:
         """γ = max{log 1/α, log β} of Definition 4, with [a, d] of an odd batch and [a, b] of an even one."""
         left, right = ((0, 0), (2, 2)) if self.size % 2 else ((1, 1), (2, 2))
         low, centre, high = (
@@ -298,16 +298,20 @@ class Medians:
         if self.size == 0:
             return base, base
         if self.size % 2:
-            lower = self._ladder_sums(((0, 0), (1, 1)), ((1, True),), temperature, token)
-            upper = self._ladder_sums(((1, 1), (2, 2)), ((1, False),), temperature, token)
+            lower = self._weights_and_logits_by_row(((0, 0), (1, 1)), ((1, True),), temperature, token)
+            upper = self._weights_and_logits_by_row(((1, 1), (2, 2)), ((1, False),), temperature, token)
         else:
-            lower = self._ladder_sums(((0, 1), (0, 2), (1, 2)), ((1, False), (1, True)), temperature, token)
-            upper = self._ladder_sums(((1, 2), (1, 3), (2, 3)), ((2, False), (1, False)), temperature, token)
+            lower = self._weights_and_logits_by_row(
+                ((0, 1), (0, 2), (1, 2)), ((1, False), (1, True)), temperature, token
+            )
+            upper = self._weights_and_logits_by_row(
+                ((1, 2), (1, 3), (2, 3)), ((2, False), (1, False)), temperature, token
+            )
         lowest = self._log_odds(upper[0], lower[1], temperature)
         highest = self._log_odds(lower[0], upper[1], temperature)
         return float(lowest.min()), float(highest.max())
 
-    def _ladder_sums(
+    def _weights_and_logits_by_row(
         self, levels: Sequence[Pair], masks: Sequence[tuple[int, bool]], temperature: float, token: int
     ) -> tuple[Floats, Floats]:
         """For every row i, the total weight of all tokens but `token`, and the logit of `token`, both of shape (B,).
@@ -322,7 +326,7 @@ class Medians:
         if place is not None:
             for weight in weights:
                 weight[place] = 0.0
-        sums = np.full(self.size, weights[0].sum() + self._bottom(token, temperature))
+        sums = np.full(self.size, weights[0].sum() + self._clipped_weight(token, temperature))
         values = np.full(self.size, logits[0])
         increments = [weights[index + 1] - weights[index] for index in range(len(masks))]
         most = [self._ranks[rank] - strict for rank, strict in masks]
@@ -346,7 +350,7 @@ def check_temperature(clip: float, temperature: float) -> None:
         )
 
 
-def _relation(adjacency: Adjacency | str) -> Adjacency:
+def _checked_adjacency(adjacency: Adjacency | str) -> Adjacency:
     if adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         raise ValueError(f"ex-post costs are defined under add_remove and replace_one, not {str(adjacency)!r}")
     return Adjacency(adjacency)

@@ -104,7 +104,7 @@ class Total:
 
     pure: Exact
     cost: Any
-    leak: Fraction
+    delta: Fraction
     assumptions: tuple[str, ...] = ()
 
 
@@ -155,9 +155,9 @@ class Meter:
             ValueError: with the reason, where it has no bound; for realised, ex-post costs in any form.
         """
         if not isinstance(spend, DpEvent):
-            leak = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
+            delta = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
             cost = self._certified(_cost_of_guarantee(self.accountant, spend), spend)
-            return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, leak)
+            return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, delta)
         name = repr(spend)  # the same events come again and again; dp_accounting's lists do not hash
         if name not in self._known:
             pure: Exact = math.inf if self.basic.supports(spend) else self.basic.compose(spend).cost
@@ -189,7 +189,7 @@ class Meter:
             cost = self.accountant._add([first.cost, second.cost])
             cost = tuple(map(_short, cost)) if isinstance(cost, tuple) else _short(cost)
         assumptions = tuple(dict.fromkeys(first.assumptions + second.assumptions))
-        return Total(_short(first.pure + second.pure), cost, first.leak + second.leak, assumptions)
+        return Total(_short(first.pure + second.pure), cost, first.delta + second.delta, assumptions)
 
     def divergences(self, total: Total) -> Floats:
         """S(α) at each order, for rdp and zcdp."""
@@ -364,7 +364,7 @@ def simultaneous_epsilon(orders: Floats, weights: Floats, divergences: Floats, d
     return high
 
 
-def split(delta: float, step_delta: float, *, basic: bool) -> tuple[Fraction, float]:
+def split_delta(delta: float, step_delta: float, *, basic: bool) -> tuple[Fraction, float]:
     """δ as (δ″ for the δ_i of the steps, δ′ for the rest, rounded down).
 
     Raises:

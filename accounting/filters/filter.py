@@ -51,7 +51,7 @@ from cupel.accounting.filters.adaptive import (
     Spend,
     Total,
     equal_weights,
-    split,
+    split_delta,
     stopped_epsilon,
 )
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
@@ -104,9 +104,9 @@ class Filter:
         method = validate.one_of(methods, method=methods[0] if method is None else method)
         if orders is not None and not (isinstance(budget, ApproxDP) and method in ("rdp", "zcdp")):
             raise ValueError(f"orders are for ApproxDP by rdp or zcdp, not for {type(budget).__name__} by {method}")
-        self._kept, self._delta = Fraction(0), 0.0
+        self._step_delta, self._delta = Fraction(0), 0.0
         if isinstance(budget, ApproxDP):
-            self._kept, self._delta = split(budget.delta, step_delta, basic=method == "basic")
+            self._step_delta, self._delta = split_delta(budget.delta, step_delta, basic=method == "basic")
             if method == "zcdp" and orders is None:
                 orders = _zcdp_order(budget.epsilon, self._delta)
         elif step_delta:
@@ -200,7 +200,7 @@ class Filter:
         total = self._total
         match self._budget:
             case PureDP(epsilon) | ApproxDP(epsilon, _) if self._meter.accountant.name == "basic":
-                pure, delta = _down(Fraction(epsilon) - Fraction(total.pure)), _down(self._kept - total.leak)
+                pure, delta = _down(Fraction(epsilon) - Fraction(total.pure)), _down(self._step_delta - total.delta)
                 return ApproxDP(pure, delta) if delta else PureDP(pure)
             case ZCDP(rho):
                 return ZCDP(_down(Fraction(rho) - sum(total.cost)))
@@ -215,7 +215,7 @@ class Filter:
         return kind(self._largest(kind, high))
 
     def _within(self, total: Total) -> bool:
-        if total.leak > self._kept:
+        if total.delta > self._step_delta:
             return False
         match self._budget:
             case ZCDP(rho):

@@ -26,7 +26,7 @@ from cupel.accounting.filters.adaptive import (
     Spend,
     equal_weights,
     simultaneous_epsilon,
-    split,
+    split_delta,
     stopped_epsilon,
 )
 
@@ -68,7 +68,7 @@ class Odometer:
             self.delta = float(validate.probability(delta=delta))
         else:
             self.delta = float(validate.open_probability(delta=delta))
-        self.step_delta, self.own_delta = split(self.delta, step_delta, basic=method == "basic")
+        self.step_delta, self.conversion_delta = split_delta(self.delta, step_delta, basic=method == "basic")
         self.weights = equal_weights(self.meter.orders)
         self._total = self.meter.zero
         self._lock = threading.Lock()
@@ -91,9 +91,9 @@ class Odometer:
         cost = self.meter.cost(spend)
         with self._lock:
             total = self.meter.add(self._total, cost)
-            if total.leak > self.step_delta:
+            if total.delta > self.step_delta:
                 raise BudgetExhausted(
-                    f"the δ of the steps would be {float(total.leak):g}, "
+                    f"the δ of the steps would be {float(total.delta):g}, "
                     f"and {float(self.step_delta):g} is kept for them"
                 )
             self._total = total
@@ -107,12 +107,14 @@ class Odometer:
                 likelihood ratio is not bounded.
         """
         total = self._total
-        if simultaneous and total.leak:
+        if simultaneous and total.delta:
             raise ValueError("an (ε_i, δ_i) step has no bound on its likelihood ratio; ask without simultaneous")
         value = formulas.up(total.pure)
         if self.meter.accountant.name != "basic":
             formula = simultaneous_epsilon if simultaneous else stopped_epsilon
-            value = min(value, formula(self.meter.orders, self.weights, self.meter.divergences(total), self.own_delta))
+            value = min(
+                value, formula(self.meter.orders, self.weights, self.meter.divergences(total), self.conversion_delta)
+            )
         return self.meter.bound(total, value, "epsilon", delta=self.delta or None)
 
     def __reduce__(self) -> NoReturn:

@@ -260,7 +260,7 @@ def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutRepl
     rate = sample / size
     law = Symmetrized(NormalMixtures([1 - rate, rate], [0.0, 2 * mu]))
     label = f"without_replacement({rate!r}, {mu!r})"
-    return DominatingPair([((Component(law, law, label, tight=True, alone=True), 1),)])
+    return DominatingPair([((Component(law, law, label, tight=True, tight_alone=True), 1),)])
 
 
 def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> DominatingPair:
@@ -299,7 +299,7 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
         law = Symmetrized(NormalMixtures([1 - share, share], [0.0, 2 * mu]))
         cut = DominatingPair.of(law, law, label=f"symmetrized({share!r}, {2 * mu!r})")
     chances = [1 - overflow * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
-    return DominatingPair.blend([whole, cut], chances, rounded_up=True).loosened()
+    return DominatingPair.blend([whole, cut], chances, rounded_up=True).as_upper_bound()
 
 
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:

@@ -108,7 +108,9 @@ def _tail(law: Law) -> tuple[Floats, Floats]:
     losses = np.unique(np.concatenate([-around, [0.0], around, np.linspace(low, high, 4001)]))
     losses = losses[(losses >= max(-_HIGHEST, low)) & (losses <= high)]
     if law.upper_only:  # H at b − g is at least 1 − e^{−g} of the mass above b
-        above = np.min([law.above(losses - gap) / -math.expm1(-gap) for gap in (0.02, 0.1, 0.5, 2.0)], axis=0)
+        above = np.min(
+            [law.hockey_stick_upper(losses - gap) / -math.expm1(-gap) for gap in (0.02, 0.1, 0.5, 2.0)], axis=0
+        )
         above = above * (1 + 1e-11)  # a loss of 650 less a gap of .02 is rounded
     else:
         known = law.tails(losses)

@@ -44,11 +44,11 @@ class Component:
     label: str
     mu: float | None = None
     tight: bool = True
-    alone: bool = False
+    tight_alone: bool = False
     symmetric: bool = False
     concentrated: tuple[Fraction, Fraction] | None = None
-    selection: float | None = None
-    squares: Fraction | None = None
+    selection_eta: float | None = None
+    mu_squared: Fraction | None = None
 
 
 def of_laws(
@@ -59,10 +59,10 @@ def of_laws(
     return Component(remove, other, label, None, tight and not remove.upper_only, symmetric=symmetric)
 
 
-def gaussian(mu: float, squares: Fraction | None = None) -> Component:
+def gaussian(mu: float, mu_squared: Fraction | None = None) -> Component:
     """N(μ, 1) against N(0, 1), its own mirror image."""
     law = NormalMixtures([1.0], [mu])
-    return Component(law, law, f"gaussian({mu!r})", mu, squares=squares)
+    return Component(law, law, f"gaussian({mu!r})", mu, mu_squared=mu_squared)
 
 
 def laplace(noise_multiplier: float, sensitivity: float) -> Component:
@@ -123,7 +123,7 @@ def concentrated(rho: Fraction, xi: Fraction) -> Component:
 def bounded_range(eta: float) -> Component:
     """One selection of range η above 0."""
     rho = min(Fraction(eta) ** 2 / 8, Fraction(formulas.zcdp_of_pure(float(eta))))
-    return replace(concentrated(rho, Fraction(0)), label=f"bounded_range({eta!r})", selection=float(eta))
+    return replace(concentrated(rho, Fraction(0)), label=f"bounded_range({eta!r})", selection_eta=float(eta))
 
 
 def gaussian_mixture(

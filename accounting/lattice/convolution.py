@@ -27,7 +27,7 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
-from cupel.accounting.lattice.measure import LEAST, MOST_POINTS, Measure, TooFine, points, sums_from, total_of
+from cupel.accounting.lattice.measure import LEAST, MOST_POINTS, Measure, TooManyPoints, block_sum, points, suffix_sums
 
 Counted = tuple[Measure, int]
 Complexes = NDArray[np.complex128]
@@ -63,7 +63,7 @@ class Product:
     beyond: float
     tilt: float
     log_total: float
-    certain: float
+    infinity_mass: float
     excess: float
     blur: float
     floor: float = -math.inf
@@ -97,7 +97,7 @@ def products(
     step = sides[0][0][0].step
     count = max(high - low for low, high, _, _ in windows) / step + 4
     if not count <= MOST_POINTS:
-        raise TooFine(f"a product of {count:.3g} lattice points does not fit")
+        raise TooManyPoints(f"a product of {count:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(count), 16), real=True)
     return [_product(side, tilt, tail, window, size, focus) for side, window in zip(tilted, windows, strict=True)]
 
@@ -121,7 +121,7 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
             some = np.zeros(1, dtype=np.intp)
         first, last = int(some[0]), int(some[-1]) + 1
         begin = measure.start + measure.step * first
-        measure = Measure(begin, measure.step, measure.masses[first:last], measure.certain, measure.excess)
+        measure = Measure(begin, measure.step, measure.masses[first:last], measure.infinity_mass, measure.excess)
         losses = measure.losses()
         top = tilt * float(losses[-1])
         weights = measure.masses * np.exp(tilt * losses - top)
@@ -205,7 +205,9 @@ def _product(
     log_excess += scale_error
     excess = math.expm1(log_excess) if log_excess < 600 else 1e300
     finite = math.fsum(part.count * math.log(float(part.measure.masses.sum())) for part in side)
-    more = math.fsum(part.count * math.log1p(part.measure.certain / float(part.measure.masses.sum())) for part in side)
+    more = math.fsum(
+        part.count * math.log1p(part.measure.infinity_mass / float(part.measure.masses.sum())) for part in side
+    )
     excess += (4 * _EXP + 4 * UNIT * (total + sum(part.measure.masses.size for part in side))) * min(more, 1.0)
     return Product(
         start=start + first * step,
@@ -216,7 +218,7 @@ def _product(
         beyond=right,
         tilt=tilt,
         log_total=log_total,
-        certain=math.exp(finite) * math.expm1(more) if max(more, finite) < 600 else math.inf,
+        infinity_mass=math.exp(finite) * math.expm1(more) if max(more, finite) < 600 else math.inf,
         excess=excess,
         blur=8 * UNIT * (math.fsum(part.count * abs(part.measure.start) for part in side) + (abs(first) + size) * step),
         floor=floor,
@@ -363,7 +365,7 @@ def _split(side: Sequence[_Tilted], focus: float, tail: float) -> _Split | None:
                     exponent = math.inf
                     break
                 # Relative to the centre, since the rounding of e^height would count n-fold.
-                mass = total_of(part.weights[:end]) + total_of(part.weights[:end] * np.expm1(heights))
+                mass = block_sum(part.weights[:end]) + block_sum(part.weights[:end] * np.expm1(heights))
                 exponent += part.count * math.log(mass)
                 rounding += part.count * (256 + 8 * float(np.abs(heights).max())) * UNIT * (1 + 2 / mass)
             if exponent + rounding <= math.log(tail):
@@ -393,7 +395,7 @@ def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:
     likely = part.weights if last is None else part.weights[:last]
     rows = -(-part.weights.size // size)
     transform_error = _transform_error(size, rows)
-    scale = total_of(likely)
+    scale = block_sum(likely)
     missing, error = _one_minus(likely, centre, size)
     missing, error = missing / scale, error / scale * (1 + 1e-9) + 256 * UNIT * np.abs(missing)
     changed = -2 * missing.real + np.abs(missing) ** 2
@@ -423,18 +425,18 @@ def _one_minus(weights: Floats, centre: int, size: int) -> tuple[Complexes, Floa
     rows = -(-weights.size // size)
     others = weights.copy()
     others[centre] = 0.0
-    moved = total_of(others)
+    moved = block_sum(others)
     direct = moved - scipy.fft.rfft(np.roll(_folded(others, size), -centre))
     error = (_transform_error(size, rows) + 256 * UNIT) * moved
     # By parts: Σ_m w_{c+m} (1 − z^m) = (1 − z) Σ_i z^i W_i, W_i what lies beyond c + i, with its sign.
     beyond = np.zeros(weights.size)
-    right, sums_error = sums_from(others[centre:])
-    left, other_error = sums_from(others[:centre][::-1])
+    right, sums_error = suffix_sums(others[centre:])
+    left, other_error = suffix_sums(others[:centre][::-1])
     beyond[centre:-1], beyond[:centre] = right[1:], -left[::-1]
     angles = 2 * math.pi / size * np.arange(size // 2 + 1)
     turn = 2 * np.sin(angles / 2) ** 2 + 1j * np.sin(angles)
     parts = turn * scipy.fft.rfft(np.roll(_folded(beyond, size), -centre))
-    weight = total_of(np.abs(beyond)) * (1 + 512 * UNIT)
+    weight = block_sum(np.abs(beyond)) * (1 + 512 * UNIT)
     parts_error = np.abs(turn) * (_transform_error(size, rows) + sums_error + other_error + 32 * UNIT) * weight
     better = parts_error < error
     return np.where(better, parts, direct), np.where(better, parts_error, error)

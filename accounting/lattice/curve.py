@@ -9,48 +9,48 @@ import numpy as np
 
 from cupel.accounting.lattice.convolution import Product
 from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
-from cupel.accounting.lattice.measure import LEAST, curve_of
+from cupel.accounting.lattice.measure import LEAST, hockey_stick_of_masses
 
 
-class Curve:
+class OneSidedCurve:
     """A bound on H(e^ε) of a product at its lattice points, from above or from below.
 
     Between two points the bound is linear in e^ε: a chord of upper bounds lies above a convex curve, and the curve of a
     measure is its own chord.
     """
 
-    def __init__(self, product: Product, *, above: bool, focus: float = -math.inf) -> None:
+    def __init__(self, product: Product, *, is_upper: bool, focus: float = -math.inf) -> None:
         """Keeps what lies above the loss `focus` only, which is all that the curve there needs."""
         first = min(max(0, math.floor((focus - product.start) / product.step)) if focus > -math.inf else 0, 1 << 62)
         first = min(first, product.weights.size - 2)
         if first:
             start = product.start + first * product.step
             product = dataclasses.replace(product, start=start, weights=product.weights[first:])
-        self.above = above
+        self.is_upper = is_upper
         self.losses = product.losses()
         self.step = product.step
         self._blur = product.blur
         values = self._untilted(product)
         values, whole = values[:-1], float(values[-1])
-        if above:
+        if is_upper:
             beyond = self._at(product, self.losses[-1]) * product.beyond if product.beyond else 0.0
             if product.missing:
                 beyond += self._at(product, product.floor) * product.missing
-            values = (values + product.certain + beyond * (1 + 64 * UNIT)) * (1 + product.excess) * (1 + 4 * UNIT)
+            values = (values + product.infinity_mass + beyond * (1 + 64 * UNIT)) * (1 + product.excess) * (1 + 4 * UNIT)
             # Left of the product's floor its weights say nothing.
             self.values: Floats = np.where(self.losses < product.floor, 1.0, np.minimum(values, 1.0))
             self._alias = np.zeros(1)
         else:
-            values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
+            values = (values + product.infinity_mass) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
             self.values = np.clip(values, 0.0, 1 - 2 * UNIT)
-            self._whole = min(1.0, (whole + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            self._whole = min(1.0, (whole + product.infinity_mass) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
             # What wrapped around counts at most e^{log_total − λε} a unit of tilted mass.
             with np.errstate(over="ignore", invalid="ignore"):
                 alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
             self._alias = alias if product.outside else np.zeros(self.losses.size)
             # δ falls, so further left it is at least this.
-            certain = min(1.0, product.certain * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
-            known = np.maximum(self.values - self._alias, certain)
+            infinity_mass = min(1.0, product.infinity_mass * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            known = np.maximum(self.values - self._alias, infinity_mass)
             self._known: Floats = np.maximum.accumulate(known[::-1])[::-1]
 
     def _at(self, product: Product, loss: float) -> float:
@@ -62,36 +62,36 @@ class Curve:
 
     def _untilted(self, product: Product) -> Floats:
         """Σ_{j>k} W_j (1 − e^{−(j−k)·step}) of the untilted masses W, every error charged."""
-        weights = np.maximum(product.weights + product.error if self.above else product.weights - product.error, 0.0)
+        weights = np.maximum(product.weights + product.error if self.is_upper else product.weights - product.error, 0.0)
         middle = (self.losses[0] + self.losses[-1]) / 2
         exponents = -product.tilt * (self.losses - middle)
         largest = float(np.abs(exponents).max())
         if largest > 690:
-            exponents = np.maximum(exponents, -690.0) if self.above else np.minimum(exponents, 690.0)
+            exponents = np.maximum(exponents, -690.0) if self.is_upper else np.minimum(exponents, 690.0)
         weights = weights * np.exp(exponents)
-        weights = np.maximum(weights, LEAST) if self.above else np.where(weights < LEAST, 0.0, weights)
-        values, error = curve_of(weights, 0.0, product.step)
+        weights = np.maximum(weights, LEAST) if self.is_upper else np.where(weights < LEAST, 0.0, weights)
+        values, error = hockey_stick_of_masses(weights, 0.0, product.step)
         values = np.append(values, weights.sum())  # last, the curve at t = 0
         scale = product.log_total - product.tilt * middle
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
         error += 2 * product.tilt * product.blur  # the losses themselves are off by no more than the blur
-        sign = 1 if self.above else -1
+        sign = 1 if self.is_upper else -1
         if scale < -690:  # a factor that underflows would say nothing from above and may be rounded up from below
-            values = values * math.exp(-690.0) if self.above else np.zeros(values.size)
+            values = values * math.exp(-690.0) if self.is_upper else np.zeros(values.size)
             scale = 0.0
         if scale > 690:  # beyond float64, which only a window far from the question can be
-            return np.where(values > 0, math.inf, 0.0) if self.above else values
+            return np.where(values > 0, math.inf, 0.0) if self.is_upper else values
         values = values * math.exp(scale) * (1 + sign * error)
-        return np.asarray(np.nan_to_num(values, nan=math.inf if self.above else 0.0))
+        return np.asarray(np.nan_to_num(values, nan=math.inf if self.is_upper else 0.0))
 
     def delta(self, epsilons: Floats) -> Floats:
         """The bound at each ε (float64, any shape)."""
-        shifted = epsilons - self._blur if self.above else epsilons + self._blur
+        shifted = epsilons - self._blur if self.is_upper else epsilons + self._blur
         place = np.clip(np.searchsorted(self.losses, shifted, side="right") - 1, 0, self.losses.size - 2)
         part = np.clip(np.expm1(shifted - self.losses[place]) / math.expm1(self.step), 0.0, 1.0)
         value = self.values[place] * (1 - part) + self.values[place + 1] * part
         trivial = -np.expm1(np.minimum(epsilons, 0.0))
-        if self.above:
+        if self.is_upper:
             value = value * (1 + 32 * UNIT)
             left = shifted < self.losses[0]
             chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
@@ -106,7 +106,7 @@ class Curve:
 
     def epsilon(self, delta: float) -> float:
         """The least ε whose upper bound is at most δ, or the largest ε whose lower bound is at least δ."""
-        if self.above:
+        if self.is_upper:
             if self.values[-1] > delta:
                 return math.inf
             place = int(np.argmax(self.values <= delta))
@@ -128,15 +128,15 @@ class Curve:
             wanted = delta + self._alias[place - 1]
             part = max(0.0, (high - wanted) / (high - low) * (1 - 8 * UNIT)) if high > low else 1.0
         inside = math.log1p(math.expm1(self.step) * min(max(part, 0.0), 1.0))
-        sign = 1 if self.above else -1
+        sign = 1 if self.is_upper else -1
         base = float(self.losses[place - 1])
         return base + inside + sign * (self._blur + 8 * UNIT * (abs(base) + inside))
 
     def blowup(self, p: Floats) -> Floats:
         """min_ε [e^ε p + δ(ε)], from this side, for each p (float64, one dimension)."""
         with np.errstate(over="ignore"):
-            t = np.exp(self.losses + (self._blur if self.above else -self._blur))
-        if self.above:
+            t = np.exp(self.losses + (self._blur if self.is_upper else -self._blur))
+        if self.is_upper:
             with np.errstate(invalid="ignore"):
                 slopes = np.nan_to_num((self.values[:-1] - self.values[1:]) / np.diff(t))
             place = np.searchsorted(-slopes, -p)
@@ -173,8 +173,8 @@ class Curve:
         first = float(self._known[0])
         start = np.maximum(start, 1 - over[0] + over[0] * p if 1 - over[0] > first else first)
         # Right of the last point it is what it is there, if that is the curve's last.
-        certain = float(self._known[-1]) if count == self.values.size else 0.0
-        end = t[-1] * p + certain
+        infinity_mass = float(self._known[-1]) if count == self.values.size else 0.0
+        end = t[-1] * p + infinity_mass
         least = np.minimum(np.minimum(least, start), end) * (1 - 16 * UNIT)
         return np.asarray(np.clip(least, p, 1.0))
 

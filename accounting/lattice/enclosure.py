@@ -12,9 +12,9 @@ import numpy as np
 from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice.chernoff import tail_bound, tail_bound_epsilon
 from cupel.accounting.lattice.convolution import products
-from cupel.accounting.lattice.curve import Curve
+from cupel.accounting.lattice.curve import OneSidedCurve
 from cupel.accounting.lattice.laws import UNIT, Floats, Law
-from cupel.accounting.lattice.measure import MOST_POINTS, Measure, TooFine, pair_of, rounded_step
+from cupel.accounting.lattice.measure import MOST_POINTS, Measure, TooManyPoints, enclosing_measures, rounded_step
 from cupel.accounting.lattice.saddle import Cumulants, Saddle
 from cupel.accounting.lattice.single_law import SingleLaw
 
@@ -106,7 +106,7 @@ class Enclosure:
         """The ends after the first lattices, which are the same for every width: fallbacks are chosen by them, or a
         narrower request might have a wider answer."""
         self._last_measures: tuple[object, tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]] | None = None
-        self._kept: list[tuple[float, tuple[Curve, Curve | None]]] = []
+        self._kept: list[tuple[float, tuple[OneSidedCurve, OneSidedCurve | None]]] = []
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
@@ -119,7 +119,7 @@ class Enclosure:
             high = min(high, tail_bound_epsilon(self.laws, delta))
             if not self.upper_only:  # a part of a composition is a post-processing of it
                 low = max(low, *(SingleLaw(law).epsilon(delta, 1.0)[0].lower for law, _ in self.laws))
-        if self.certain(1) <= delta:
+        if self.infinity_mass(1) <= delta:
             high = min(high, max(self.highest + self._margin(), 0.0))
         return Interval(min(low, high), high), met or (self._target is None and _relative(low, high) <= width)
 
@@ -145,8 +145,8 @@ class Enclosure:
             precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * rung)
             return self._plan(cut, saddle, rung * scale, precision, dense=rung < _ROUGH)
 
-        def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (0.0 if below is None else below.epsilon(delta)), above.epsilon(delta)
+        def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
+            return (0.0 if lower is None else lower.epsilon(delta)), upper.epsilon(delta)
 
         close = self._target is not None and first.epsilon > 0.95 * self._target
         return self._refined(planned, ask, width, (_WIDEST,) if close else self._rungs(width), guessed=True)
@@ -159,19 +159,19 @@ class Enclosure:
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return Interval(1.0, 1.0), True
         margin = self._margin()
         if epsilon >= self.highest - margin:  # how far the largest loss may be off, so δ may be that much more
             more = 0.0 if epsilon > self.highest + margin else 4 * margin
-            return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
+            return Interval(self.infinity_mass(-1), min(1.0, self.infinity_mass(1) + more)), True
         point = np.array([epsilon])
         if self._plan_for_loss(epsilon, _WIDEST).log_delta < -230:
             # δ is too small for a sum of weights: a bound from above is all there is to say
             return Interval(0.0, tail_bound(self.laws, epsilon)), True
 
-        def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
+        def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
+            return (0.0 if lower is None else float(lower.delta(point)[0])), float(upper.delta(point)[0])
 
         found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width, self._rungs(width))
         low, high = max(0.0, found.lower), min(1.0, found.upper)
@@ -184,12 +184,12 @@ class Enclosure:
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
         """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return Interval(1.0, 1.0), True
         point = np.array([p])
 
-        def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (p if below is None else float(below.blowup(point)[0])), float(above.blowup(point)[0])
+        def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
+            return (p if lower is None else float(lower.blowup(point)[0])), float(upper.blowup(point)[0])
 
         found, met = self._refined(lambda rung, _: self._plan_for_level(p, rung), ask, width, self._rungs(width))
         return Interval(max(p, found.lower), min(1.0, found.upper)), met
@@ -197,14 +197,14 @@ class Enclosure:
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Bounds on δ at each ε ≥ 0, the best of lattices for several of them and of those of earlier calls."""
         low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return high, high
 
-        def use(curves: tuple[Curve, Curve | None]) -> None:
-            above, below = curves
-            np.fmin(high, above.delta(epsilons), out=high)  # beyond float64 there is no answer
-            if below is not None:
-                np.fmax(low, below.delta(epsilons), out=low)
+        def use(curves: tuple[OneSidedCurve, OneSidedCurve | None]) -> None:
+            upper, lower = curves
+            np.fmin(high, upper.delta(epsilons), out=high)  # beyond float64 there is no answer
+            if lower is not None:
+                np.fmax(low, lower.delta(epsilons), out=low)
 
         for _, curves in self._kept:
             use(curves)
@@ -216,7 +216,7 @@ class Enclosure:
                 use(found)
                 self._keep(point, found)
         outside = epsilons > self.highest + self._margin()
-        return np.where(outside, self.certain(-1), low), np.where(outside, self.certain(1), high)
+        return np.where(outside, self.infinity_mass(-1), low), np.where(outside, self.infinity_mass(1), high)
 
     def _is_known(self, loss: float, low: float, high: float) -> bool:
         """Whether a kept lattice is as good at a loss as another would be."""
@@ -224,15 +224,15 @@ class Enclosure:
             return any(abs(loss - kept) <= 0.05 * loss for kept, _ in self._kept)
         return _relative(low, high) <= _WIDEST
 
-    def _keep(self, loss: float, curves: tuple[Curve, Curve | None]) -> None:
+    def _keep(self, loss: float, curves: tuple[OneSidedCurve, OneSidedCurve | None]) -> None:
         self._kept.append((loss, curves))
-        while len(self._kept) > 1 and sum(above.losses.size for _, (above, _) in self._kept) > MOST_POINTS:
+        while len(self._kept) > 1 and sum(upper.losses.size for _, (upper, _) in self._kept) > MOST_POINTS:
             self._kept.pop(0)
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
         """Bounds on the blow-up of each p in (0, 1), the best of lattices for several of them."""
         low, high = ps.copy(), np.ones(ps.size)
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return high, high
         for place in _spread_out(ps):
             point = min(max(float(ps[place]), 1e-280), 0.999)
@@ -241,9 +241,9 @@ class Enclosure:
                 continue
             if (found := self._curves_or_coarser(self._plan_for_level(point, 1e-3))) is None:
                 continue
-            above, below = found
-            high = np.fmin(high, above.blowup(ps))  # beyond float64 there is no answer
-            low = low if below is None else np.fmax(low, below.blowup(ps))
+            upper, lower = found
+            high = np.fmin(high, upper.blowup(ps))  # beyond float64 there is no answer
+            low = low if lower is None else np.fmax(low, lower.blowup(ps))
         return np.minimum(low, high), high
 
     def _rungs(self, width: float) -> Iterable[float]:
@@ -256,25 +256,25 @@ class Enclosure:
             return 0.0
         return sum(count * (64 * UNIT * (1 + abs(law.highest)) + 2 * law.end_error) for law, count in self.laws)
 
-    def certain(self, side: int) -> float:
+    def infinity_mass(self, side: int) -> float:
         """P(loss = ∞) of the product, rounded to a side."""
-        if any(law.certain >= 1 for law, _ in self.laws):
+        if any(law.infinity_mass >= 1 for law, _ in self.laws):
             return 1.0
-        chances = [SingleLaw(law).certain(side) if law.upper_only else law.certain for law, _ in self.laws]
+        chances = [SingleLaw(law).infinity_mass(side) if law.upper_only else law.infinity_mass for law, _ in self.laws]
         if max(chances, default=0.0) >= 1:
             return 1.0
-        untold = (count * math.log1p(-chance) for chance, (_, count) in zip(chances, self.laws, strict=True))
-        exact = -math.expm1(math.fsum(untold))
-        error = 2 * max((law.certain_error for law, _ in self.laws), default=0.0)
+        log_finite_mass = (count * math.log1p(-chance) for chance, (_, count) in zip(chances, self.laws, strict=True))
+        exact = -math.expm1(math.fsum(log_finite_mass))
+        error = 2 * max((law.infinity_mass_error for law, _ in self.laws), default=0.0)
         return min(1.0, max(0.0, exact * (1 + side * error)))
 
-    def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:
+    def curves(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
         """The product on the plan's lattice, from above and from below (None if nothing is known from below)."""
-        above, below = self._measures(plan)
-        known = not self.upper_only and all(measure.masses.any() for measure, _ in below)
-        sides = [above, below] if known else [above]
+        uppers, lowers = self._measures(plan)
+        known = not self.upper_only and all(measure.masses.any() for measure, _ in lowers)
+        sides = [uppers, lowers] if known else [uppers]
         found = products(sides, plan.tilt, plan.outside, plan.slopes, plan.focus)
-        curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
+        curves = [OneSidedCurve(product, is_upper=not index, focus=plan.focus) for index, product in enumerate(found)]
         return curves[0], (curves[1] if known else None)
 
     def _measures(self, plan: Plan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
@@ -285,17 +285,19 @@ class Enclosure:
         aligned = aligned_step(self.laws, plan.step)
         step = rounded_step(aligned)
         upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
-        above: list[tuple[Measure, int]] = []
-        below: list[tuple[Measure, int]] = []
+        uppers: list[tuple[Measure, int]] = []
+        lowers: list[tuple[Measure, int]] = []
         laws, _, _ = self._prepared(plan.cut)
         for law, (_, count), support in zip(laws, self.laws, plan.supports, strict=True):
             delta = math.exp(max(plan.log_delta, -600.0))
-            upper, lower = pair_of(law, step, upper_step, plan.cut, *support, delta, upper_only=self.upper_only)
-            above.append((upper, count))
+            upper, lower = enclosing_measures(
+                law, step, upper_step, plan.cut, *support, delta, upper_only=self.upper_only
+            )
+            uppers.append((upper, count))
             if lower is not None:
-                below.append((lower, count))
-        self._last_measures = key, (above, below)
-        return above, below
+                lowers.append((lower, count))
+        self._last_measures = key, (uppers, lowers)
+        return uppers, lowers
 
     def _cut(self, delta: float, width: float) -> float:
         """Mass that each law may ignore in a question about δ, a power of ten."""
@@ -351,7 +353,7 @@ class Enclosure:
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
         slopes, ends = cumulants.slopes(tilt, outside)
         if dense and step > 0 and (not self.upper_only or self._target is not None):
-            wide = [(high - low) * law.work for (low, high), law in zip(supports, laws, strict=True)]
+            wide = [(high - low) * law.relative_cost for (low, high), law in zip(supports, laws, strict=True)]
             points = max(ends[1] - ends[0], sum(wide)) / step
             finer = min(1.0, max(points / _FEW, 0.1))
             step, outside, precision = finer * step, max(finer**2 * outside, 1e-280), finer**2 * precision
@@ -384,7 +386,7 @@ class Enclosure:
     def _refined(
         self,
         planned: Callable[[float, float | None], Plan],
-        ask: Callable[[Curve, Curve | None], tuple[float, float]],
+        ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         width: float,
         rungs: Iterable[float],
         *,
@@ -431,7 +433,7 @@ class Enclosure:
         rung: float,
         plan: Plan,
         planned: Callable[[float, float | None], Plan] | None,
-        ask: Callable[[Curve, Curve | None], tuple[float, float]],
+        ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         found: _Found,
     ) -> None:
         """Adds to what was found, on some lattices; `planned` where the answer is a loss that was guessed."""
@@ -439,7 +441,7 @@ class Enclosure:
         for _ in range(_ATTEMPTS):
             try:
                 answer = ask(*self.curves(dataclasses.replace(plan, step=step)))
-            except TooFine:
+            except TooManyPoints:
                 finest = step
                 if found.last is None or not math.isfinite(found.high):
                     step *= 4
@@ -479,12 +481,12 @@ class Enclosure:
         factor = min(0.9, 0.9 * rung / max(_relative(low, high), 1e-300))
         return float(max(0.95 * factor if self._discrete else 0.95 * math.sqrt(factor), 0.02))
 
-    def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None] | None:
+    def _curves_or_coarser(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None] | None:
         plan = dataclasses.replace(plan, focus=-math.inf)
         for _ in range(20):
             try:
                 return self.curves(plan)
-            except TooFine:
+            except TooManyPoints:
                 plan = dataclasses.replace(plan, step=4 * plan.step)
         return None
 

@@ -35,7 +35,7 @@ def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
     product = _product(finite, _MOST_BESIDE if rest else MOST_OUTCOMES)
     if product is None:
         return list(laws)
-    return [(WithAtoms(rest[0][0], product), 1)] if rest else [(product, 1)]
+    return [(ProductWithAtoms(rest[0][0], product), 1)] if rest else [(product, 1)]
 
 
 def _outcomes(law: Law) -> tuple[Floats, Floats, float, float] | None:
@@ -58,7 +58,7 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
         if size > most:
             return None
     p, q, error, slack = np.ones(1), np.ones(1), 0.0, 0.0
-    untold = [0.0, 0.0]  # log of the probability that nothing tells all, under P and under Q
+    log_finite_mass = [0.0, 0.0]  # log of the probability that nothing tells all, under P and under Q
     for one_p, one_q, its_error, its_slack, count in finite:
         both = (one_p > 0) & (one_q > 0)
         if min(one_p[both].min(), one_q[both].min()) ** count < _LEAST:
@@ -71,12 +71,12 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
         for side, mass in enumerate((one_p[one_q == 0].sum(), one_q[one_p == 0].sum())):
             if mass >= 1:  # up to rounding it tells all
                 return None
-            untold[side] += count * math.log1p(-float(mass))
+            log_finite_mass[side] += count * math.log1p(-float(mass))
         error += count * its_error + (8 * kinds.shape[1] + 2 * count) * UNIT + 2 * _EXP * one_p.size
         slack += count * its_slack
     if min(p.min(), q.min()) < _LEAST:
         return None
-    p, q = np.append(p, [-math.expm1(untold[0]), 0.0]), np.append(q, [0.0, -math.expm1(untold[1])])
+    p, q = np.append(p, [-math.expm1(log_finite_mass[0]), 0.0]), np.append(q, [0.0, -math.expm1(log_finite_mass[1])])
     some = (p > 0) | (q > 0)
     return Atoms(p[some], q[some], error=error * (1 + 1e-9), slack=slack * (1 + 1e-9))
 
@@ -103,7 +103,7 @@ def _masses(side: Floats, kinds: Floats) -> Floats:
     return masses
 
 
-class WithAtoms(Law):
+class ProductWithAtoms(Law):
     """A law beside a finite one: given an outcome of the latter the loss is shifted by its own."""
 
     def __init__(self, law: Law, atoms: Atoms) -> None:
@@ -115,26 +115,34 @@ class WithAtoms(Law):
         # A loss is a difference of two logarithms, of masses that are off themselves.
         self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log([*self._p, *self._q, 0.5])).max())
         self._error, self._slack = error + 2 * (p.size + 4) * UNIT, slack
-        self._certain, self._impossible = atoms.certain, atoms.impossible
-        self.certain = law.certain + atoms.certain - law.certain * atoms.certain
-        self.impossible = law.impossible + atoms.impossible - law.impossible * atoms.impossible
-        self.certain_error = law.certain_error + atoms.certain_error
+        self._atoms_infinity_mass, self._atoms_minus_infinity_mass = atoms.infinity_mass, atoms.minus_infinity_mass
+        self.infinity_mass = law.infinity_mass + atoms.infinity_mass - law.infinity_mass * atoms.infinity_mass
+        self.minus_infinity_mass = (
+            law.minus_infinity_mass + atoms.minus_infinity_mass - law.minus_infinity_mass * atoms.minus_infinity_mass
+        )
+        self.infinity_mass_error = law.infinity_mass_error + atoms.infinity_mass_error
         self.end_error = law.end_error + atoms.end_error
         self.lowest, self.highest = law.lowest + atoms.lowest, law.highest + atoms.highest
         self.upper_only = law.upper_only
         self.discrete = law.discrete
-        self.work = law.work * self._p.size
+        self.relative_cost = law.relative_cost * self._p.size
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         if not self.upper_only:
-            return super().above(thresholds)
+            return super().hockey_stick_upper(thresholds)
         room = self._shift + 4 * UNIT * (np.abs(thresholds) + float(np.abs(self._losses).max(initial=0.0)))
-        parts = [p * self.law.above(thresholds - loss - room) for p, loss in zip(self._p, self._losses, strict=True)]
+        parts = [
+            p * self.law.hockey_stick_upper(thresholds - loss - room)
+            for p, loss in zip(self._p, self._losses, strict=True)
+        ]
         total = np.sum(parts, axis=0) if parts else np.zeros(thresholds.shape)
-        return np.asarray(np.minimum((total + self._certain) * (1 + self._error) + self._slack, 1.0))
+        return np.asarray(np.minimum((total + self._atoms_infinity_mass) * (1 + self._error) + self._slack, 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
-        p_above, q_below = np.full(thresholds.shape, self._certain), np.full(thresholds.shape, self._impossible)
+        p_above, q_below = (
+            np.full(thresholds.shape, self._atoms_infinity_mass),
+            np.full(thresholds.shape, self._atoms_minus_infinity_mass),
+        )
         p_below, q_above, error, shift = (np.zeros(thresholds.shape) for _ in range(4))
         p_slack = q_slack = 0.0
         for p, q, loss in zip(self._p, self._q, self._losses, strict=True):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Moved, Tails, odds_of
+from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, exp_minus_weight
 
 
 class Sampled(Law):
@@ -23,21 +23,21 @@ class Sampled(Law):
 
     def __init__(self, law: Law, rate: float) -> None:
         self.law, self.rate = law, rate
-        self.certain = rate * law.certain
-        self.certain_error, self.end_error = law.certain_error + 4 * UNIT, law.end_error
+        self.infinity_mass = rate * law.infinity_mass
+        self.infinity_mass_error, self.end_error = law.infinity_mass_error + 4 * UNIT, law.end_error
         if math.isfinite(law.highest):
             self.end_error += 64 * UNIT * (1 + abs(law.highest))
         self.discrete = law.discrete
         self.dominating_mu = law.dominating_mu
-        self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
+        self.lowest = self._grown(-math.inf if law.minus_infinity_mass else law.lowest)
         self.highest = self._grown(law.highest)
-        if law.impossible:
+        if law.minus_infinity_mass:
             self.atom = self.lowest
         elif law.atom is not None:
             self.atom = self._grown(law.atom)
             if math.isfinite(law.spacing) and law.spacing and law.spacing >= 0.999 * (law.highest - law.lowest):
                 self.spacing = self.highest - self.lowest  # two atoms, one at each end
-        self.upper_only, self.work = law.upper_only, law.work
+        self.upper_only, self.relative_cost = law.upper_only, law.relative_cost
 
     def _grown(self, loss: float) -> float:
         if loss > 700:
@@ -53,22 +53,22 @@ class Sampled(Law):
         """s = (t − 1 + q)/q as a loss, where it is none, how far the rounding of it moves the outer loss, and how far
         the outer loss moves with the inner one."""
         thresholds = np.clip(thresholds, -700.0, 700.0)
-        odds, rounding = odds_of(thresholds, self.rate, 1 - self.rate)
-        none = odds <= 0
+        t_minus_w, rounding = exp_minus_weight(thresholds, self.rate, 1 - self.rate)
+        none = t_minus_w <= 0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = odds / self.rate
-            inner = np.where(np.isinf(ratio), np.log(odds) - math.log(self.rate), np.log(ratio))
-        share = np.where(none, 0.0, odds * np.exp(-thresholds))
+            ratio = t_minus_w / self.rate
+            inner = np.where(np.isinf(ratio), np.log(t_minus_w) - math.log(self.rate), np.log(ratio))
+        share = np.where(none, 0.0, t_minus_w * np.exp(-thresholds))
         finite = np.where(none, 0.0, inner)
         shift = 2 * rounding + share * (2 * _EXP + 16 * UNIT * np.abs(finite))
-        edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
+        edge = np.where(t_minus_w < -16 * UNIT, 0.0, 16 * UNIT)
         return finite, none, np.where(none, edge, shift), share
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         if not self.upper_only:
-            return super().above(thresholds)
+            return super().hockey_stick_upper(thresholds)
         inner, none, shift, share = self._inner(thresholds)
-        curve = self.rate * self.law.above(inner - 2 * shift / np.maximum(share, 1e-300)) * (1 + 4 * UNIT)
+        curve = self.rate * self.law.hockey_stick_upper(inner - 2 * shift / np.maximum(share, 1e-300)) * (1 + 4 * UNIT)
         return np.where(none, -np.expm1(thresholds) * (1 + 2 * _EXP) + 32 * UNIT, np.minimum(curve, 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
@@ -77,17 +77,17 @@ class Sampled(Law):
         tails = self.law.tails(order)
         q_above, q_below = np.where(none, 1.0, tails.q_above), np.where(none, 0.0, tails.q_below)
         p_above, p_below = np.where(none, 1.0, tails.p_above), np.where(none, 0.0, tails.p_below)
-        stay = 1 - self.rate
+        complement = 1 - self.rate
         return Tails(
-            stay * q_above + self.rate * p_above,
-            stay * q_below + self.rate * p_below,
+            complement * q_above + self.rate * p_above,
+            complement * q_below + self.rate * p_below,
             q_above,
             q_below,
             np.where(none, 0.0, tails.error) + 4 * UNIT,
             np.where(none, 0.0, share * np.expm1(tails.shift)) + shift,
-            stay * tails.q_slack + self.rate * tails.p_slack,
+            complement * tails.q_slack + self.rate * tails.p_slack,
             tails.q_slack,
-            moved=Moved(self.rate * p_above, self.rate * p_below, self.rate, stay),
+            remainder=Remainder(self.rate * p_above, self.rate * p_below, self.rate, complement),
         )
 
 
@@ -102,25 +102,28 @@ class Blend(Law):
 
     def __init__(self, laws: Sequence[Law], weights: Sequence[float], *, rounded_up: bool = False) -> None:
         self.laws, self.weights, self._rounded_up = tuple(laws), tuple(weights), rounded_up
-        self.certain = sum(w * law.certain for w, law in zip(weights, laws, strict=True))
-        chances = [law.most_certain if law.upper_only else law.certain * (1 + law.certain_error) for law in laws]
-        self.most_certain = sum(w * chance for w, chance in zip(weights, chances, strict=True)) * (1 + 1e-14)
-        self.impossible = sum(w * law.impossible for w, law in zip(weights, laws, strict=True))
+        self.infinity_mass = sum(w * law.infinity_mass for w, law in zip(weights, laws, strict=True))
+        chances = [
+            law.infinity_mass_bound if law.upper_only else law.infinity_mass * (1 + law.infinity_mass_error)
+            for law in laws
+        ]
+        self.infinity_mass_bound = sum(w * chance for w, chance in zip(weights, chances, strict=True)) * (1 + 1e-14)
+        self.minus_infinity_mass = sum(w * law.minus_infinity_mass for w, law in zip(weights, laws, strict=True))
         self.discrete = all(law.discrete for law in laws)
         self.atom = next((law.atom for law in laws if law.atom is not None), None)
         self.lowest = min(law.lowest for law in laws)
         self.highest = max(law.highest for law in laws)
         self.dominating_mu = max(law.dominating_mu for law in laws)
         self.end_error = max(law.end_error for law in laws)
-        self.certain_error = max(law.certain_error for law in laws)
+        self.infinity_mass_error = max(law.infinity_mass_error for law in laws)
         self.upper_only = rounded_up or any(law.upper_only for law in laws)
-        self.work = sum(law.work for law in laws)
+        self.relative_cost = sum(law.relative_cost for law in laws)
 
     def pruned(self, mass: float) -> Law:
         return Blend([law.pruned(mass) for law in self.laws], self.weights, rounded_up=self._rounded_up)
 
-    def above(self, thresholds: Floats) -> Floats:
-        curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
+        curves = [w * law.hockey_stick_upper(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
         return np.asarray(np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT), 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
@@ -152,7 +155,7 @@ class Symmetrized(Law):
 
     def __init__(self, law: Law) -> None:
         self.law = law
-        self.certain = self.impossible = law.certain
+        self.infinity_mass = self.minus_infinity_mass = law.infinity_mass
         self.highest, self.lowest = law.highest, -law.highest
         self.dominating_mu = law.dominating_mu
 
@@ -232,7 +235,7 @@ class Profile(Law):
 
     def tails(self, thresholds: Floats) -> Tails:
         """What the curve's slopes say, for choosing a lattice: nothing is proven by it."""
-        curve = self.above(thresholds)
+        curve = self.hockey_stick_upper(thresholds)
         t = np.exp(np.minimum(thresholds, 700.0))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             slopes = np.nan_to_num(np.maximum(-np.gradient(curve, t), 0.0)) if t.size > 1 else np.zeros(t.shape)
@@ -241,6 +244,6 @@ class Profile(Law):
         none = np.zeros(t.shape)
         return Tails(p_above, 1 - p_above, q_above, 1 - q_above, none, none)
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         """The upper bound, at most 1."""
         return np.minimum(np.asarray(self._curve(thresholds), dtype=np.float64), 1.0)

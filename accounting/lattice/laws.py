@@ -27,7 +27,7 @@ _SIXTEENTHS = np.arange(17) / 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
+class Remainder:
     """What is left of one law of a pair where a share of it is the other: P = wQ + R, or Q = wP + R.
 
     Then P(A) − tQ(A) = R(A) − (t − w)Q(A), which does not cancel where w is near 1 and the two laws hardly differ.
@@ -36,27 +36,29 @@ class Moved:
         above, below: R on both sides of the thresholds.
         rate, stay: 1 − w and w, each off by a relative 2u.
         of_p: P = wQ + R; otherwise Q = wP + R.
-        known: `odds` of the thresholds themselves, where they were needed before.
+        known: `t_minus_w` of the thresholds themselves, where they were needed before.
     """
 
     above: Floats
     below: Floats
-    rate: float
-    stay: float
+    mass: float
+    weight: float
     of_p: bool = True
     known: tuple[Floats, Floats] | None = None
 
-    def __getitem__(self, part: slice) -> Moved:
-        return Moved(self.above[part], self.below[part], self.rate, self.stay, self.of_p)
+    def __getitem__(self, part: slice) -> Remainder:
+        return Remainder(self.above[part], self.below[part], self.mass, self.weight, self.of_p)
 
-    def turned(self) -> Moved:
+    def swapped(self) -> Remainder:
         """The same for (Q, P) and the thresholds −b."""
         known = None if self.known is None else (self.known[0][::-1], self.known[1][::-1])
-        return Moved(self.below[::-1], self.above[::-1], self.rate, self.stay, not self.of_p, known)
+        return Remainder(self.below[::-1], self.above[::-1], self.mass, self.weight, not self.of_p, known)
 
-    def odds(self, log_t: Floats) -> tuple[Floats, Floats]:
+    def t_minus_w(self, log_t: Floats) -> tuple[Floats, Floats]:
         """t − w, or 1/t − w where Q = wP + R, and its error over t or 1/t."""
-        return odds_of(np.minimum(np.maximum(log_t if self.of_p else -log_t, -700.0), 700.0), self.rate, self.stay)
+        return exp_minus_weight(
+            np.minimum(np.maximum(log_t if self.of_p else -log_t, -700.0), 700.0), self.mass, self.weight
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,13 +85,13 @@ class Tails:
     p_slack: float = 0.0
     q_slack: float = 0.0
     near: tuple[Floats, Floats] | None = None
-    moved: Moved | None = None
+    remainder: Remainder | None = None
 
     def __getitem__(self, part: slice) -> Tails:
         """The masses at some of the thresholds."""
         masses = self.p_above[part], self.p_below[part], self.q_above[part], self.q_below[part]
-        moved = None if self.moved is None else self.moved[part]
-        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack, moved=moved)
+        remainder = None if self.remainder is None else self.remainder[part]
+        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack, remainder=remainder)
 
 
 class Law(ABC):
@@ -101,13 +103,13 @@ class Law(ABC):
     """Of which the distances of all atoms are multiples; 0 if there is no such number, or one atom only."""
     discrete: bool = False
     """Whether all of the mass sits on atoms, so that a lattice that misses them is off by its step."""
-    certain: float = 0.0
+    infinity_mass: float = 0.0
     """P(L = ∞): the mass of outcomes that Q never gives."""
-    certain_error: float = 1e-13
+    infinity_mass_error: float = 1e-13
     """The relative error of that."""
-    most_certain: float = 1.0
-    """A bound on `certain`, where the law is known from above only and its curve says no more."""
-    impossible: float = 0.0
+    infinity_mass_bound: float = 1.0
+    """A bound on `infinity_mass`, where the law is known from above only and its curve says no more."""
+    minus_infinity_mass: float = 0.0
     """Q(L = −∞): the mass of outcomes that P never gives."""
     lowest: float = -math.inf
     """The least loss, where it is finite."""
@@ -117,7 +119,7 @@ class Law(ABC):
     """μ of a Gaussian pair, N(μ, 1) against N(0, 1), of which this one is a post-processing; inf if none is known."""
     end_error: float = 0.0
     """How far the least and the largest loss may be off, besides a few roundings."""
-    work: int = 1
+    relative_cost: int = 1
     """About how much longer the masses at a threshold take than those of one Gaussian."""
     upper_only: bool = False
     """Whether only {L > b} bounds from above are known, not attained ones, so that the law gives no lower bound."""
@@ -137,14 +139,16 @@ class Law(ABC):
     def hockey_stick(self, thresholds: Floats) -> tuple[Floats, Floats, Tails]:
         """Lower and upper bounds on H(e^b) at increasing thresholds, and the masses they were made from."""
         tails = self.tails(thresholds)
-        middle, under, over = attained(tails, thresholds, None if tails.moved is None else tails.moved.known)
+        middle, under, over = threshold_set_values(
+            tails, thresholds, None if tails.remainder is None else tails.remainder.known
+        )
         # {L > b̃} misses the P-mass between b̃ and b, which lies above a threshold whose own b̃ is below both.
         above = _before(tails, thresholds) if tails.near is None else tails.near[0] * (1 + tails.error)
         before = above + tails.p_slack
         upper = middle + over + np.expm1(tails.shift) * before
         return np.maximum(middle - under, 0.0), np.minimum(upper, 1.0), tails
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         """An upper bound on H(e^b)."""
         return self.hockey_stick(thresholds)[1]
 
@@ -163,7 +167,7 @@ class Law(ABC):
 
         def beyond(distances: Floats) -> Floats:
             if side > 0:
-                return self.tails(distances).p_above - self.certain
+                return self.tails(distances).p_above - self.infinity_mass
             return self.tails(-distances[::-1]).p_below[::-1]
 
         grid = _DISTANCES
@@ -185,15 +189,19 @@ def _before(tails: Tails, thresholds: Floats) -> Floats:
     return np.concatenate([[1.0], above])[last]
 
 
-def attained(tails: Tails, log_t: Floats, odds: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats, Floats]:
+def threshold_set_values(
+    tails: Tails, log_t: Floats, t_minus_w: tuple[Floats, Floats] | None = None
+) -> tuple[Floats, Floats, Floats]:
     """P(A) − tQ(A) of each A = {L > b̃}, one t a threshold, and how far below and above it the exact value may be.
 
     Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
-    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only. `odds`
-    are those of `tails.moved` at `log_t`, if they are known.
+    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only. `t_minus_w`
+    are those of `tails.remainder` at `log_t`, if they are known.
     """
-    if tails.moved is not None:
-        return _attained_by_moving(tails, tails.moved, log_t, odds or tails.moved.odds(log_t))
+    if tails.remainder is not None:
+        return _threshold_set_values_by_remainder(
+            tails, tails.remainder, log_t, t_minus_w or tails.remainder.t_minus_w(log_t)
+        )
     turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # masses fall, so it is all up to here
     scale = np.exp(np.minimum(log_t, 700.0))
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
@@ -212,18 +220,18 @@ def attained(tails: Tails, log_t: Floats, odds: tuple[Floats, Floats] | None = N
     return middle, under + np.where(near, slack_p, slack_q), over + np.where(near, slack_q, slack_p)
 
 
-def _attained_by_moving(
-    tails: Tails, moved: Moved, log_t: Floats, known: tuple[Floats, Floats]
+def _threshold_set_values_by_remainder(
+    tails: Tails, remainder: Remainder, log_t: Floats, known: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats]:
-    """`attained` as R(A) − (t − w)Q(A) for P = wQ + R, and as t((1/t − w)P(A) − R(A)) for Q = wP + R."""
+    """`threshold_set_values` as R(A) − (t − w)Q(A) for P = wQ + R, and as t((1/t − w)P(A) − R(A)) for Q = wP + R."""
     largest = float(np.abs(log_t[[0, -1]]).max(initial=0.0))  # thresholds rise, so it is at an end
     scale = np.exp(log_t if largest <= 700 else np.clip(log_t, -700.0, 700.0))
-    odds, rounding = known
-    if moved.of_p:
-        rest, other = moved.above, tails.q_above * odds
+    t_minus_w, rounding = known
+    if remainder.of_p:
+        rest, other = remainder.above, tails.q_above * t_minus_w
         middle, room = rest - other, rounding * (scale * tails.q_above)
     else:
-        rest, other = scale * moved.above, tails.p_above * (scale * odds)
+        rest, other = scale * remainder.above, tails.p_above * (scale * t_minus_w)
         middle, room = other - rest, rounding * tails.p_above
     room = room + (tails.error + 6 * _EXP) * (rest + np.abs(other)) + 1e-305
     under, over = room + 1e-305 * scale, room + 1e-320 * scale
@@ -235,21 +243,21 @@ def _attained_by_moving(
     return middle, under, over
 
 
-def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
+def exp_minus_weight(b: Floats, mass: float, weight: float) -> tuple[Floats, Floats]:
     """e^b − 1 + q at |b| ≤ 700, and its error over e^b.
 
     Where e^b < 1/2 it is e^b − (1 − q), both with a relative error: e^b − 1 would lose all digits of a small 1 − q.
-    `stay` and `rate` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
+    `weight` and `mass` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
     above it by no more than 16u.
     """
     grown = np.expm1(b)
-    odds = grown + rate
-    rounding = (_EXP * np.abs(grown) + 4 * UNIT * np.abs(odds) + 4 * UNIT * rate) * np.exp(-b)
+    t_minus_w = grown + mass
+    rounding = (_EXP * np.abs(grown) + 4 * UNIT * np.abs(t_minus_w) + 4 * UNIT * mass) * np.exp(-b)
     low = b < _LOG_HALF
     if low.any():
-        odds = np.where(low, np.exp(b) - stay, odds)
+        t_minus_w = np.where(low, np.exp(b) - weight, t_minus_w)
         rounding = np.where(low, _EXP + 4 * UNIT, rounding)
-    return odds, rounding
+    return t_minus_w, rounding
 
 
 class Laplace(Law):
@@ -295,10 +303,10 @@ class Atoms(Law):
     ) -> None:
         p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
         self.outcomes, self._slack = (p, q, error, slack), slack
-        self.certain, self.impossible = float(p[q == 0].sum()), float(q[p == 0].sum())
+        self.infinity_mass, self.minus_infinity_mass = float(p[q == 0].sum()), float(q[p == 0].sum())
         both = (p > 0) & (q > 0)
         if not both.any() and not slack:  # whatever their sums are rounded to
-            self.certain = self.impossible = 1.0
+            self.infinity_mass = self.minus_infinity_mass = 1.0
         if losses is None:
             losses = np.log(p[both]) - np.log(q[both])
         order = np.argsort(losses, kind="stable")
@@ -308,7 +316,7 @@ class Atoms(Law):
         self._error = error + 2 * (p.size + 4) * UNIT
         # A loss is the difference of two logarithms: off by their rounding and by the relative error of p and q.
         self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log(np.concatenate([p, q, [0.5]]))).max())
-        self.end_error, self.certain_error = self._shift, max(1e-13, self._error)
+        self.end_error, self.infinity_mass_error = self._shift, max(1e-13, self._error)
         if losses.size:
             self.atom, self.spacing = float(self.losses[0]), _spacing(self.losses)
             if not slack:  # what is missing may lie beyond
@@ -322,10 +330,10 @@ class Atoms(Law):
         p_up, q_up, p_down, q_down = self._sums
         error = np.full(thresholds.shape, self._error)
         return Tails(
-            p_down[above] + self.certain,
+            p_down[above] + self.infinity_mass,
             p_up[below],
             q_down[above],
-            q_up[below] + self.impossible,
+            q_up[below] + self.minus_infinity_mass,
             error,
             np.full(thresholds.shape, self._shift),
             self._slack,
@@ -364,10 +372,10 @@ class Swapped(Law):
         # Where two ends are sharp the lattice starts from the lower one.
         self.atom = None if law.atom is None else (-law.highest if math.isfinite(law.highest) else -law.atom)
         self.spacing = law.spacing
-        self.discrete, self.upper_only, self.work = law.discrete, law.upper_only, law.work
+        self.discrete, self.upper_only, self.relative_cost = law.discrete, law.upper_only, law.relative_cost
         self.lowest, self.highest = -law.highest, -law.lowest
-        self.certain, self.impossible = law.impossible, law.certain
-        self.certain_error, self.end_error = law.certain_error, law.end_error
+        self.infinity_mass, self.minus_infinity_mass = law.minus_infinity_mass, law.infinity_mass
+        self.infinity_mass_error, self.end_error = law.infinity_mass_error, law.end_error
         self.dominating_mu = law.dominating_mu
 
     def swapped(self) -> Law:
@@ -393,5 +401,5 @@ class Swapped(Law):
             tails.q_slack,
             tails.p_slack,
             None if tails.near is None else (tails.near[1][::-1], tails.near[0][::-1]),
-            None if tails.moved is None else tails.moved.turned(),
+            None if tails.remainder is None else tails.remainder.swapped(),
         )

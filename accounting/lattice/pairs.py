@@ -99,7 +99,7 @@ class DominatingPair:
         if not noise_multiplier:
             return DominatingPair.non_private()
         if math.isinf(sensitivity / noise_multiplier):  # losses beyond float64 count as infinite, which they are not
-            return DominatingPair.non_private().loosened()
+            return DominatingPair.non_private().as_upper_bound()
         return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
 
     @staticmethod
@@ -112,7 +112,7 @@ class DominatingPair:
         if not noise_multiplier:
             return DominatingPair.non_private()
         if math.isinf(sensitivity / noise_multiplier):
-            return DominatingPair.non_private().loosened()
+            return DominatingPair.non_private().as_upper_bound()
         return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
 
     @staticmethod
@@ -258,8 +258,8 @@ class DominatingPair:
         )
         label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {rounded_up})"
         tight = all(part.tight for part, _ in parts) and not rounded_up
-        alone = any(part.alone for part, _ in parts)
-        return DominatingPair._of(Component(remove, add, label, None, tight, alone))
+        tight_alone = any(part.tight_alone for part, _ in parts)
+        return DominatingPair._of(Component(remove, add, label, None, tight, tight_alone))
 
     # --- composition
 
@@ -297,7 +297,7 @@ class DominatingPair:
             moves.append(first.compose(second))
             if not (first._symmetric or second._symmetric):
                 moves += [first.compose(second.reversed()), first.reversed().compose(second)]
-        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).loosened()
+        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).as_upper_bound()
 
     @property
     def _symmetric(self) -> bool:
@@ -306,12 +306,14 @@ class DominatingPair:
     def reversed(self) -> DominatingPair:
         """This pair with its directions exchanged."""
 
-        def turned(part: Component) -> Component:
+        def reversed_part(part: Component) -> Component:
             if part.symmetric or part.remove is part.add:
                 return part
             return replace(part, remove=part.add, add=part.remove, label=f"reversed({part.label})")
 
-        return DominatingPair([tuple((turned(part), count) for part, count in each) for each in self._alternatives])
+        return DominatingPair(
+            [tuple((reversed_part(part), count) for part, count in each) for each in self._alternatives]
+        )
 
     def poisson_sampled(self, rate: float) -> DominatingPair:
         """The pair where the unit takes part with probability `rate`, independently of all others.
@@ -334,7 +336,7 @@ class DominatingPair:
             raise ValueError("a pair known by an upper bound on its profile only cannot be sampled here")
         add = Sampled(part.add.swapped(), rate).swapped()
         label = f"sampled({rate!r}, {part.label})"
-        return DominatingPair([((Component(remove, add, label, None, part.tight, part.alone), 1),)])
+        return DominatingPair([((Component(remove, add, label, None, part.tight, part.tight_alone), 1),)])
 
     def _single(self) -> Component:
         if len(self._alternatives) != 1 or len(self._alternatives[0]) != 1:
@@ -351,7 +353,7 @@ class DominatingPair:
         """Whether the intervals enclose the mechanism's own value and not only that of a pair that dominates it."""
         for each in self._alternatives:
             single = len(each) == 1 and each[0][1] == 1
-            if not all(part.tight and (single or not part.alone) for part, _ in each):
+            if not all(part.tight and (single or not part.tight_alone) for part, _ in each):
                 return False
         return True
 
@@ -360,7 +362,7 @@ class DominatingPair:
         """μ where the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
         return mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
 
-    def loosened(self) -> DominatingPair:
+    def as_upper_bound(self) -> DominatingPair:
         """This pair, no longer said to be attained by neighbours."""
         return DominatingPair(
             [tuple((replace(part, tight=False), count) for part, count in each) for each in self._alternatives]
@@ -388,7 +390,7 @@ class DominatingPair:
             if 600 < known < math.inf:  # beyond what a lattice reaches
                 return Interval(0.0, known), True
             enclosure = enclosure_of(composition, side, target=target)
-            if enclosure.certain(-1) > delta:
+            if enclosure.infinity_mass(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
             upper = min(found.upper, known)
@@ -426,7 +428,9 @@ class DominatingPair:
                 return gaussian_curve.blowup(mu, p), True
             enclosure = enclosure_of(composition, side, target=target)
             if p in (0.0, 1.0):
-                return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
+                return (
+                    Interval(1.0, 1.0) if p else Interval(enclosure.infinity_mass(-1), enclosure.infinity_mass(1))
+                ), True
             return enclosure.blowup(p, width)
 
         return self._worst(ask, direction, width)
@@ -552,7 +556,7 @@ class DominatingPair:
         """The directions to ask: one of them where both are the same."""
         if direction is not None:
             return (validate.one_of(DIRECTIONS, direction=direction),)
-        selections = any(part.selection is not None for each in self._alternatives for part, _ in each)
+        selections = any(part.selection_eta is not None for each in self._alternatives for part, _ in each)
         return DIRECTIONS[:1] if self._symmetric and not selections else DIRECTIONS
 
     def _warn(self, worst: Interval, width: float, depth: int) -> None:

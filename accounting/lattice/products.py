@@ -14,7 +14,7 @@ from cupel.accounting.lattice.enclosure import Enclosure
 from cupel.accounting.lattice.laws import Law
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 from cupel.accounting.lattice.single_law import SingleLaw
-from cupel.accounting.selection.worst_case import Kinds
+from cupel.accounting.selection.worst_case import Selections
 
 Composition = tuple[tuple[Component, int], ...]
 _MOST = 16
@@ -66,12 +66,12 @@ def _squares(composition: Composition) -> Fraction:
 
 def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[float, Fraction]:
     """√(Σ n μ²) of Gaussians, and the exact sum, which stays short: its denominator is a power of 2."""
-    squares = sum((count * (part.squares or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
+    mu_squared = sum((count * (part.mu_squared or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
     largest = max((part.mu or 0.0 for part, _ in parts), default=0.0)
     if not largest:
         return 0.0, Fraction(0)
     # Relative to the largest μ no square under- or overflows.
-    return largest * math.sqrt(squares / Fraction(largest) ** 2), squares
+    return largest * math.sqrt(mu_squared / Fraction(largest) ** 2), mu_squared
 
 
 def enclosure_of(composition: Composition, side: str, *, target: float | None = None) -> Enclosure | SingleLaw:
@@ -85,8 +85,8 @@ def enclosure_of(composition: Composition, side: str, *, target: float | None = 
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
     for part, count in composition:
-        if part.selection is not None and (followed := _selections(part.selection, count, side)):
-            laws += followed
+        if part.selection_eta is not None and (single_block := _selections(part.selection_eta, count, side)):
+            laws += single_block
         elif part.concentrated is not None:
             rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
         elif part.mu is not None and count > 1:
@@ -103,7 +103,7 @@ def enclosure_of(composition: Composition, side: str, *, target: float | None = 
 
 def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
     """The laws of the adaptive worst case of selections of one range, none where zCDP is all that is known."""
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     if kinds.refusal is not None:
         return []
     return [(getattr(part, side), times) for part, times in kinds.components()]
@@ -117,7 +117,7 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
     taken off δ first.
     """
     largest, gaussians = 0.0, []
-    log_finite, rho, xi = 0.0, Fraction(0), Fraction(0)
+    log_finite_mass, rho, xi = 0.0, Fraction(0), Fraction(0)
     for part, count in composition:
         if part.mu is not None:
             gaussians.append((part, count))
@@ -126,10 +126,10 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
             rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
             continue
         laws = (part.remove, part.add)
-        certain = max(SingleLaw(law).certain(1) for law in laws)
-        if certain >= 1:
+        infinity_mass = max(SingleLaw(law).infinity_mass(1) for law in laws)
+        if infinity_mass >= 1:
             return math.inf
-        log_finite += count * math.log1p(-certain) * (1 + 1e-12)
+        log_finite_mass += count * math.log1p(-infinity_mass) * (1 + 1e-12)
         most = max(SingleLaw(law).largest() for law in laws)
         mu = max(law.dominating_mu for law in laws)
         if math.isfinite(most):
@@ -138,14 +138,14 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
             gaussians.append((gaussian(mu * (1 + 1e-14)), count))
         else:
             return math.inf
-    left = delta + math.expm1(log_finite) * (1 + 1e-12)
+    left = delta + math.expm1(log_finite_mass) * (1 + 1e-12)
     left *= 1 - 1e-12
     if left <= 0:
         return math.inf
-    mu, squares = joint_mu(gaussians)
+    mu, mu_squared = joint_mu(gaussians)
     noisy = 0.0
     if mu or rho or xi:
-        noisy = formulas.epsilon_from_zcdp(formulas.up(rho + squares / 2), left, formulas.up(xi))
+        noisy = formulas.epsilon_from_zcdp(formulas.up(rho + mu_squared / 2), left, formulas.up(xi))
     if mu and not rho and not xi:
         noisy = min(noisy, gaussian_curve.epsilon(mu * (1 + 1e-14), left).upper)
     return (largest + noisy) * (1 + 1e-14)

@@ -129,7 +129,9 @@ def _coarse(law: Law, low: float, high: float) -> tuple[Floats, Floats]:
     thresholds = np.sort(np.concatenate([np.linspace(low, high, 129), -near, near]))
     thresholds = thresholds[(thresholds >= low) & (thresholds <= high) & (np.diff(thresholds, prepend=-math.inf) > 0)]
     tails = law.tails(thresholds)
-    p = np.concatenate([[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.certain]])
+    p = np.concatenate(
+        [[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.infinity_mass]]
+    )
     q = np.concatenate([[tails.q_below[0]], _masses(tails.q_above, tails.q_below), [tails.q_above[-1]]])
     known = (p > 0) & (q > 0)
     if not known.any():

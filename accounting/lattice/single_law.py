@@ -23,13 +23,13 @@ class SingleLaw:
         self.law = law
         self._wide = True
 
-    def certain(self, side: int) -> float:
+    def infinity_mass(self, side: int) -> float:
         """P(loss = ∞), rounded to a side."""
         if self.law.upper_only and side < 0:
             return 0.0
         if self.law.upper_only:
-            return min(self.law.most_certain, float(self.law.above(np.array([650.0]))[0]))
-        return min(1.0, self.law.certain * (1 + side * self.law.certain_error))
+            return min(self.law.infinity_mass_bound, float(self.law.hockey_stick_upper(np.array([650.0]))[0]))
+        return min(1.0, self.law.infinity_mass * (1 + side * self.law.infinity_mass_error))
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
         """Bounds on δ at each ε of either sign."""
@@ -44,7 +44,7 @@ class SingleLaw:
             low, high = self._curve(np.minimum(losses, 650.0))
             return np.where(losses > 650, 0.0, low), high
         if self.law.upper_only:
-            high = self.law.above(losses)
+            high = self.law.hockey_stick_upper(losses)
             return np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT), high
         # A point a little below each one, since a bound uses the mass above the threshold before.
         gaps = 1e-7 * (1e-3 + np.abs(losses))
@@ -55,8 +55,8 @@ class SingleLaw:
         trivial = np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT)
         margin = 64 * UNIT * (1 + abs(self.law.highest)) + 2 * self.law.end_error
         beyond = losses > self.law.highest + margin  # where only ∞ is left
-        high = np.where(beyond, self.certain(1), high[1::2])
-        return np.maximum(np.where(beyond, self.certain(-1), low[1::2]), trivial), high
+        high = np.where(beyond, self.infinity_mass(1), high[1::2])
+        return np.maximum(np.where(beyond, self.infinity_mass(-1), low[1::2]), trivial), high
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε), and whether upper − lower ≤ width·upper."""
@@ -66,8 +66,10 @@ class SingleLaw:
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """The least ε ≥ 0 with δ(ε) ≤ δ, and whether upper − lower ≤ width·upper."""
-        if self.certain(1) > delta:
-            return Interval(math.inf if self.certain(-1) > delta else 0.0, math.inf), self.certain(-1) > delta
+        if self.infinity_mass(1) > delta:
+            return Interval(math.inf if self.infinity_mass(-1) > delta else 0.0, math.inf), self.infinity_mass(
+                -1
+            ) > delta
         crossing = self._crossing(delta, 1, _FIRST[_FIRST >= 0])
         high = min(crossing, self.largest())
         low = 0.0
@@ -140,6 +142,6 @@ class SingleLaw:
         attained = np.maximum(tails.p_above * (1 - tails.error), 0.0)
         # Both rise to the left; the first point is the empty event with all that Q never gives, the last is everything.
         q = np.concatenate([[0.0], np.maximum.accumulate(q[::-1]), [1.0]])
-        attained = np.concatenate([[self.certain(-1)], np.maximum.accumulate(attained[::-1]), [1.0]])
+        attained = np.concatenate([[self.infinity_mass(-1)], np.maximum.accumulate(attained[::-1]), [1.0]])
         low = np.interp(ps, q, attained) * (1 - 16 * UNIT)
         return np.minimum(np.maximum(low, ps), high), np.maximum(high, ps)

@@ -13,9 +13,9 @@ from dp_accounting import DpEvent
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger.entries import (
-    AFTERWARDS,
     FORMATS,
     GENESIS,
+    KINDS_AFTER_FINISH,
     WHOLE,
     Charge,
     Commit,
@@ -197,7 +197,7 @@ class ChainCheck:
         run = self._runs.get(row.run)
         if run is None:
             raise LedgerError(f"{row.kind} in a run that never began")
-        if row.kind in AFTERWARDS:
+        if row.kind in KINDS_AFTER_FINISH:
             _after_finish(run, row.kind, body)
         elif run.finished:
             raise LedgerError(f"{row.kind} in a run that was finished")

@@ -21,7 +21,7 @@ FORMAT = 2
 FORMATS = (1, FORMAT)
 """The formats that are read. A file of format 1 becomes one of format 2 when it gets an entry that format 1 lacks."""
 
-AFTERWARDS = ("verdict", "release")
+KINDS_AFTER_FINISH = ("verdict", "release")
 """The kinds of entries, new in format 2, that may follow the end of a run."""
 
 GENESIS = "0" * 64

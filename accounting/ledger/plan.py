@@ -66,7 +66,7 @@ class Allowance:
         if not self._partitions.place(partition):
             raise LedgerError(f"{key!r} charges partition {partition!r} more than was planned")
         for name, found in self._partitions.place_of.items():
-            self._charged[name].hold_against(self._planned[found])
+            self._charged[name].assign_to(self._planned[found])
 
     def _fits(self, partition: str, place: int) -> bool:
         return self._charged[partition].placed_in(self._planned[place]) is not None
@@ -116,7 +116,7 @@ class _ChargedParts:
         found = _Assignment(planned.numbers, lambda part, place: self._fits(part, planned.parts[place]))
         return found if all(found.place(part) for part in self._charged) else None
 
-    def hold_against(self, planned: _PlannedParts) -> None:
+    def assign_to(self, planned: _PlannedParts) -> None:
         """Chooses the planned composition that these parts belong to, which they fit into."""
         if planned is not self._planned:
             self._planned, self._parts = planned, self.placed_in(planned)

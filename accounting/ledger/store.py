@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 from cupel.accounting.ledger.chain import ChainCheck
 from cupel.accounting.ledger.entries import (
-    AFTERWARDS,
     FORMAT,
     FORMATS,
     GENESIS,
+    KINDS_AFTER_FINISH,
     LedgerError,
     LedgerFileError,
     Row,
@@ -151,12 +151,12 @@ class Store:
         seq, previous, text = self._chain.entries + 1, self._chain.head, canonical(body)
         row = Row(seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
         try:
-            self._admit(row)
+            self._append_verified(row)
         except LedgerError as error:
             self._forget()
             raise LedgerError(f"{self.path}: {error}") from None
         self.database.execute(_INSERT, row)
-        if kind in AFTERWARDS and self._format() != FORMAT:
+        if kind in KINDS_AFTER_FINISH and self._format() != FORMAT:
             self.database.execute(f"PRAGMA user_version = {FORMAT}")  # undone with the entry if it is not committed
 
     def tip(self) -> tuple[int, str]:
@@ -195,7 +195,7 @@ class Store:
         where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
         found = 0
         for row in self._select(f"{where} ORDER BY seq", *kinds, *([] if run is None else [run])):
-            self._believe(row)
+            self._verify_row(row)
             found += 1
             yield row
         if found < sum(
@@ -218,10 +218,10 @@ class Store:
         with contextlib.closing(self._select(query, *arguments)) as rows:
             row = next(rows, None)
             if row is not None:
-                self._believe(row)
+                self._verify_row(row)
             return row
 
-    def _believe(self, row: Row) -> None:
+    def _verify_row(self, row: Row) -> None:
         """Compares a row with what was verified; one that was not met before is verified now.
 
         Raises:
@@ -238,13 +238,13 @@ class Store:
             first = self._chain.entries + 1 if self._chain.entries else -(2**63)  # a forged one may have any number
             with contextlib.closing(self._select("WHERE seq >= ? ORDER BY seq", first)) as rows:
                 for row in rows:
-                    self._admit(row)
+                    self._append_verified(row)
             self._chain.finish()
         except LedgerError as error:
             self._forget()  # so that nothing of this file is believed any more
             raise LedgerError(f"{self.path}: {error}") from None
 
-    def _admit(self, row: Row) -> None:
+    def _append_verified(self, row: Row) -> None:
         self._chain.read(row)
         self._hashes += bytes.fromhex(row.hash)
 

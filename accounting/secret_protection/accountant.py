@@ -28,11 +28,11 @@ from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection.groups import Release, law_of, views
+from cupel.accounting.secret_protection.groups import Release, law_of, releases_by_kind
 from cupel.accounting.secret_protection.noise import (
-    CERTAIN,
-    lower_of_rounds,
-    of_rounds,
+    NEARLY_ONE,
+    lower_r_of_rounds,
+    r_of_rounds,
 )
 from cupel.accounting.secret_protection.poisson_binomial_laws import (
     envelope,
@@ -62,7 +62,7 @@ def secret_release(noise_multiplier: float, *probabilities: ArrayLike, tail: flo
     if not 0 < tail <= 1e-3:
         raise ValueError(f"tail must be above 0 and at most 1e-3, not {tail!r}")
     law = envelope([occurrences(secret, tail) for secret in probabilities])
-    return SecretReleaseDpEvent(noise_multiplier, law.weights.tolist(), law.lost)
+    return SecretReleaseDpEvent(noise_multiplier, law.weights.tolist(), law.lost_mass)
 
 
 class SecretProtectionAccountant(Accountant[Releases]):
@@ -106,12 +106,14 @@ class SecretProtectionAccountant(Accountant[Releases]):
     def epsilon(self, delta: float) -> Bound:
         """The least ε ≥ 0 with P(E) ≤ e^ε Q(E) + δ for every event E."""
         validate.open_probability(delta=delta)
-        return self._worst([group.all.epsilon(delta) for group in self._groups], "epsilon_over_reference", delta=delta)
+        return self._worst(
+            [group.joint.epsilon(delta) for group in self._groups], "epsilon_over_reference", delta=delta
+        )
 
     def delta(self, epsilon: float) -> Bound:
         """The largest P(E) − e^ε Q(E), for any finite ε."""
         validate.finite(epsilon=epsilon)
-        return self._worst([group.all.delta(epsilon) for group in self._groups], "delta_over_reference", at=epsilon)
+        return self._worst([group.joint.delta(epsilon) for group in self._groups], "delta_over_reference", at=epsilon)
 
     def beta(self, alpha: float) -> Bound:
         """The least probability of missing the secret, 1 − P(E), for a test that sees it in the reference with α."""
@@ -122,7 +124,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
     @functools.cached_property
     def _groups(self) -> tuple[_Group, ...]:
-        return tuple(map(_Group, views(self.cost)))
+        return tuple(map(_Group, releases_by_kind(self.cost)))
 
     def _worst(
         self, intervals: Sequence[Interval], quantity: str, *, delta: float | None = None, at: float | None = None
@@ -141,7 +143,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
         """A bound, with its enclosure unless parts in which the secret may not occur were counted."""
         value = interval.upper if direction is Direction.UPPER else interval.lower
         bound = self._bound(value, quantity, delta=delta, at=at, direction=direction)
-        return bound if _has_parts(self.event) else dataclasses.replace(bound, interval=interval)
+        return bound if _has_parallel_parts(self.event) else dataclasses.replace(bound, interval=interval)
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
         return (_PUBLIC, _FRESH) if self.cost else ()
@@ -166,16 +168,16 @@ class _Group:
         self._releases = [(law_of(event), event.noise_multiplier, count) for event, count in releases.items()]
 
     @functools.cached_property
-    def all(self) -> Product:
+    def joint(self) -> Product:
         return product(self._releases)
 
     def blowup(self, p: float) -> Interval:
         """r at p."""
         if len(self._releases) == 1:
             ((law, sigma, count),) = self._releases
-            return of_rounds(law, sigma, p, count)
-        least = max((lower_of_rounds(law, sigma, p, count) for law, sigma, count in self._releases), default=p)
-        return Interval(least, 1.0) if least >= CERTAIN else self.all.blowup(p)
+            return r_of_rounds(law, sigma, p, count)
+        least = max((lower_r_of_rounds(law, sigma, p, count) for law, sigma, count in self._releases), default=p)
+        return Interval(least, 1.0) if least >= NEARLY_ONE else self.joint.blowup(p)
 
 
 def _largest(intervals: Sequence[Interval]) -> Interval:
@@ -183,10 +185,10 @@ def _largest(intervals: Sequence[Interval]) -> Interval:
     return Interval(max(x.lower for x in intervals), max(x.upper for x in intervals))
 
 
-def _has_parts(event: DpEvent) -> bool:
+def _has_parallel_parts(event: DpEvent) -> bool:
     if isinstance(event, ParallelDpEvent) and len(event.events) > 1:
         return True
-    return any(_has_parts(child) for child in events.children(event))
+    return any(_has_parallel_parts(child) for child in events.children(event))
 
 
 def _release(accountant: SecretProtectionAccountant, event: Release) -> Releases:

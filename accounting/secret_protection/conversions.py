@@ -65,7 +65,7 @@ def r_of_gdp(mu: float, p: float) -> float:
     """
     validate.non_negative(mu=mu)
     validate.open_probability(p=p)
-    return p if mu == 0 else float(success(np.array([[mu]]), np.array([p]))[1][0, 0])
+    return p if mu == 0 else float(guess_bounds(np.array([[mu]]), np.array([p]))[1][0, 0])
 
 
 def mu_for(p: float, r: float) -> float:
@@ -156,7 +156,7 @@ def compose_naive(first: tuple[float, float], second: tuple[float, float]) -> No
 # Enclosures
 
 
-def success(shifts: Floats, ps: Floats) -> tuple[Floats, Floats]:
+def guess_bounds(shifts: Floats, ps: Floats) -> tuple[Floats, Floats]:
     """Lower and upper bounds on Φ̄(Φ̄⁻¹(p) − s), shape (n, K), for shifts s ≥ 0 of shape (n, K) and p of shape (n,).
 
     An argument is rounded three times, by less than 4u(s + |z|) in all; log Φ is off by `_NDTR_ERROR` of itself, the

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from cupel.accounting import events, validate
 from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.noise import least_noise, of_rounds
+from cupel.accounting.secret_protection.noise import least_noise, r_of_rounds
 from cupel.accounting.secret_protection.poisson_binomial_laws import Occurrences, envelope, occurrences, trimmed
 
 Release = SecretReleaseDpEvent | SecretGroupsReleaseDpEvent
@@ -33,7 +33,7 @@ def law_of(event: SecretReleaseDpEvent) -> Occurrences:
     """The event's law: its weights over their sum, two roundings each."""
     total = math.fsum((*event.weights, event.remainder))
     law = trimmed(np.array(event.weights) / total, 4 * 2.0**-53, _NEGLIGIBLE)
-    return law._replace(lost=(law.lost + event.remainder / total) * (1 + 2.0**-50))
+    return law._replace(lost_mass=(law.lost_mass + event.remainder / total) * (1 + 2.0**-50))
 
 
 def releases_for_groups(
@@ -60,18 +60,20 @@ def releases_for_groups(
     if len(goals) != len(groups):
         raise ValueError(f"goals must be one a group: {len(goals)} were given for {len(groups)} groups")
     tail = max(1e-17 * min((goal.p for goal in goals), default=1.0) / rounds, 1e-300)
-    laws = [_different(secrets, tail) for secrets in groups]
+    laws = [_distinct_laws(secrets, tail) for secrets in groups]
     each = [(law, goal) for its, goal in zip(laws, goals, strict=True) for law in its]
     least = least_noise([law for law, _ in each], [g.p for _, g in each], [g.r for _, g in each], rounds)
-    kinds = [_kinds(its, goal, rounds, least * (1 + _MORE)) for its, goal in zip(laws, goals, strict=True)]
-    bare = [[SecretReleaseDpEvent(0.0, law.weights.tolist(), max(law.lost, remainder)) for law in its] for its in kinds]
+    kinds = [_covering_laws(its, goal, rounds, least * (1 + _MORE)) for its, goal in zip(laws, goals, strict=True)]
+    bare = [
+        [SecretReleaseDpEvent(0.0, law.weights.tolist(), max(law.lost_mass, remainder)) for law in its] for its in kinds
+    ]
     asked = [(law_of(release), goal) for its, goal in zip(bare, goals, strict=True) for release in its]
-    sigma = _raised(least, asked, rounds)
+    sigma = _certified_noise(least, asked, rounds)
     found = [[attrs.evolve(release, noise_multiplier=sigma) for release in its] for its in bare]
     return tuple(its[0] if len(its) == 1 else SecretGroupsReleaseDpEvent(its) for its in found)
 
 
-def _raised(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
+def _certified_noise(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
     """σ or a little more, certified for all by enclosures as wide as the accountant's; every step doubles the last.
 
     r falls with σ, but its enclosure may be wider at the larger σ, so after a step all laws are certified anew.
@@ -80,14 +82,14 @@ def _raised(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]],
     while certified < len(asked):
         law, goal = asked[certified]
         certified += 1
-        while of_rounds(law, sigma, goal.p, rounds).upper > goal.r:
+        while r_of_rounds(law, sigma, goal.p, rounds).upper > goal.r:
             sigma, step, certified = (sigma or 1 / 64) * (1 + step), 2 * step, 0
             if sigma > 1e30:
                 raise ValueError(f"no noise is certified to keep r at {goal.r!r} for p = {goal.p!r}: r must be larger")
     return sigma
 
 
-def _different(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:
+def _distinct_laws(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:
     """The laws of secrets, equal ones once; of no secret, that of one that occurs nowhere."""
     rows: dict[bytes, ArrayLike] = {}
     for secret in secrets:
@@ -97,7 +99,7 @@ def _different(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:
     return [occurrences(trials, tail) for trials in rows.values() or [np.zeros(0)]]
 
 
-def _kinds(laws: Sequence[Occurrences], goal: SecretProtection, rounds: int, sigma: float) -> list[Occurrences]:
+def _covering_laws(laws: Sequence[Occurrences], goal: SecretProtection, rounds: int, sigma: float) -> list[Occurrences]:
     """Laws above those given, few of them, each of which is certified at σ: sets of similar laws, halved until so.
 
     A law by itself is kept whatever it needs.
@@ -107,7 +109,7 @@ def _kinds(laws: Sequence[Occurrences], goal: SecretProtection, rounds: int, sig
     while stack:
         some = stack.pop()
         above = envelope(some)
-        if len(some) == 1 or of_rounds(above, sigma, goal.p, rounds, _MORE / 10).upper <= goal.r:
+        if len(some) == 1 or r_of_rounds(above, sigma, goal.p, rounds, _MORE / 10).upper <= goal.r:
             found.append(above)
         else:
             stack += [some[len(some) // 2 :], some[: len(some) // 2]]
@@ -144,7 +146,7 @@ def _of_group(event: DpEvent, group: int) -> DpEvent:
     return event
 
 
-def views(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]]:
+def releases_by_kind(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]]:
     """What each kind of secrets sees, equal views once; a release that is not for groups is the same for all.
 
     Groups and kinds are those of one run. Other runs number theirs otherwise: a secret may be of the first kind in one
@@ -154,13 +156,13 @@ def views(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]
     if len(grouped) > 1:
         whole = Counter[SecretReleaseDpEvent]()
         for event, count in releases.items():
-            whole[_for_all(event)] += count
+            whole[_worst_release(event)] += count
         return [whole]
-    kinds = len(list(_leaves(grouped[0]))) if grouped else 1
+    kinds = len(list(_kind_releases(grouped[0]))) if grouped else 1
     found: dict[frozenset[tuple[SecretReleaseDpEvent, int]], Counter[SecretReleaseDpEvent]] = {}
     seen = [Counter[SecretReleaseDpEvent]() for _ in range(kinds)]
     for event, count in releases.items():
-        leaves = list(_leaves(event))
+        leaves = list(_kind_releases(event))
         for kind, view in enumerate(seen):
             view[leaves[kind if isinstance(event, SecretGroupsReleaseDpEvent) else 0]] += count
     for view in seen:
@@ -168,19 +170,19 @@ def views(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]
     return list(found.values())
 
 
-def _for_all(event: Release) -> SecretReleaseDpEvent:
+def _worst_release(event: Release) -> SecretReleaseDpEvent:
     """A release that costs every secret at least what `event` does: a law above those of all kinds, the least noise."""
     if isinstance(event, SecretReleaseDpEvent):
         return event
-    kinds = list(_leaves(event))
+    kinds = list(_kind_releases(event))
     law = envelope([law_of(kind) for kind in kinds])
     sigma = min((kind.noise_multiplier for kind in kinds if any(kind.weights[1:])), default=0.0)
-    return SecretReleaseDpEvent(sigma, law.weights.tolist(), law.lost)
+    return SecretReleaseDpEvent(sigma, law.weights.tolist(), law.lost_mass)
 
 
-def _leaves(event: Release) -> Iterator[SecretReleaseDpEvent]:
+def _kind_releases(event: Release) -> Iterator[SecretReleaseDpEvent]:
     if isinstance(event, SecretReleaseDpEvent):
         yield event
     else:
         for group in event.groups:
-            yield from _leaves(group)
+            yield from _kind_releases(group)

@@ -14,7 +14,7 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.conversions import Floats, r_of_gdp, success, upper_quantile
+from cupel.accounting.secret_protection.conversions import Floats, guess_bounds, r_of_gdp, upper_quantile
 from cupel.accounting.secret_protection.poisson_binomial_laws import (
     Occurrences,
     envelope,
@@ -27,7 +27,7 @@ from cupel.accounting.secret_protection.products import WIDTH, product
 
 _UNIT = 2.0**-53
 _TOLERANCE = 1e-6
-CERTAIN = 1 - 1e-6  # an r that needs no tighter enclosure
+NEARLY_ONE = 1 - 1e-6  # an r that needs no tighter enclosure
 _CELLS = 1 << 20  # of a table of noise times counts held at once
 
 
@@ -53,7 +53,7 @@ def blowup(weights: ArrayLike, sigma: float, p: float, rounds: int = 1) -> Inter
     if rounds == 1:
         lower, upper = blowups(weights, sigma, p)
         return Interval(float(lower), float(upper))
-    return of_rounds(_given(weights, p, rounds), sigma, p, rounds)
+    return r_of_rounds(_checked_law(weights, p, rounds), sigma, p, rounds)
 
 
 def blowups(weights: ArrayLike, sigmas: ArrayLike, ps: ArrayLike) -> tuple[Floats, Floats]:
@@ -71,14 +71,14 @@ def blowups(weights: ArrayLike, sigmas: ArrayLike, ps: ArrayLike) -> tuple[Float
         raise ValueError("sigmas must be finite numbers of at least 0")
     if not ((guesses >= 0) & (guesses <= 1)).all():
         raise ValueError("ps must be between 0 and 1")
-    law = _given(weights, float(guesses[guesses > 0].min(initial=1.0)), 1)
+    law = _checked_law(weights, float(guesses[guesses > 0].min(initial=1.0)), 1)
     noise, p = noises.ravel(), guesses.ravel()
     lower, upper = np.empty(p.shape), np.empty(p.shape)
     chunk = max(1, _CELLS // law.weights.size)
     for start in range(0, p.size, chunk):
         here = slice(start, start + chunk)
-        low, high = success(_shifts(law.counts, noise[here]), p[here])
-        lower[here], upper[here] = _mixed(law.weights, law.error, law.lost, low, high, p[here])
+        low, high = guess_bounds(_count_shifts(law.counts, noise[here]), p[here])
+        lower[here], upper[here] = _mixture_bounds(law.weights, law.error, law.lost_mass, low, high, p[here])
     return lower.reshape(noises.shape), upper.reshape(noises.shape)
 
 
@@ -96,9 +96,9 @@ def noise_for(weights: ArrayLike, p: float, r: float, rounds: int = 1) -> float:
     """
     SecretProtection(p, r)
     validate.integer(minimum=1, rounds=rounds)
-    law = _given(weights, p, rounds)
+    law = _checked_law(weights, p, rounds)
     sigma, step = least_noise([law], [p], [r], rounds), _TOLERANCE / 4
-    while rounds > 1 and sigma and of_rounds(law, sigma, p, rounds).upper > r:  # a wider enclosure was narrower there
+    while rounds > 1 and sigma and r_of_rounds(law, sigma, p, rounds).upper > r:  # a wider enclosure was narrower there
         sigma, step = sigma * (1 + step), 2 * step
     return sigma
 
@@ -111,7 +111,7 @@ def single_gaussian_estimate(weights: ArrayLike, sigma: float, p: float) -> Boun
     """
     validate.positive(sigma=sigma)
     validate.open_probability(p=p)
-    law = _given(weights, p, 1)
+    law = _checked_law(weights, p, 1)
     return Bound(
         direction=Direction.UPPER,
         value=r_of_gdp(float(law.weights @ law.counts) / sigma, p),
@@ -176,7 +176,7 @@ def least_noise(laws: Sequence[Occurrences], ps: Sequence[float], rs: Sequence[f
             raise ValueError(f"no noise keeps r at p = {p!r} where the secret may occur: r must be above p")
     if rounds == 1:
         return _least_noise_of_one_round(needy)
-    some = min(_some(law, rounds) for law, _, _ in needy)
+    some = min(_summed_rounds(law, rounds) for law, _, _ in needy)
     summed = _least_noise_of_one_round([(repeated(law, some), p, r) for law, p, r in needy])
     least = summed / math.sqrt(some) * (1 - 2 * _TOLERANCE)  # the sum of some rounds tells no more than all of them
     for p, r in sorted({(p, r) for _, p, r in needy}):
@@ -196,7 +196,7 @@ def _least_noise_of_one_round(needy: Sequence[tuple[Occurrences, float, float]])
     for row, (law, _, _) in zip(table, needy, strict=True):
         row[law.first - first : law.first - first + law.weights.size] = law.weights
     counts = np.arange(first, last, dtype=np.float64)
-    error, lost = np.array([law.error for law, _, _ in needy]), np.array([law.lost for law, _, _ in needy])
+    error, lost_mass = np.array([law.error for law, _, _ in needy]), np.array([law.lost_mass for law, _, _ in needy])
     ps, rs = np.array([p for _, p, _ in needy]), np.array([r for _, _, r in needy])
 
     def certified(sigmas: Floats, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -205,8 +205,10 @@ def _least_noise_of_one_round(needy: Sequence[tuple[Occurrences, float, float]])
             here = np.flatnonzero(ps[rows] == p)
             its = rows[here]
             guesses = np.full(sigmas.size, p)
-            low, high = success(_shifts(counts, sigmas), guesses)
-            enough[:, here] = _mixed(table[its].T, error[its], lost[its], low, high, guesses)[1] <= rs[its]
+            low, high = guess_bounds(_count_shifts(counts, sigmas), guesses)
+            enough[:, here] = (
+                _mixture_bounds(table[its].T, error[its], lost_mass[its], low, high, guesses)[1] <= rs[its]
+            )
         return enough
 
     rows = np.arange(len(needy))
@@ -236,11 +238,11 @@ def _least_noise_of_rounds(group: Sequence[Occurrences], p: float, r: float, rou
     Laws are ordered by r of the sum of their rounds. A set of them is done with where the law above all of them is
     satisfied; otherwise it is halved, until one law is left, which then raises σ.
     """
-    stack = [sorted(group, key=lambda law: -lower_of_rounds(law, least, p, rounds))]
+    stack = [sorted(group, key=lambda law: -lower_r_of_rounds(law, least, p, rounds))]
     while stack:
         laws = stack.pop()
         law = laws[0] if len(laws) == 1 else envelope(laws)
-        if _upper_of_rounds(law, least, p, r, rounds) <= r:
+        if _upper_r_of_rounds(law, least, p, r, rounds) <= r:
             continue
         if len(laws) == 1:
             least = _search(law, p, r, rounds, least)
@@ -253,7 +255,7 @@ def _search(law: Occurrences, p: float, r: float, rounds: int, low: float) -> fl
     """The least certified σ above `low`, which is not: secants of log(r − p) over log σ, kept inside their bracket."""
 
     def excess(sigma: float) -> float:
-        upper = _upper_of_rounds(law, sigma, p, r, rounds)
+        upper = _upper_r_of_rounds(law, sigma, p, r, rounds)
         value = math.log(max(upper - p, 1e-300) / (r - p))
         return max(value, 1e-18) if upper > r else min(value, 0.0)
 
@@ -279,49 +281,49 @@ def _search(law: Occurrences, p: float, r: float, rounds: int, low: float) -> fl
 # Enclosures
 
 
-def of_one_round(law: Occurrences, sigma: float, p: float) -> Interval:
+def r_of_one_round(law: Occurrences, sigma: float, p: float) -> Interval:
     """r of one release, for σ ≥ 0 and p in [0, 1]."""
     at = np.array([p])
-    low, high = success(_shifts(law.counts, np.array([sigma])), at)
-    lower, upper = _mixed(law.weights, law.error, law.lost, low, high, at)
+    low, high = guess_bounds(_count_shifts(law.counts, np.array([sigma])), at)
+    lower, upper = _mixture_bounds(law.weights, law.error, law.lost_mass, low, high, at)
     return Interval(float(lower[0]), float(upper[0]))
 
 
-def of_rounds(law: Occurrences, sigma: float, p: float, rounds: int, width: float = WIDTH) -> Interval:
+def r_of_rounds(law: Occurrences, sigma: float, p: float, rounds: int, width: float = WIDTH) -> Interval:
     """r of many releases, for σ ≥ 0 and p in [0, 1], to a relative width if it can be met."""
     if rounds == 1:
-        return of_one_round(law, sigma, p)
+        return r_of_one_round(law, sigma, p)
     if sigma == 0:
         return _without_noise(law, p, rounds)
-    least = lower_of_rounds(law, sigma, p, rounds)
-    if least >= CERTAIN:
+    least = lower_r_of_rounds(law, sigma, p, rounds)
+    if least >= NEARLY_ONE:
         return Interval(least, 1.0)
     whole = product([(law, sigma, rounds)]).blowup(p, width)
     return Interval(max(least, whole.lower), max(least, whole.upper))
 
 
-def _upper_of_rounds(law: Occurrences, sigma: float, p: float, r: float, rounds: int) -> float:
+def _upper_r_of_rounds(law: Occurrences, sigma: float, p: float, r: float, rounds: int) -> float:
     """An upper bound on r after many rounds, tight where that decides whether it is at most `r`."""
     from cupel.accounting.lattice.pairs import WidthNotMet
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WidthNotMet)
-        wide = of_rounds(law, sigma, p, rounds, 10 * WIDTH)
-        return of_rounds(law, sigma, p, rounds).upper if wide.lower <= r < wide.upper else wide.upper
+        wide = r_of_rounds(law, sigma, p, rounds, 10 * WIDTH)
+        return r_of_rounds(law, sigma, p, rounds).upper if wide.lower <= r < wide.upper else wide.upper
 
 
-def lower_of_rounds(law: Occurrences, sigma: float, p: float, rounds: int) -> float:
+def lower_r_of_rounds(law: Occurrences, sigma: float, p: float, rounds: int) -> float:
     """A lower bound on r after many rounds: r of the sum of some of them, whose noise is σ√rounds."""
-    some = _some(law, rounds)
-    return of_one_round(repeated(law, some), sigma * math.sqrt(some), p).lower
+    some = _summed_rounds(law, rounds)
+    return r_of_one_round(repeated(law, some), sigma * math.sqrt(some), p).lower
 
 
-def _some(law: Occurrences, rounds: int) -> int:
+def _summed_rounds(law: Occurrences, rounds: int) -> int:
     """So many rounds that their counts are still summed fast."""
     return min(rounds, max(1, 4096 // law.weights.size))
 
 
-def _given(weights: ArrayLike, p: float, rounds: int) -> Occurrences:
+def _checked_law(weights: ArrayLike, p: float, rounds: int) -> Occurrences:
     """Weights of a caller, checked, without those that matter to no r above p."""
     law = np.asarray(weights, dtype=np.float64)
     if law.ndim != 1 or not law.size or not (np.isfinite(law) & (law >= 0)).all():
@@ -335,14 +337,14 @@ def _given(weights: ArrayLike, p: float, rounds: int) -> Occurrences:
     return trimmed(law, error, 1e-17 * max(p, 1e-250) / rounds)
 
 
-def _shifts(counts: Floats, sigmas: Floats) -> Floats:
+def _count_shifts(counts: Floats, sigmas: Floats) -> Floats:
     """k/σ, one row a σ; ∞ without noise or beyond the floats, but 0 where k is 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(counts == 0, 0.0, counts / sigmas[:, None])
 
 
-def _mixed(
-    weights: Floats, error: Floats | float, lost: Floats | float, low: Floats, high: Floats, ps: Floats
+def _mixture_bounds(
+    weights: Floats, error: Floats | float, lost_mass: Floats | float, low: Floats, high: Floats, ps: Floats
 ) -> tuple[Floats, Floats]:
     """p + Σ w_k (f_k − p) with f_k between `low` and `high`: in this form the error of w counts for r − p only.
 
@@ -354,7 +356,7 @@ def _mixed(
     least = np.maximum(low - ps[:, None], 0.0) @ weights
     most = np.maximum(high - ps[:, None], 0.0) @ weights
     lower = (p + least * (1 - error) * (1 - rounding)) * (1 - 4 * _UNIT)
-    added = most * (1 + rounding) / (1 - error) + lost
+    added = most * (1 + rounding) / (1 - error) + lost_mass
     upper = np.where(added > 0, (p + added) * (1 + 4 * _UNIT), p)
     return np.maximum(lower, p), np.minimum(upper, 1.0)
 
@@ -363,7 +365,7 @@ def _without_noise(law: Occurrences, p: float, rounds: int) -> Interval:
     """1 − w₀ᵀ(1 − p): what is released is the secret, as soon as it occurs at all."""
     seen = float(law.weights[law.counts > 0].sum())
     rounding = (law.weights.size + 16) * _UNIT
-    ends = seen * (1 - law.error) * (1 - rounding), min(seen * (1 + rounding) / (1 - law.error) + law.lost, 1.0)
+    ends = seen * (1 - law.error) * (1 - rounding), min(seen * (1 + rounding) / (1 - law.error) + law.lost_mass, 1.0)
     low, high = (1.0 if s == 1 else -math.expm1(rounds * math.log1p(-s)) for s in ends)
     lower = (p + (1 - p) * low * (1 - 32 * _UNIT)) * (1 - 4 * _UNIT)
     upper = (p + (1 - p) * high * (1 + 32 * _UNIT)) * (1 + 4 * _UNIT)

@@ -36,7 +36,7 @@ class Occurrences(NamedTuple):
     first: int
     weights: Floats
     error: float
-    lost: float
+    lost_mass: float
 
     @property
     def counts(self) -> Floats:
@@ -104,19 +104,19 @@ def repeated(law: Occurrences, times: int) -> Occurrences:
 
     A convolution adds the errors of its factors and one rounding for each term of the shorter, of n weights n at
     most times the counts in it: in all times·(error + 2n(1 + log₂ times)u). Each of the at most 2 log₂ times trims
-    gives up at most `lost` at either end, and what a factor lost is lost once from every product: below 8·times·lost.
+    gives up at most `lost_mass` at either end, and what a factor lost is lost once from every product: below 8·times·lost.
     """
     first, weights = 0, np.ones(1)
     square_first, square = law.first, law.weights
     left = times
     while left:
         if left & 1:
-            first, weights = _trim(first + square_first, np.convolve(weights, square), law.lost)
+            first, weights = _trim(first + square_first, np.convolve(weights, square), law.lost_mass)
         left >>= 1
         if left:
-            square_first, square = _trim(2 * square_first, np.convolve(square, square), law.lost)
+            square_first, square = _trim(2 * square_first, np.convolve(square, square), law.lost_mass)
     error = times * (law.error + 2.2 * law.weights.size * (1 + math.log2(times)) * _UNIT)
-    return Occurrences(first, weights, error, 8 * times * law.lost)
+    return Occurrences(first, weights, error, 8 * times * law.lost_mass)
 
 
 def envelope(laws: Sequence[Occurrences]) -> Occurrences:
@@ -125,19 +125,19 @@ def envelope(laws: Sequence[Occurrences]) -> Occurrences:
     P(count ≥ k) is the largest of the laws' upper bounds, T(k), and the weights are its differences. Float64 rounds a
     difference by a relative 2⁻⁵³, so sums of weights, and these over the sum of all, are below T by at most a relative
     4u, which T is raised by. Where T is 1, all weights of smaller counts are exactly 0. So the law is the weights and
-    `lost` over their sum, exactly as they stand.
+    `lost_mass` over their sum, exactly as they stand.
     """
     last = max(law.first + law.weights.size for law in laws)
-    lost = max(law.lost for law in laws)
-    tails = np.full(last + 1, lost)
+    lost_mass = max(law.lost_mass for law in laws)
+    tails = np.full(last + 1, lost_mass)
     for law in laws:
         above = np.cumsum(law.weights[::-1])[::-1]
-        above = above * ((1 + law.error) * (1 + 2 * (law.weights.size + 8) * _UNIT)) + lost
+        above = above * ((1 + law.error) * (1 + 2 * (law.weights.size + 8) * _UNIT)) + lost_mass
         tails[: law.first] = 1.0
         here = slice(law.first, law.first + law.weights.size)
         tails[here] = np.maximum(tails[here], np.minimum(above, 1.0))
     tails[0] = 1.0
-    return Occurrences(0, np.maximum(-np.diff(tails), 0.0), 0.0, lost)
+    return Occurrences(0, np.maximum(-np.diff(tails), 0.0), 0.0, lost_mass)
 
 
 def _trials(probabilities: ArrayLike) -> Floats:
@@ -156,7 +156,7 @@ def _law(trials: Floats, tail: float) -> Occurrences:
     Each leaf and each convolution gives up at most `room` at either end, and mass lost from a factor is lost at most
     once from the product: twice 2·leaves·room ≤ tail/2, and the rounding of what was given up is far below the rest.
     """
-    certain = int(np.count_nonzero(trials == 1))
+    certain_successes = int(np.count_nonzero(trials == 1))
     values, times = np.unique(trials[(trials > 0) & (trials < 1)], return_counts=True)
     many = times >= _ENOUGH_FOR_A_BINOMIAL
     leaves = [_binomial(int(count), float(value)) for value, count in zip(values[many], times[many], strict=True)]
@@ -173,7 +173,7 @@ def _law(trials: Floats, tail: float) -> Occurrences:
         first, weights = _trim(first + other_first, np.convolve(weights, others), room)
         heapq.heappush(queue, (weights.size, place, first, weights))
     first, weights = (queue[0][2], queue[0][3]) if queue else (0, np.ones(1))
-    return Occurrences(certain + first, weights, weight_error(trials.size), tail if queue else 0.0)
+    return Occurrences(certain_successes + first, weights, weight_error(trials.size), tail if queue else 0.0)
 
 
 def _trim(first: int, weights: Floats, room: float) -> tuple[int, Floats]:

@@ -29,7 +29,7 @@ from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.lattice.pairs import DominatingPair
-from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Kinds, both_signs, pure_delta
+from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Selections, extended_to_negative, pure_delta
 
 METHODS = ("best", "adaptive", "zcdp", "pure", "single_step")
 
@@ -50,7 +50,7 @@ def bounded_range_epsilon(
         eta: the range of each selection, in nats; several ranges, for several kinds of selection in any order.
         count: how many selections of each kind, at least 0.
         delta: δ in (0, 1).
-        method: ``zcdp`` (ρ = nη²/8, converted at the best order), ``pure`` (nη), ``adaptive`` (the optimum over all
+        method: ``zcdp`` (ρ = nη²/8, converted at the best order), ``pure_epsilon`` (nη), ``adaptive`` (the optimum over all
             adversaries, from above; for up to 1024 selections of one range `interval` encloses that optimum),
             ``single_step`` (the product of the worst single selections, worse than zcdp for many: for comparison), or
             ``best``, the least of the first three.
@@ -66,15 +66,15 @@ def bounded_range_epsilon(
     Source: Dong, Durfee and Rogers (2020) for ``adaptive``; Cesar and Rogers, "Bounding, Concentrating, and Truncating"
         (2021), for ρ; Canonne, Kamath and Steinke (2020), Proposition 12, for its conversion.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     validate.open_probability(delta=delta)
     least = 10.0 ** max(math.floor(math.log10(delta)), -280)
     answers: dict[str, Callable[[], Answer]] = {
         "zcdp": lambda: (formulas.epsilon_from_zcdp(kinds.rho, delta), None),
-        "pure": lambda: (kinds.pure, None),
+        "pure": lambda: (kinds.pure_epsilon, None),
         "adaptive": lambda: (
             _of_interval(kinds.curve(least).epsilon(delta))
-            if kinds.followed
+            if kinds.single_block
             else (_pair(kinds, least).epsilon(delta).upper, None)
         ),
         "single_step": lambda: (_pair(kinds, least, 1).epsilon(delta).upper, None),
@@ -94,13 +94,15 @@ def bounded_range_delta(
 
     Arguments, methods, errors and sources are those of `bounded_range_epsilon`; ``adaptive`` is tight down to 1e-15.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     validate.non_negative(epsilon=epsilon)
     answers: dict[str, Callable[[], Answer]] = {
         "zcdp": lambda: (formulas.delta_from_zcdp(kinds.rho, epsilon), None),
-        "pure": lambda: (float(pure_delta(kinds.pure, np.asarray(epsilon))), None),
+        "pure": lambda: (float(pure_delta(kinds.pure_epsilon, np.asarray(epsilon))), None),
         "adaptive": lambda: (
-            _of_interval(kinds.curve().delta(epsilon)) if kinds.followed else (_pair(kinds).delta(epsilon).upper, None)
+            _of_interval(kinds.curve().delta(epsilon))
+            if kinds.single_block
+            else (_pair(kinds).delta(epsilon).upper, None)
         ),
         "single_step": lambda: (_pair(kinds, block=1).delta(epsilon).upper, None),
     }
@@ -110,7 +112,7 @@ def bounded_range_delta(
 def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: ArrayLike) -> Floats:
     """Upper bounds on the hockey-stick curve δ(ε) of adaptively composed bounded-range selections.
 
-    At each ε the least of the methods ``adaptive``, ``zcdp`` and ``pure``, or of the last two where the first has no
+    At each ε the least of the methods ``adaptive``, ``zcdp`` and ``pure_epsilon``, or of the last two where the first has no
     bound. The curve holds for both orders of the neighbours, since bounded range is symmetric in them. It composes like
     that of one mechanism with any others, also with some that run in between and that later selections depend on.
 
@@ -120,23 +122,25 @@ def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: Ar
         epsilons: any shape, any real numbers.
 
     Returns:
-        δ in [0, 1], the shape of `epsilons`; at δ below 1e-15 that of ``zcdp`` or ``pure``, nearly.
+        δ in [0, 1], the shape of `epsilons`; at δ below 1e-15 that of ``zcdp`` or ``pure_epsilon``, nearly.
 
     Source: as for `bounded_range_epsilon`; Vadhan and Zhang (2023) for compositions.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     points = np.asarray(epsilons, dtype=np.float64)
     if not np.isfinite(points).all():
         raise ValueError("epsilons must be finite numbers")
     if kinds.refusal is not None:
-        return both_signs(kinds.plain, points)
-    if kinds.followed:
+        return extended_to_negative(kinds.simple_delta, points)
+    if kinds.single_block:
         found = kinds.curve()
-        return both_signs(lambda distances: np.minimum(kinds.plain(distances), found.upper_at(distances)), points)
+        return extended_to_negative(
+            lambda distances: np.minimum(kinds.simple_delta(distances), found.upper_at(distances)), points
+        )
     order = np.argsort(points, axis=None)
     upper = np.empty(points.size)
     upper[order] = _pair(kinds).privacy_profile(points.ravel()[order])[1]
-    return np.minimum(both_signs(kinds.plain, points), upper.reshape(points.shape))
+    return np.minimum(extended_to_negative(kinds.simple_delta, points), upper.reshape(points.shape))
 
 
 def bounded_range_pair(
@@ -154,14 +158,14 @@ def bounded_range_pair(
 
     Source: as for `bounded_range_profile`.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     validate.open_probability(smallest_delta=smallest_delta)
     if kinds.refusal is not None:
         return DominatingPair.concentrated(Fraction(kinds.rho))
     return _pair(kinds, smallest_delta)
 
 
-def _pair(kinds: Kinds, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
+def _pair(kinds: Selections, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
     """The product of pairs for blocks of selections; `block` is their length, by default the longest."""
     parts = kinds.components(smallest_delta) if block is None else kinds.components(smallest_delta, block)
     return DominatingPair.identity().compose(*(DominatingPair._of(part).self_compose(count) for part, count in parts))
@@ -174,7 +178,7 @@ def _of_interval(found: Interval) -> Answer:
 def _bound(
     answers: dict[str, Callable[[], Answer]],
     method: str,
-    kinds: Kinds,
+    kinds: Selections,
     adjacency: Adjacency | str,
     *,
     quantity: str,

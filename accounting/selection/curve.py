@@ -59,7 +59,7 @@ _TRUSTED = 2.0**-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class SelectionCurve:
     """Bounds on F_n at ε = 0, step, 2·step, …; beyond the last node the upper bound is `floor`, the lower one 0."""
 
     step: float
@@ -110,7 +110,7 @@ class Curve:
 
 
 @functools.lru_cache(maxsize=32)
-def curve(eta: float, count: int, cells: int, floor: float) -> Curve:
+def selection_curve(eta: float, count: int, cells: int, floor: float) -> SelectionCurve:
     """Certified bounds on F_n.
 
     Args:
@@ -121,17 +121,17 @@ def curve(eta: float, count: int, cells: int, floor: float) -> Curve:
     """
     step = eta / cells
     if not count:
-        return Curve(step, np.zeros(1), np.zeros(1), 0.0)
+        return SelectionCurve(step, np.zeros(1), np.zeros(1), 0.0)
     # F_1(ε) = (1 − e^{(ε − η)/2})²/(1 − e^{−η}) on [0, η], at t = (η + ε)/2.
     first = np.expm1(np.arange(-cells, 1) * (step / 2)) ** 2 / -math.expm1(-eta)
     lattice = _Lattice.of(eta, cells)
     upper, lower = np.maximum(first * (1 + lattice.error), floor / count), first * (1 - lattice.error)
     for k in range(2, count + 1):
-        raised, strategy = _step_up(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
-        lower = _step_down(lattice, lower, strategy)
+        raised, strategy = _upper_step(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
+        lower = _lower_step(lattice, lower, strategy)
         kept = 1 + int(np.flatnonzero(raised > floor * (k / count)).max(initial=0))
         upper, lower = raised[:kept], lower[:kept]
-    return Curve(step, np.minimum(upper, 1.0), lower, floor)
+    return SelectionCurve(step, np.minimum(upper, 1.0), lower, floor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +170,7 @@ class _Lattice:
         return np.concatenate([ghosts, values, np.full(self.cells + 1, beyond)])
 
 
-def _step_up(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
+def _upper_step(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
     """Upper bounds at the nodes 0 … N + m after one more selection, and a good t at each, in lattice steps."""
     m, h, kappa = lattice.cells, lattice.step, lattice.kappa
     nodes = lattice.extended(upper, floor, lattice.error)
@@ -208,11 +208,11 @@ def _step_up(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) 
     flat = (near == far) & (near_slope == 0) & (far_slope == 0)  # and so constant in between: no chord is higher
     others = np.flatnonzero(~trusted & ~flat)
     if others.size:
-        _raise_roughly(lattice, nodes, others, (a, b, rough), raised)
+        _raise_without_signs(lattice, nodes, others, (a, b, rough), raised)
     return raised, strategy
 
 
-def _raise_roughly(
+def _raise_without_signs(
     lattice: _Lattice, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
 ) -> None:
     """Raises every node that a chord from one of `cells` reaches, without relying on the signs of A and B."""
@@ -229,7 +229,7 @@ def _raise_roughly(
     np.maximum.at(raised, target[inside], np.minimum(*values)[inside])
 
 
-def _step_down(lattice: _Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
+def _lower_step(lattice: _Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
     """Lower bounds at the nodes after one more selection, with t = `strategy` steps at each of them."""
     m = lattice.cells
     nodes = lattice.extended(lower, 0.0, -lattice.error)

@@ -15,7 +15,7 @@ from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.lattice import components
 from cupel.accounting.lattice.components import Component
-from cupel.accounting.selection.curve import Curve, curve
+from cupel.accounting.selection.curve import SelectionCurve, selection_curve
 
 _UNIT = 2.0**-53
 _LEAST_RANGE, _MOST_RANGE, _MOST_SPREAD = 1e-5, 100.0, 20.0  # of η, and of η√n/2: float64 has no digits for more
@@ -27,13 +27,13 @@ _FLOOR = 1e-5  # of the smallest δ: what the curve is not followed below
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
+class Selections:
     """Selections of several ranges: (η, how many), each η once."""
 
     counts: tuple[tuple[float, int], ...]
 
     @classmethod
-    def of(cls, eta: float | Sequence[float], count: int) -> Kinds:
+    def of(cls, eta: float | Sequence[float], count: int) -> Selections:
         validate.integer(count=count)
         ranges = (eta,) if isinstance(eta, int | float) else tuple(eta)
         counts: Counter[float] = Counter()
@@ -44,7 +44,7 @@ class Kinds:
         return cls(tuple(sorted(counts.items())))
 
     @property
-    def pure(self) -> float:
+    def pure_epsilon(self) -> float:
         return formulas.up(sum((Fraction(eta) * count for eta, count in self.counts), start=Fraction(0)))
 
     @property
@@ -52,7 +52,7 @@ class Kinds:
         return formulas.up(sum((Fraction(eta) ** 2 * count / 8 for eta, count in self.counts), start=Fraction(0)))
 
     @property
-    def followed(self) -> bool:
+    def single_block(self) -> bool:
         """Whether the worst case is followed selection by selection."""
         return len(self.counts) == 1 and self.counts[0][1] <= _LONGEST
 
@@ -67,19 +67,19 @@ class Kinds:
             return f"adaptive needs √(Σ eta²)/2 of at most {_MOST_SPREAD:g}, not {spread:.4g}; use zcdp or pure"
         return None
 
-    def plain(self, distances: Floats) -> Floats:
+    def simple_delta(self, distances: Floats) -> Floats:
         """The lesser δ of zcdp and pure, ε ≥ 0."""
-        return np.minimum(pure_delta(self.pure, distances), zcdp_delta(self.rho, distances))
+        return np.minimum(pure_delta(self.pure_epsilon, distances), zcdp_delta(self.rho, distances))
 
-    def curve(self, smallest_delta: float = SMALLEST_DELTA) -> Curve:
+    def curve(self, smallest_delta: float = SMALLEST_DELTA) -> SelectionCurve:
         """The adaptive bound for selections of one range that are followed."""
         if reason := self.refusal:
             raise ValueError(reason)
         ((eta, count),) = self.counts
         floor = smallest_delta * _FLOOR
-        reach = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure) / eta
+        reach = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure_epsilon) / eta
         wanted = 2.0 ** math.floor(math.log2(_WORK / ((count + 1) * (0.7 * reach + 2))))
-        return curve(eta, count, int(min(max(wanted, _COARSEST), _FINEST)), floor)
+        return selection_curve(eta, count, int(min(max(wanted, _COARSEST), _FINEST)), floor)
 
     def components(self, smallest_delta: float = SMALLEST_DELTA, block: int = _LONGEST) -> list[tuple[Component, int]]:
         """Blocks of at most `block` selections of one range, with how often each occurs; their product is the bound."""
@@ -90,21 +90,23 @@ class Kinds:
             if count:
                 fewest = -(-count // block)  # of all numbers of blocks up to twice as many, one with the least excess
                 blocks = min(range(fewest, 2 * fewest), key=lambda some: -count % some)
-                each = Kinds(((eta, -(-count // blocks)),))
+                each = Selections(((eta, -(-count // blocks)),))
                 parts.append((each._profile(smallest_delta), blocks))
         return parts
 
     def _profile(self, smallest_delta: float) -> Component:
         found, floor = self.curve(smallest_delta), smallest_delta * _FLOOR
-        high = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure)
+        high = min(formulas.epsilon_from_zcdp(self.rho, floor), self.pure_epsilon)
 
         def upper(epsilons: Floats) -> Floats:
-            return both_signs(lambda distances: np.minimum(self.plain(distances), found.upper_at(distances)), epsilons)
+            return extended_to_negative(
+                lambda distances: np.minimum(self.simple_delta(distances), found.upper_at(distances)), epsilons
+            )
 
         return components.profile(upper, low=-high, high=high, label=f"selections({self.counts!r}, {found.floor!r})")
 
 
-def both_signs(deltas: Callable[[Floats], Floats], epsilons: Floats) -> Floats:
+def extended_to_negative(deltas: Callable[[Floats], Floats], epsilons: Floats) -> Floats:
     """δ at ε of either sign from upper bounds at |ε|: δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε), both orders being alike."""
     distances = np.abs(epsilons)
     there = deltas(distances)

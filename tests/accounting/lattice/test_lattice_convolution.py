@@ -11,7 +11,7 @@ import pytest
 
 from cupel.accounting.lattice import convolution
 from cupel.accounting.lattice.laws import Floats
-from cupel.accounting.lattice.measure import Measure, sums_from, total_of
+from cupel.accounting.lattice.measure import Measure, block_sum, suffix_sums
 
 STEP = 2.0**-10
 
@@ -117,13 +117,13 @@ def test_rare_losses_alone_reach_the_focus(count: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 128, 257, 1000, 40_000])
 def test_running_sums_are_within_their_relative_error(size: int) -> None:
     terms = np.random.default_rng(size).exponential(size=size) ** 8
-    sums, error = sums_from(terms)
+    sums, error = suffix_sums(terms)
     total = Fraction(0)
     for k in range(size - 1, -1, -1):
         total += Fraction(float(terms[k]))
         if k % 97 == 0:
             assert abs(Fraction(float(sums[k])) - total) <= total * Fraction(error)
-    assert abs(Fraction(total_of(terms)) - total) <= total * 130 * Fraction(2) ** -53
+    assert abs(Fraction(block_sum(terms)) - total) <= total * 130 * Fraction(2) ** -53
 
 
 @pytest.mark.parametrize("name", ["exp", "expm1", "log", "log1p", "sin", "cos"])
