@@ -1,4 +1,7 @@
-"""Several noisy releases of counts in which a secret occurs, as one product of dominating pairs."""
+"""Several noisy releases of counts in which a secret occurs, as one product of dominating pairs.
+
+Proof: docs/proofs/secret-protection.md, Theorem 6.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,21 @@ if TYPE_CHECKING:
 
 _UNIT = 2.0**-53
 _CLIP = 24.0
+"""Counts above this many σ are replaced by it."""
 _CLIP_TAIL = 2e-33  # Φ̄(12) is 1.78e-33; the rest covers the rounding of 24σ
 WIDTH = 1e-5  # relative
 
 
 class Product(NamedTuple):
-    """Releases one after another. P is at most e^drift times the pair's and `lost_mass` besides, at least e^−drift times it.
+    """Several releases as one pair. P is at most e^log_weight_error times that of the pair, plus `lost_mass`.
+
+    P is also at least e^−log_weight_error times that of the pair.
 
     Attributes:
-        pair: of the laws' weights, normalised; P over Q is its direction "remove". None where nothing was released.
-        drift: log of the largest ratio of the weights of P and of the pair.
-        lost: probability under P that is counted as certain discovery.
-        near: counts beyond 24σ stand at 24σ, in this many rounds. Were they seen for certain, E would be E′ for the
-            pair: some outcome is beyond 12σ, or E. That moves P(E) and Q(E) by at most near·Φ̄(12) =: η, so
-            B(p) ≤ B′(p + η) + η ≤ B′(p)(1 + η/p) + η, and δ(ε) ≤ δ′(ε) + η(1 + e^ε).
+        pair: of the normalised weights; P over Q is its direction "remove". None if nothing was released.
+        log_weight_error: log of the largest ratio of the weights of P to those of the pair.
+        lost_mass: probability under P that is treated as revealing the secret.
+        clipped_rounds: the number of rounds in which counts above 24σ are replaced by 24σ.
     """
 
     pair: DominatingPair | None
@@ -38,7 +42,7 @@ class Product(NamedTuple):
     clipped_rounds: int
 
     def blowup(self, p: float, width: float = WIDTH) -> Interval:
-        """sup{P(E): Q(E) ≤ p}, for p in [0, 1], to a relative width if it can be met."""
+        """sup{P(E): Q(E) ≤ p} for p in [0, 1], to a relative width if it can be met."""
         inner = Interval(p, p) if self.pair is None else self.pair.blowup(p, direction="remove", width=width)
         lower = inner.lower * math.exp(-self.log_weight_error) * (1 - 16 * _UNIT)
         eta = self.clipped_rounds * _CLIP_TAIL
@@ -87,9 +91,9 @@ class Product(NamedTuple):
 
 
 def product(releases: Iterable[tuple[Occurrences, float, int]]) -> Product:
-    """The product of releases (law, σ, how many of it), each with fresh noise and fresh occurrences.
+    """The product of releases (law, σ, count), each with fresh noise and fresh occurrences.
 
-    Weights are divided by their sum, which lies between (1 − lost)(1 − error) and 1 + error, up to rounding.
+    Weights are divided by their sum, which lies between (1 − lost_mass)(1 − error) and 1 + error, up to rounding.
     """
     whole: DominatingPair | None = None
     log_weight_error = lost_mass = 0.0

@@ -104,5 +104,5 @@ def test_bad_probabilities_are_refused() -> None:
     for wrong in ([0.1, 1.5], [-0.1], [float("nan")]):
         with pytest.raises(ValueError, match="between 0 and 1"):
             poisson_binomial(wrong)
-    with pytest.raises(ValueError, match="one row"):
+    with pytest.raises(ValueError, match="a vector"):
         poisson_binomial([[0.1]])

@@ -200,5 +200,5 @@ def test_noise_for_groups_at_the_edges() -> None:
     assert seldom.noise_multiplier == 0
     with pytest.raises(ValueError, match="r must be above p"):
         sp.releases_for_groups([[[0.5]]], [SecretProtection(0.1, 0.1)])
-    with pytest.raises(ValueError, match="0 were given for 1 groups"):
+    with pytest.raises(ValueError, match="one goal per group, not 0 for 1 groups"):
         sp.releases_for_groups([[[0.5]]], [])
