@@ -1,4 +1,4 @@
-"""Laws made from other laws: sampled, blended, given by cdfs, or by nothing but an upper bound on their curve."""
+"""Laws made from other laws: Poisson-sampled, blended, symmetrised, given by cdfs, or by a bound on their curve."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Ta
 
 
 class Sampled(Law):
-    """((1 − q)Q + qP, Q): removal of a unit that took part with probability q, independently of all others.
+    """((1 − q)Q + qP, Q): a Poisson sample in which a unit takes part with probability q.
 
-    If (P, Q) dominates a mechanism in the direction of removal, this pair dominates it on a Poisson sample. With
-    t = (1 − q) + qs the hockey-stick divergence at t is q times that of (P, Q) at s, so L' = log(1 − q + q e^L).
+    At t = (1 − q) + qs the hockey-stick divergence is q times that of (P, Q) at s, so the loss is log(1 − q + q e^L).
 
-    Source: Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022),
-    Theorem 11.
+    Source: Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022), Theorem
+        11.
     """
 
     def __init__(self, law: Law, rate: float) -> None:
@@ -40,9 +39,10 @@ class Sampled(Law):
         self.upper_only, self.relative_cost = law.upper_only, law.relative_cost
 
     def _grown(self, loss: float) -> float:
+        """The loss of the sample at a loss of the inner law: log(1 − q + q e^L)."""
         if loss > 700:
             return float(np.logaddexp(math.log1p(-self.rate), loss + math.log(self.rate)))
-        if loss < -math.log(2):  # 1 − q may be small
+        if loss < -math.log(2):  # accurate for a small 1 − q too
             return math.log((1 - self.rate) + self.rate * math.exp(loss))
         return math.log1p(self.rate * math.expm1(loss))
 
@@ -50,8 +50,9 @@ class Sampled(Law):
         return Sampled(self.law.pruned(mass), self.rate)
 
     def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats, Floats]:
-        """s = (t − 1 + q)/q as a loss, where it is none, how far the rounding of it moves the outer loss, and how far
-        the outer loss moves with the inner one."""
+        """The inner loss log((t − 1 + q)/q); where there is none; the outer loss's rounding; its derivative in the
+        inner loss.
+        """
         thresholds = np.clip(thresholds, -700.0, 700.0)
         t_minus_w, rounding = exp_minus_weight(thresholds, self.rate, 1 - self.rate)
         none = t_minus_w <= 0
@@ -92,12 +93,12 @@ class Sampled(Law):
 
 
 class Blend(Law):
-    """Σ w_i H_i: one of several pairs is chosen with probabilities w_i, and the choice is released.
+    """Σ w_i H_i: one of several pairs is chosen with probability w_i, and the choice is released.
 
     Args:
         laws: the pairs.
-        weights: w_i, positive, sum 1 up to a rounding each.
-        rounded_up: the weights are upper bounds, so their sum may be more; the blend is then known from above only.
+        weights: w_i, positive, with sum 1 up to one rounding each.
+        rounded_up: the weights are upper bounds, so their sum may be larger; the blend then has upper bounds only.
     """
 
     def __init__(self, laws: Sequence[Law], weights: Sequence[float], *, rounded_up: bool = False) -> None:
@@ -145,10 +146,12 @@ class Blend(Law):
 
 
 class Symmetrized(Law):
-    """The curve of a law for t ≥ 1 and its mirror image below: H(t) = 1 − t + t·H(1/t).
+    """The curve of a law for t ≥ 1, and its mirror image H(t) = 1 − t + t·H(1/t) for t < 1.
 
-    It is the larger of the law's curve and that of its other direction where the law's own is the larger for t ≥ 1, and
-    has an atom at loss 0 of what is left. For b ≥ 0 the masses above b are the law's; P and Q change places below 0.
+    It has an atom at loss 0 with the remaining mass. For b ≥ 0 the masses above b are the law's; below 0, P and Q
+    change places.
+
+    Proof: docs/proofs/lattice.md, Theorem 12.
     """
 
     atom = 0.0
@@ -171,18 +174,18 @@ class Symmetrized(Law):
         p, q, error, shift = (getattr(sorted_tails, name)[back] for name in ("p_above", "q_above", "error", "shift"))
         p_above, p_below = np.where(negative, 1 - q, p), np.where(negative, q, 1 - p)
         q_above, q_below = np.where(negative, 1 - p, q), np.where(negative, p, 1 - q)
-        # 1 − p has the absolute error of p, relative to what is left.
+        # 1 − p has the absolute error of p.
         left = np.minimum(1 - p, 1 - q)
         grown = error * np.maximum(1.0, p / np.maximum(left, 1e-300)) + 2 * UNIT
         return Tails(p_above, p_below, q_above, q_below, grown, shift)
 
 
 class Cdfs(Law):
-    """A pair on the line given by its cdfs, with a loss that grows with x.
+    """A pair on the line given by its cdfs, with a loss that increases with x.
 
     Args:
         p_cdf, p_sf, q_cdf, q_sf: vectorised cdfs and survival functions (1 − cdf, without its cancellation).
-        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ beyond the support.
+        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ outside the support.
         error: relative error of the four functions.
         shift: bound on |L(inverse(b)) − b|.
         atom, lowest, highest: as for every law.
@@ -214,12 +217,12 @@ class Cdfs(Law):
 
 
 class Profile(Law):
-    """Known by an upper bound on its hockey-stick curve only.
+    """A law of which only an upper bound on the hockey-stick curve is known.
 
     Args:
         hockey_stick: vectorised, increasing losses b of either sign ↦ an upper bound on H(e^b). It need not be convex:
-            the lattice takes the least convex curve through its values, which still bounds a convex one from above.
-        low, high: the losses between which the curve is worth a lattice.
+            the lattice takes the least convex curve through its values, which is still an upper bound on the convex H.
+        low, high: the losses between which the lattice evaluates the curve.
     """
 
     upper_only = True
@@ -228,13 +231,13 @@ class Profile(Law):
         self._curve, self._low, self._high = hockey_stick, low, high
 
     def swapped(self) -> Law:
-        raise ValueError("a curve known from above only has no other direction; give both")
+        raise ValueError("an upper bound on a curve does not determine the other direction; give both directions")
 
     def support(self, left: float, right: float) -> tuple[float, float]:
         return self._low, self._high
 
     def tails(self, thresholds: Floats) -> Tails:
-        """What the curve's slopes say, for choosing a lattice: nothing is proven by it."""
+        """Masses from the slopes of the curve, to choose a lattice; not bounds."""
         curve = self.hockey_stick_upper(thresholds)
         t = np.exp(np.minimum(thresholds, 700.0))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -10,17 +10,17 @@ from scipy.special import ndtr, ndtri
 
 from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, exp_minus_weight
 
-_NDTR_ERROR = 8 * UNIT  # scipy's ndtr, relative, times 1 + z²; tests hold it against mpmath
+_NDTR_ERROR = 8 * UNIT  # relative error of scipy's ndtr, divided by 1 + z²; tests compare it with mpmath
 
 
 class NormalMixtures(Law):
-    """P = Σ w_k N(s_k, 1) against Q = Σ v_k N(r_k, 1) on the line, with a loss that grows with x.
+    """P = Σ w_k N(s_k, 1) against Q = Σ v_k N(r_k, 1) on the line, with a loss that increases with x.
 
-    The loss grows with x where all s_k ≥ 0 = r_k, and where r_k = −s_k with equal weights.
+    The loss increases with x if all s_k ≥ 0 = r_k, and if r_k = −s_k with equal weights.
 
     Args:
         weights: w_k, positive, sum 1.
-        shifts: s_k ≥ 0, in standard deviations of the noise; off by at most a relative 4u from what they stand for.
+        shifts: s_k ≥ 0, in standard deviations of the noise, with relative error at most 4u.
         mirrored: Q has the shifts −s_k and the same weights; otherwise Q = N(0, 1).
         slack: mass of P that was left out; `weights` then sum to 1 − slack.
     """
@@ -43,7 +43,7 @@ class NormalMixtures(Law):
         if self.weights.size > 2 or (mirrored and self.weights.size > 1):
             self.relative_cost = 4 * self.weights.size  # the inverse of the loss is found by iteration
         self._log_weights = np.log(self.weights)
-        # From N(s, 1) or N(0, 1) a smaller shift is made by scaling and noise, and a mixture by choosing one at random.
+        # A smaller shift is a post-processing of N(s, 1) by scaling and noise, and so is a mixture by a random choice.
         self.dominating_mu = (2 if mirrored else 1) * float(self.shifts[-1]) if not slack else math.inf
         self._shifted_mass = math.fsum(self.weights[self.shifts > 0]) + slack
 
@@ -80,7 +80,7 @@ class NormalMixtures(Law):
     def tails(self, thresholds: Floats) -> Tails:
         t_minus_w = self._exp_minus_weight(thresholds)
         x, shift = self._inverse(thresholds) if t_minus_w is None else self._inverse_of_two(thresholds, *t_minus_w)
-        far = np.abs(x) > 40 + self.shifts[-1]  # less than 1e-315 of either law is left there
+        far = np.abs(x) > 40 + self.shifts[-1]  # both laws have less than 1e-315 there
         x = np.where(far, np.copysign(np.inf, x), x)
         remainder = None
         if self.mirrored:
@@ -97,7 +97,7 @@ class NormalMixtures(Law):
                 remainder = Remainder(p_above, p_below, self._shifted_mass, zero_weight, known=known)
             if zero_weight:
                 p_above, p_below = p_above + zero_weight * q_above, p_below + zero_weight * q_below
-        # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
+        # An argument z errs by at most 8u(|x| + s), which moves log Φ(z) by at most |z| + 1 times that (its hazard).
         finite = np.isfinite(x)
         reach = np.maximum(reach, np.abs(x))
         reach, size = np.where(finite, reach, 0.0), np.where(finite, np.abs(x), 0.0) + self.shifts[-1]
@@ -125,7 +125,7 @@ class NormalMixtures(Law):
         return self._ratio_and_slope(x)[0]
 
     def _inverse(self, b: Floats) -> tuple[Floats, Floats]:
-        """x with L(x) near b, and a bound on |L(x) − b|; −∞ with 0 where every loss is above b."""
+        """x with L(x) near b, and a bound on |L(x) − b|; −∞ with 0 if every loss is above b."""
         if self.weights.size == 1 and not self.mirrored:
             place = self.shifts[0]
             x = b / place + place / 2
@@ -136,7 +136,7 @@ class NormalMixtures(Law):
         return self._inverse_by_newton(b)
 
     def _exp_minus_weight(self, b: Floats) -> tuple[Floats, Floats] | None:
-        """e^b − 1 + q and its error over e^b for one shift that is drawn with probability q; None for any other law."""
+        """e^b − 1 + q and its error divided by e^b, for one shift with probability q; None for any other law."""
         if self.weights.size != 2 or self.mirrored or self.shifts[0]:
             return None
         return exp_minus_weight(
@@ -145,18 +145,18 @@ class NormalMixtures(Law):
 
     @property
     def _shift_probability(self) -> float:
-        """q of one shift; without some of its mass 1 − q is the weight that is known."""
+        """q of a single shift. With slack, 1 − q is the weight that is known."""
         return float(self.weights[-1]) if not self.slack else 1 - float(self.weights[0])
 
     def _inverse_of_two(self, b: Floats, t_minus_w: Floats, rounding: Floats) -> tuple[Floats, Floats]:
-        """L(x) = log(1 − q + q e^y), y = s(x − s/2): y = log((e^b − 1 + q)/q).
+        """x with L(x) = log(1 − q + q e^y), y = s(x − s/2), so y = log((e^b − 1 + q)/q); and a bound on |L(x) − b|.
 
-        The rounding of e^b − 1 + q moves L by its own size over e^b, that of y by (e^b − 1 + q)/e^b times
-        16u(|y| + s|x| + s²).
+        The rounding of e^b − 1 + q moves L by its own size divided by e^b; that of y moves it by (e^b − 1 + q)/e^b
+        times 16u(|y| + s|x| + s²).
         """
         place = float(self.shifts[1])
         b = np.minimum(np.maximum(b, -700.0), 700.0)
-        if self.slack:  # 1 − w₀ is not the weight that is known
+        if self.slack:  # 1 − w₀ is not a known weight
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             log_excess, log_weight = np.log(t_minus_w), math.log(float(self.weights[1]))
@@ -171,10 +171,10 @@ class NormalMixtures(Law):
         return np.where(none, -math.inf, x), shift
 
     def _inverse_by_newton(self, b: Floats) -> tuple[Floats, Floats]:
-        """By a table of the inverse, then Newton steps that stay inside their bracket; the residual is what is left.
+        """The inverse by a table and then Newton steps inside their bracket; the residual is part of the error.
 
-        Beyond the table, at |x| 38 past the last shift, less than 1e-315 of either law is left, and every bound on the
-        curve has more room than that.
+        Beyond the table, at |x| 38 past the last shift, both laws have less than 1e-315, which every bound on the curve
+        covers.
         """
         widest = 38.0 + float(self.shifts[-1])
         nodes = np.linspace(-widest if self.mirrored else -38.0, widest, 513)
