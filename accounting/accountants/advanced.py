@@ -262,7 +262,7 @@ def _pure(accountant: Accountant[Any], event: DpEvent) -> Alternatives:
     try:
         epsilon = Basic(accountant.adjacency)._cost(event)
     except Unsupported as reason:
-        raise Unsupported(f"advanced needs a pure ε: {reason}") from None
+        raise Unsupported(f"advanced has no bound without a pure ε: {reason}") from None
     return (_merged(((epsilon, 1),)),)
 
 

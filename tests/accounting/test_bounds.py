@@ -56,7 +56,7 @@ def test_json_has_no_infinities() -> None:
         ({"rigor": Rigor.FINITE_SAMPLE}, "confidence"),
         ({"confidence": 1.0}, "confidence must be strictly between 0 and 1"),
         ({"interval": Interval(0.0, 1.0)}, "end of its interval"),
-        ({"quantity": "delta"}, "a bound on delta must say `at` which ε it holds"),
+        ({"quantity": "delta"}, "a bound on delta needs `at`, the ε at which it holds"),
         ({"quantity": "renyi_epsilon"}, "`at` which order"),
         ({"quantity": "beta"}, "`at` which α"),
         ({"quantity": "r"}, "`at` which p"),
