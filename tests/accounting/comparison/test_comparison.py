@@ -181,7 +181,7 @@ def test_warnings_and_failures_are_told() -> None:
 
     rows, reasons = measure({"warns": warns, "refuses": refuses, "too_large": too_large})
     assert [row.notes for row in rows] == [("wider than asked",)]
-    assert reasons == {"refuses": "no bound for that", "too_large": "too_large gave up: MemoryError"}
+    assert reasons == {"refuses": "no bound for that", "too_large": "too_large failed: MemoryError"}
 
 
 def test_a_mistake_in_an_event_is_no_reason_but_an_error() -> None:
