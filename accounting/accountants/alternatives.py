@@ -69,7 +69,9 @@ class DistributionAccountant(Accountant[Alternatives]):
 
     def _times(self, cost: Alternatives, count: int) -> Alternatives:
         # The same unit of the same part changes in every run, so an alternative repeats and does not mix with others.
-        return tuple(tuple((leaf, times * count) for leaf, times in composition) for composition in cost)
+        return tuple(
+            tuple((cost_of_single, times * count) for cost_of_single, times in composition) for composition in cost
+        )
 
     def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
         unique = {repr(cost): cost for cost in costs}
@@ -88,14 +90,14 @@ class DistributionAccountant(Accountant[Alternatives]):
         return unique
 
 
-def leaf(accountant: Any, event: DpEvent) -> Alternatives:
+def cost_of_single(accountant: Any, event: DpEvent) -> Alternatives:
     """The cost of an event that contains no composition."""
     return (((event, 1),),)
 
 
-def _merge(leaves: Sequence[tuple[DpEvent, int]]) -> Composition:
+def _merge(parts: Sequence[tuple[DpEvent, int]]) -> Composition:
     counts: dict[str, tuple[DpEvent, int]] = {}
-    for event, count in leaves:
+    for event, count in parts:
         key = repr(event)
         counts[key] = (event, counts.get(key, (event, 0))[1] + count)
     return tuple(pair for _, pair in sorted(counts.items()))

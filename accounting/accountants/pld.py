@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation, dp_event
 
 from cupel.accounting import validate
-from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, leaf
+from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, cost_of_single
 from cupel.accounting.accountants.base import Unsupported, noise, randomized_response_epsilon
 from cupel.accounting.adjacency import Adjacency
 
@@ -152,22 +152,22 @@ def _range_of_losses(event: DpEvent, scale: int) -> float:
 
 def _noisy(accountant: PrivacyLoss, event: dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent) -> Alternatives:
     if not noise(event.noise_multiplier, "noise_multiplier"):
-        return leaf(accountant, dp_event.NonPrivateDpEvent())
-    return leaf(accountant, event)
+        return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
+    return cost_of_single(accountant, event)
 
 
 def _discrete_laplace(accountant: PrivacyLoss, event: dp_event.DiscreteLaplaceDpEvent) -> Alternatives:
     validate.integer(sensitivity=event.sensitivity)
     if not noise(event.noise_parameter, "noise_parameter") or not event.sensitivity:
         return accountant._zero()  # p(x) ∝ e^{−a|x|}: the limit a → 0 is flat noise, without loss
-    return leaf(accountant, event)
+    return cost_of_single(accountant, event)
 
 
 def _randomized_response(accountant: PrivacyLoss, event: dp_event.RandomizedResponseDpEvent) -> Alternatives:
     epsilon = randomized_response_epsilon(accountant, event)
     if epsilon == 0:
         return accountant._zero()
-    return leaf(accountant, dp_event.NonPrivateDpEvent() if math.isinf(epsilon) else event)
+    return cost_of_single(accountant, dp_event.NonPrivateDpEvent() if math.isinf(epsilon) else event)
 
 
 def _mixture(accountant: PrivacyLoss, event: dp_event.MixtureOfGaussiansDpEvent) -> Alternatives:
@@ -181,10 +181,10 @@ def _mixture(accountant: PrivacyLoss, event: dp_event.MixtureOfGaussiansDpEvent)
         return accountant._zero()
     deviation = noise(event.standard_deviation, "standard_deviation")
     if not deviation:
-        return leaf(accountant, dp_event.NonPrivateDpEvent())
+        return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
     scaled = tuple(float(np.float64(value) / largest) for value in event.sensitivities)
     probabilities = tuple(float(value) for value in event.sampling_probs)
-    return leaf(accountant, dp_event.MixtureOfGaussiansDpEvent(deviation / largest, scaled, probabilities))
+    return cost_of_single(accountant, dp_event.MixtureOfGaussiansDpEvent(deviation / largest, scaled, probabilities))
 
 
 def _poisson(accountant: PrivacyLoss, event: dp_event.PoissonSampledDpEvent) -> Alternatives:
@@ -197,7 +197,7 @@ def _poisson(accountant: PrivacyLoss, event: dp_event.PoissonSampledDpEvent) -> 
         if rate == 1 or not inner.noise_multiplier:
             return _noisy(accountant, inner)
         noise(inner.noise_multiplier, "noise_multiplier")
-        return leaf(accountant, event)
+        return cost_of_single(accountant, event)
     raise Unsupported(
         f"pld has no bound for a sampled {type(inner).__name__}, only for sampled Gaussian or Laplace noise"
     )
@@ -210,5 +210,5 @@ PrivacyLoss.handlers = {
     dp_event.RandomizedResponseDpEvent: _randomized_response,
     dp_event.MixtureOfGaussiansDpEvent: _mixture,
     dp_event.PoissonSampledDpEvent: _poisson,
-    dp_event.NonPrivateDpEvent: leaf,
+    dp_event.NonPrivateDpEvent: cost_of_single,
 }

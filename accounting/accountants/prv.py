@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
-from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, leaf
+from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, cost_of_single
 from cupel.accounting.accountants.base import Unsupported, noise
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
@@ -131,8 +131,8 @@ def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
 
 def _gaussian(accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent) -> Alternatives:
     if not noise(event.noise_multiplier, "noise_multiplier"):
-        return leaf(accountant, dp_event.NonPrivateDpEvent())
-    return leaf(accountant, event)
+        return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
+    return cost_of_single(accountant, event)
 
 
 def _with_atoms(accountant: PrivacyRandomVariables, event: DpEvent) -> Alternatives:
@@ -150,7 +150,7 @@ def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledD
         return accountant._zero()
     if rate == 1 or not noise(event.event.noise_multiplier, "noise_multiplier"):
         return _gaussian(accountant, event.event)
-    return leaf(accountant, event)
+    return cost_of_single(accountant, event)
 
 
 PrivacyRandomVariables.handlers = {
@@ -159,5 +159,5 @@ PrivacyRandomVariables.handlers = {
     dp_event.LaplaceDpEvent: _with_atoms,
     dp_event.DiscreteLaplaceDpEvent: _with_atoms,
     dp_event.RandomizedResponseDpEvent: _with_atoms,
-    dp_event.NonPrivateDpEvent: leaf,
+    dp_event.NonPrivateDpEvent: cost_of_single,
 }

@@ -163,9 +163,9 @@ def releases_by_kind(releases: Mapping[Release, int]) -> list[Counter[SecretRele
     found: dict[frozenset[tuple[SecretReleaseDpEvent, int]], Counter[SecretReleaseDpEvent]] = {}
     seen = [Counter[SecretReleaseDpEvent]() for _ in range(kinds)]
     for event, count in releases.items():
-        leaves = list(_kind_releases(event))
+        seen_by_kind = list(_kind_releases(event))
         for kind, view in enumerate(seen):
-            view[leaves[kind if isinstance(event, SecretGroupsReleaseDpEvent) else 0]] += count
+            view[seen_by_kind[kind if isinstance(event, SecretGroupsReleaseDpEvent) else 0]] += count
     for view in seen:
         found.setdefault(frozenset(view.items()), view)
     return list(found.values())

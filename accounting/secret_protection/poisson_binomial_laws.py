@@ -150,15 +150,15 @@ def _law(trials: Floats, tail: float) -> Occurrences:
     certain_successes = int(np.count_nonzero(trials == 1))
     values, times = np.unique(trials[(trials > 0) & (trials < 1)], return_counts=True)
     many = times >= _ENOUGH_FOR_A_BINOMIAL
-    leaves = [_binomial(int(count), float(value)) for value, count in zip(values[many], times[many], strict=True)]
-    leaves += list(_blocks(np.repeat(values[~many], times[~many])))
-    room = tail / (8 * max(len(leaves), 1))
+    initial_laws = [_binomial(int(count), float(value)) for value, count in zip(values[many], times[many], strict=True)]
+    initial_laws += list(_blocks(np.repeat(values[~many], times[~many])))
+    room = tail / (8 * max(len(initial_laws), 1))
     queue: list[tuple[int, int, int, Floats]] = []
-    for place, leaf in enumerate(leaves):
-        first, weights = _trim(0, leaf, room)
+    for place, initial in enumerate(initial_laws):
+        first, weights = _trim(0, initial, room)
         queue.append((weights.size, place, first, weights))
     heapq.heapify(queue)
-    for place in range(len(leaves), 2 * len(leaves) - 1):
+    for place in range(len(initial_laws), 2 * len(initial_laws) - 1):
         _, _, first, weights = heapq.heappop(queue)
         _, _, other_first, others = heapq.heappop(queue)
         first, weights = _trim(first + other_first, np.convolve(weights, others), room)
