@@ -198,7 +198,7 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
                 bounds += [estimate] if estimate.value < bounds[0].value else []
             return bounds
         case PrivacyProfile(epsilons=epsilons):
-            return [_at(composed.delta, epsilon) for epsilon in epsilons]
+            return [delta_at(composed.delta, epsilon) for epsilon in epsilons]
         case RDP(alpha=alpha) if isinstance(composed, RenyiAccountant):
             return [composed.divergence(alpha)]
         case ZCDP() | GDP() | RDP():
@@ -236,7 +236,7 @@ def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[B
     return [dataclasses.replace(own, value=value, quantity=quantity, at=at)]
 
 
-def _at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
+def delta_at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
     """δ at ε of either sign: both directions obey the bound at |ε|, and δ(−ε) = 1 − e^{−ε}(1 − δ(ε) of the reverse)."""
     if epsilon >= 0:
         return delta(epsilon)

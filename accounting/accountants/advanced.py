@@ -75,7 +75,7 @@ class Advanced(Accountant[Alternatives]):
     def _add(self, costs: Sequence[Alternatives]) -> Alternatives:
         total: Alternatives = ((),)
         for cost in costs:
-            total = _few([_merged(a, b) for a, b in itertools.product(total, cost)])
+            total = _limited([_merged(a, b) for a, b in itertools.product(total, cost)])
         return total
 
     def _times(self, cost: Alternatives, count: int) -> Alternatives:
@@ -84,9 +84,9 @@ class Advanced(Accountant[Alternatives]):
     def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
         times = Counter(costs)
         if how_many == 1:
-            return _few([each for cost in times for each in cost])
+            return _limited([each for cost in times for each in cost])
         pairs = [*itertools.combinations(times, 2), *((cost, cost) for cost, n in times.items() if n > 1)]
-        return _few([_merged(a, b) for pair in pairs for a, b in itertools.product(*pair)])
+        return _limited([_merged(a, b) for pair in pairs for a, b in itertools.product(*pair)])
 
 
 def optimal_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: float) -> float:
@@ -240,18 +240,18 @@ def _merged(*parts: Composition) -> Composition:
     return tuple(sorted(((epsilon, n) for epsilon, n in counts.items() if epsilon and n), reverse=True))
 
 
-def _few(compositions: Sequence[Composition]) -> Alternatives:
+def _limited(compositions: Sequence[Composition]) -> Alternatives:
     """The distinct alternatives; if there are too many, a single one that costs at least as much as each of them."""
     unique = tuple(dict.fromkeys(compositions))
     if len(unique) <= _MOST_ALTERNATIVES:
         return unique
     ranks = sorted({rank for each in unique for rank in itertools.accumulate(n for _, n in each)})
     steps = itertools.pairwise([0, *ranks])
-    largest = [(max(_at(each, rank) for each in unique), rank - last) for last, rank in steps]
+    largest = [(max(_epsilon_of_rank(each, rank) for each in unique), rank - last) for last, rank in steps]
     return (_merged(tuple(largest)),)
 
 
-def _at(composition: Composition, rank: int) -> Exact:
+def _epsilon_of_rank(composition: Composition, rank: int) -> Exact:
     """The ε of a rank; rank 1 is the largest, and beyond the last it is 0."""
     ends = itertools.accumulate(n for _, n in composition)
     return next((epsilon for (epsilon, _), end in zip(composition, ends, strict=True) if rank <= end), Fraction(0))

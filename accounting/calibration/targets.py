@@ -18,7 +18,7 @@ from cupel.accounting.bounds import Bound, Direction
 from cupel.accounting.calibration.search import CAP
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
 from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.registry import _at, accountant
+from cupel.accounting.registry import accountant, delta_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def query(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) ->
             raise ValueError("for a GDP target lattice needs a delta in (0, 1); gdp needs none")
         return composed._answer(composed.pair.mu(*arguments, width=composed.width), "mu", delta=arguments[0])
     if name == "delta" and not isinstance(composed, Lattice):
-        return _at(composed.delta, *arguments)
+        return delta_at(composed.delta, *arguments)
     if not hasattr(composed, name):
         raise ValueError(f"{composed.name} has no bound on {name}; use the default method, or another one")
     bound: Bound = getattr(composed, name)(*arguments)

@@ -166,9 +166,11 @@ class Meter:
             cost = np.where(second.cost == 0, first.cost, np.where(first.cost == 0, second.cost, above))
         else:
             cost = self.accountant._add([first.cost, second.cost])
-            cost = tuple(map(_short, cost)) if isinstance(cost, tuple) else _short(cost)
+            cost = (
+                tuple(map(_with_short_denominator, cost)) if isinstance(cost, tuple) else _with_short_denominator(cost)
+            )
         assumptions = tuple(dict.fromkeys(first.assumptions + second.assumptions))
-        return Total(_short(first.pure + second.pure), cost, first.delta + second.delta, assumptions)
+        return Total(_with_short_denominator(first.pure + second.pure), cost, first.delta + second.delta, assumptions)
 
     def divergences(self, total: Total) -> Floats:
         """S(α) at each order, for rdp and zcdp."""
@@ -205,7 +207,7 @@ class Meter:
         )
 
 
-def _short(value: Exact) -> Exact:
+def _with_short_denominator(value: Exact) -> Exact:
     """`value`, or a slightly larger number if its denominator is very long."""
     if isinstance(value, Fraction) and value.denominator.bit_length() > 4096:
         return Fraction(math.ceil(value * 2**2048), 2**2048)

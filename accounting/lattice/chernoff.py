@@ -45,7 +45,7 @@ def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
     tails = [_tail(law) for law, _ in laws]
     shares = np.array([0.9, 0.5, 0.1, 1e-2, 1e-4, 1e-8])
     cuts = [math.inf]
-    for share in shares:  # the loss that any mechanism exceeds with probability at most this share of δ
+    for share in shares:  # a loss that some mechanism exceeds with probability at most this share of δ, in all
         places = [
             int(np.count_nonzero(above * count * len(laws) > share * delta))
             for (_, above), (_, count) in zip(tails, laws, strict=True)

@@ -3,7 +3,7 @@
 The masses of one mechanism are tilted to w_i ∝ p_i e^{λ a_i}, so that the losses that matter are the likely ones, and
 normalised. Then Π F(w)^n is transformed back and untilted. Counted are the rounding of the transforms, of the powers
 and of the tilt, the mass outside the window of N points, and the excess of each measure. If the error of powers by
-repeated squaring is too large, powers are taken of F relative to the likeliest cell (`_carefully_convolved`).
+repeated squaring is too large, powers are taken of F relative to the likeliest cell (`_convolved_by_logarithm`).
 
 Proof: docs/proofs/lattice.md, Theorems 2, 5 and 6.
 """
@@ -188,10 +188,10 @@ def _product(
     floor, missing, scale_error = -math.inf, 0.0, 0.0
     # After untilting, the errors of about 1/(λ·step) elements add up.
     if error * min(size, 1 / max(tilt * step, 1e-9)) > tail and max(part.count for part in side) >= _MANY:
-        careful = _carefully_convolved(side, size, focus - 2 * step, tail)
-        if careful.error < error:
-            weights, error, scale_error = careful.weights, careful.error, careful.scale_error
-            floor, missing = careful.floor, careful.missing
+        by_logarithm = _convolved_by_logarithm(side, size, focus - 2 * step, tail)
+        if by_logarithm.error < error:
+            weights, error, scale_error = by_logarithm.weights, by_logarithm.error, by_logarithm.scale_error
+            floor, missing = by_logarithm.floor, by_logarithm.missing
     total = sum(part.count for part in side)
     log_total = math.fsum(part.count * part.log_mass for part in side)
     log_excess = math.fsum(part.count * math.log1p(part.excess) for part in side) * (1 + 4 * UNIT)
@@ -263,7 +263,7 @@ def _transformed_back(powered: Complexes, error: Floats, size: int) -> tuple[Flo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Careful:
+class _LogConvolution:
     """A product of tilted measures from some loss on; see `Product`.
 
     All weights together may have a relative error of `scale_error`, besides `error` each.
@@ -276,7 +276,7 @@ class _Careful:
     missing: float
 
 
-def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _Careful:
+def _convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _LogConvolution:
     """As `_convolved`, with an error that does not grow with the count if losses are rare or cells are many.
 
     F is taken relative to the likeliest cell c, and F^n = e^{n log F}. If no sum of losses below a threshold reaches
@@ -285,7 +285,7 @@ def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail:
 
     Proof: docs/proofs/lattice.md, Theorem 6.
     """
-    split = _split(side, focus, tail)
+    split = _rare_loss_split(side, focus, tail)
     spectra = [
         _log_spectrum(part, size, None if split is None else last)
         for part, last in zip(side, split.last if split else [0] * len(side), strict=True)
@@ -322,18 +322,20 @@ def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail:
     shift = sum(part.count * int(np.argmax(part.weights)) for part in side if part.count >= _MANY)
     scale_error = sum(part.count for part in side) * 256 * UNIT
     floor, missing = (focus, split.missing) if split else (-math.inf, 0.0)
-    return _Careful(np.roll(weights * scale, shift % size), off * scale * (1 + 8 * UNIT), scale_error, floor, missing)
+    return _LogConvolution(
+        np.roll(weights * scale, shift % size), off * scale * (1 + 8 * UNIT), scale_error, floor, missing
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Split:
+class _RareLossSplit:
     """For each part the first rare cell, and the tilted mass that sums without a rare loss have above the focus."""
 
     last: list[int]
     missing: float
 
 
-def _split(side: Sequence[_Tilted], focus: float, tail: float) -> _Split | None:
+def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> _RareLossSplit | None:
     """The largest threshold such that sums of losses below it reach the focus with mass at most `tail`."""
     step = side[0].measure.step
     centres = [int(np.argmax(part.weights)) for part in side]
@@ -361,7 +363,7 @@ def _split(side: Sequence[_Tilted], focus: float, tail: float) -> _Split | None:
                 exponent += part.count * math.log(mass)
                 rounding += part.count * (256 + 8 * float(np.abs(heights).max())) * UNIT * (1 + 2 / mass)
             if exponent + rounding <= math.log(tail):
-                return _Split(last, math.exp(exponent + rounding))
+                return _RareLossSplit(last, math.exp(exponent + rounding))
     return None
 
 

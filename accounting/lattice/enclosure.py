@@ -21,11 +21,11 @@ from cupel.accounting.lattice.single_law import SingleLaw
 Composed = Sequence[tuple[Law, int]]
 
 _ATTEMPTS = 7
-_WIDEST = 1e-3
+_FIRST_WIDTH = 1e-3
 """The relative width of the first lattice that is tried."""
-_ROUGH = 0.03
+_ROUGH_WIDTH = 0.03
 """The relative width of the first lattice, if an upper bound only has to be below a target."""
-_FEW = 1 << 15
+_FEW_POINTS = 1 << 15
 """Lattices of fewer points are made finer: below this size the time goes to overhead, not to arrays."""
 _LEAST_DELTA = 1e-250
 """Below this δ sums of weights give no bound, and Chernoff's bound is used."""
@@ -126,36 +126,38 @@ class Enclosure:
     @property
     def wide(self) -> bool:
         """Whether the first lattices gave no narrow answer."""
-        return not _relative(*self.first) <= _WIDEST
+        return not _relative(*self.first) <= _FIRST_WIDTH
 
     def _epsilon_by_lattices(self, delta: float, width: float) -> tuple[Interval, bool]:
-        first = self._prepared(self._cut(delta, _WIDEST))[2].at_delta(delta)
+        first = self._prepared(self._cut(delta, _FIRST_WIDTH))[2].at_delta(delta)
         if first.epsilon < 0.1 * first.spread and self._at_zero() <= delta:
             return Interval(0.0, 0.0), True
 
-        def planned(rung: float, epsilon: float | None) -> Plan:
-            cut = self._cut(delta, min(rung, _WIDEST))
+        def planned(lattice_width: float, epsilon: float | None) -> Plan:
+            cut = self._cut(delta, min(lattice_width, _FIRST_WIDTH))
             if epsilon is None:
-                saddle = first if rung >= _WIDEST else self._prepared(cut)[2].at_delta(delta)
+                saddle = first if lattice_width >= _FIRST_WIDTH else self._prepared(cut)[2].at_delta(delta)
             else:
                 saddle = self._prepared(cut)[2].at_epsilon(epsilon)
                 saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=math.log(delta))
             scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
             # A relative error w of ε is a relative error of about λ·w·ε of δ.
-            precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * rung)
-            return self._plan(cut, saddle, rung * scale, precision, dense=rung < _ROUGH)
+            precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * lattice_width)
+            return self._plan(cut, saddle, lattice_width * scale, precision, dense=lattice_width < _ROUGH_WIDTH)
 
         def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
             return (0.0 if lower is None else lower.epsilon(delta)), upper.epsilon(delta)
 
         close = self._target is not None and first.epsilon > 0.95 * self._target
-        return self._refined(planned, ask, width, (_WIDEST,) if close else self._rungs(width), guessed=True)
+        return self._refined(
+            planned, ask, width, (_FIRST_WIDTH,) if close else self._lattice_widths(width), guessed=True
+        )
 
     def _at_zero(self) -> float:
         """An upper bound on δ(0); it is also at most the sum of the parts' total variations."""
         apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
         whole = self if self._target is None else Enclosure(self.laws)
-        return min(apart * (1 + 1e-12), whole.delta(0.0, _WIDEST)[0].upper)
+        return min(apart * (1 + 1e-12), whole.delta(0.0, _FIRST_WIDTH)[0].upper)
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
@@ -166,14 +168,19 @@ class Enclosure:
             more = 0.0 if epsilon > self.highest + margin else 4 * margin
             return Interval(self.infinity_mass(-1), min(1.0, self.infinity_mass(1) + more)), True
         point = np.array([epsilon])
-        if self._plan_for_loss(epsilon, _WIDEST).log_delta < -230:
+        if self._plan_for_loss(epsilon, _FIRST_WIDTH).log_delta < -230:
             # δ is too small for a sum of weights, so there is only an upper bound.
             return Interval(0.0, tail_bound(self.laws, epsilon)), True
 
         def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
             return (0.0 if lower is None else float(lower.delta(point)[0])), float(upper.delta(point)[0])
 
-        found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width, self._rungs(width))
+        found, met = self._refined(
+            lambda lattice_width, _: self._plan_for_loss(epsilon, lattice_width),
+            ask,
+            width,
+            self._lattice_widths(width),
+        )
         low, high = max(0.0, found.lower), min(1.0, found.upper)
         # A lattice is poor at losses that are rare and far from all others.
         if self._target is None and (self.first[0] <= 0 or self.first[1] > 100 * self.first[0]):
@@ -191,7 +198,9 @@ class Enclosure:
         def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
             return (p if lower is None else float(lower.blowup(point)[0])), float(upper.blowup(point)[0])
 
-        found, met = self._refined(lambda rung, _: self._plan_for_level(p, rung), ask, width, self._rungs(width))
+        found, met = self._refined(
+            lambda lattice_width, _: self._plan_for_level(p, lattice_width), ask, width, self._lattice_widths(width)
+        )
         return Interval(max(p, found.lower), min(1.0, found.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
@@ -214,7 +223,7 @@ class Enclosure:
             point = float(epsilons[place])
             if point >= self.highest or self._is_known(point, low[place], high[place]):
                 continue
-            if (found := self._curves_or_coarser(self._plan_for_loss(point, _WIDEST))) is not None:
+            if (found := self._curves_or_coarser(self._plan_for_loss(point, _FIRST_WIDTH))) is not None:
                 use(found)
                 self._keep(point, found)
         outside = epsilons > self.highest + self._margin()
@@ -224,7 +233,7 @@ class Enclosure:
         """Whether a kept lattice is as good at a loss as a new one would be."""
         if self.upper_only:
             return any(abs(loss - kept) <= 0.05 * loss for kept, _ in self._kept)
-        return _relative(low, high) <= _WIDEST
+        return _relative(low, high) <= _FIRST_WIDTH
 
     def _keep(self, loss: float, curves: tuple[OneSidedCurve, OneSidedCurve | None]) -> None:
         self._kept.append((loss, curves))
@@ -239,7 +248,7 @@ class Enclosure:
         for place in _spread_out(ps):
             point = min(max(float(ps[place]), 1e-280), 0.999)
             ends = float(low[place]), float(high[place])
-            if max(_relative(*ends), _relative(1 - ends[1], 1 - ends[0])) <= _WIDEST:  # also for the type II error
+            if max(_relative(*ends), _relative(1 - ends[1], 1 - ends[0])) <= _FIRST_WIDTH:  # also for the type II error
                 continue
             if (found := self._curves_or_coarser(self._plan_for_level(point, 1e-3))) is None:
                 continue
@@ -248,9 +257,9 @@ class Enclosure:
             low = low if lower is None else np.fmax(low, lower.blowup(ps))
         return np.minimum(low, high), high
 
-    def _rungs(self, width: float) -> Iterable[float]:
+    def _lattice_widths(self, width: float) -> Iterable[float]:
         """The relative widths of the lattices that are tried, in order."""
-        return _rungs(width) if self._target is None else (_ROUGH, _WIDEST)
+        return _lattice_widths(width) if self._target is None else (_ROUGH_WIDTH, _FIRST_WIDTH)
 
     def _margin(self) -> float:
         """The rounding error of `highest`."""
@@ -322,7 +331,7 @@ class Enclosure:
         cut = self._cut(min(p, 0.1) * 1e-2, width)
         saddle = self._prepared(cut)[2].at_level(min(p, 0.999))
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        plan = self._plan(cut, saddle, room, width, dense=width < _ROUGH)
+        plan = self._plan(cut, saddle, room, width, dense=width < _ROUGH_WIDTH)
         return dataclasses.replace(plan, focus=-math.inf)
 
     def _plan_for_loss(self, epsilon: float, width: float) -> Plan:
@@ -335,7 +344,7 @@ class Enclosure:
         chernoff_exponent = float(self._prepared(cut)[2].values_at(np.array([saddle.tilt]))[0]) - saddle.tilt * epsilon
         log_delta = min(saddle.log_delta, chernoff_exponent)
         saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta)
-        return self._plan(cut, saddle, room, width, dense=width < _ROUGH)
+        return self._plan(cut, saddle, room, width, dense=width < _ROUGH_WIDTH)
 
     def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, dense: bool) -> Plan:
         """A lattice for a question. Its upper and lower curves together err by n(λ + 1)h²/8, and somewhat more.
@@ -359,7 +368,7 @@ class Enclosure:
         if dense and step > 0 and (not self.upper_only or self._target is not None):
             wide = [(high - low) * law.relative_cost for (low, high), law in zip(supports, laws, strict=True)]
             points = max(ends[1] - ends[0], sum(wide)) / step
-            finer = min(1.0, max(points / _FEW, 0.1))
+            finer = min(1.0, max(points / _FEW_POINTS, 0.1))
             step, outside, precision = finer * step, max(finer**2 * outside, 1e-280), finer**2 * precision
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
         narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count, step)
@@ -394,7 +403,7 @@ class Enclosure:
         planned: Callable[[float, float | None], Plan],
         ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         width: float,
-        rungs: Iterable[float],
+        lattice_widths: Iterable[float],
         *,
         guessed: bool = False,
     ) -> tuple[Interval, bool]:
@@ -407,26 +416,28 @@ class Enclosure:
             planned: maps a relative width, and a guess of the loss if there is one, to a lattice.
             ask: the lower and upper answer of an upper and a lower curve.
             width: of the answer, relative to its upper end.
-            rungs: relative widths of the lattices.
+            lattice_widths: relative widths, one after the other, that lattices are made for.
             guessed: the answer is a loss, so a new plan can be made if the guess of it was far off.
         """
         found = _Found()
-        for rung in rungs:
+        for lattice_width in lattice_widths:
             if self._target is not None:
                 alone = _Found()  # the lattices tried at a width must not depend on earlier widths
-                self._on_rung(rung, planned(rung, None), planned if guessed else None, ask, alone)
+                self._search_at_width(
+                    lattice_width, planned(lattice_width, None), planned if guessed else None, ask, alone
+                )
                 found.high = min(found.high, alone.high)
                 if found.high <= self._target:
                     break
                 continue
             before = found.width
-            if found.last is not None and before <= rung:
+            if found.last is not None and before <= lattice_width:
                 continue  # the last lattice is fine enough
-            plan = planned(rung, found.loss)
+            plan = planned(lattice_width, found.loss)
             if found.last is not None:
-                plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, rung))
-            self._on_rung(rung, plan, planned if guessed else None, ask, found)
-            if rung == _WIDEST:
+                plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, lattice_width))
+            self._search_at_width(lattice_width, plan, planned if guessed else None, ask, found)
+            if lattice_width == _FIRST_WIDTH:
                 self.first = found.low, found.high
             if found.width <= width:
                 return found.interval, True
@@ -434,9 +445,9 @@ class Enclosure:
                 break
         return found.interval, False
 
-    def _on_rung(
+    def _search_at_width(
         self,
-        rung: float,
+        lattice_width: float,
         plan: Plan,
         planned: Callable[[float, float | None], Plan] | None,
         ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
@@ -461,32 +472,32 @@ class Enclosure:
                 continue
             before = found.high
             found.add(step, answer)
-            if self._target is not None or found.width <= rung:
+            if self._target is not None or found.width <= lattice_width:
                 break
             middle = found.high if self.upper_only else (max(found.low, 0.0) + found.high) / 2
             far_off = 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle
             if planned and found.loss is None and far_off:
                 found.loss = middle
-                plan = planned(rung, middle)
-                step = max(min(plan.step, step * self._shrink(answer, rung)), 1.5 * finest)
+                plan = planned(lattice_width, middle)
+                step = max(min(plan.step, step * self._shrink(answer, lattice_width)), 1.5 * finest)
                 continue
             # If there is only an upper bound, refine until it stops decreasing.
-            if (answer[0] == -math.inf or self.upper_only) and before - found.high < rung * abs(found.high):
+            if (answer[0] == -math.inf or self.upper_only) and before - found.high < lattice_width * abs(found.high):
                 break
-            step *= 0.5 if self.upper_only else self._shrink(answer, rung)
+            step *= 0.5 if self.upper_only else self._shrink(answer, lattice_width)
             if step <= finest:
                 if found.step <= 1.5 * finest:
                     break
                 step = math.sqrt(found.step * finest)
 
-    def _shrink(self, found: tuple[float, float], rung: float) -> float:
+    def _shrink(self, found: tuple[float, float], lattice_width: float) -> float:
         """The factor by which the next lattice is finer: the width decreases with the square of the step, or with the
         step.
         """
         low, high = found
         if not math.isfinite(high) or not math.isfinite(low):
             return 0.3
-        factor = min(0.9, 0.9 * rung / max(_relative(low, high), 1e-300))
+        factor = min(0.9, 0.9 * lattice_width / max(_relative(low, high), 1e-300))
         return float(max(0.95 * factor if self._discrete else 0.95 * math.sqrt(factor), 0.02))
 
     def _curves_or_coarser(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None] | None:
@@ -506,13 +517,13 @@ def _spread_out(values: Floats) -> list[int]:
     return list(dict.fromkeys(int(order[round(share * (values.size - 1))]) for share in (0.5, 0.0, 1.0, 0.25, 0.75)))
 
 
-def _rungs(width: float) -> Iterator[float]:
-    """Widths from `_WIDEST` down by factors of ten, the last at most `width`."""
-    rung = _WIDEST
-    yield rung
-    while rung > width * (1 + 1e-9) and rung > 1e-15:
-        rung /= 10
-        yield rung
+def _lattice_widths(width: float) -> Iterator[float]:
+    """Widths from `_FIRST_WIDTH` down by factors of ten, the last at most `width`."""
+    lattice_width = _FIRST_WIDTH
+    yield lattice_width
+    while lattice_width > width * (1 + 1e-9) and lattice_width > 1e-15:
+        lattice_width /= 10
+        yield lattice_width
 
 
 def _relative(low: float, high: float) -> float:

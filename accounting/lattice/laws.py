@@ -395,7 +395,7 @@ class Swapped(Law):
         return super().support(left, right) if found is None else (-found[1], -found[0])
 
     def pruned(self, mass: float) -> Law:
-        # A slack of P is one of Q here, which counts t-fold.
+        # A slack of P becomes one of Q here, and P(A) − tQ(A) multiplies it by t.
         return Swapped(self.law.pruned(mass * math.exp(-max(self.highest, 0.0)))) if self.highest < 600 else self
 
     def tails(self, thresholds: Floats) -> Tails:

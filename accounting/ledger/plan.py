@@ -53,7 +53,7 @@ class Allowance:
             self._room[text] = self._room.get(text, 0) - count
             place = self._place_of_text.get(text)
             if self._room[text] < 0 or (place is not None and not self._partitions.shrink(place, count)):
-                raise LedgerError(f"{key!r} charges more than was planned: {_short(text)}")
+                raise LedgerError(f"{key!r} charges more than was planned: {_abbreviated(text)}")
 
     def _take_parts(self, charge: Charge, partition: str, key: str) -> None:
         charged = self._charged.setdefault(partition, _ChargedParts(charge.partition_is_public))
@@ -174,5 +174,5 @@ class _Assignment:
             place = before
 
 
-def _short(text: str) -> str:
+def _abbreviated(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "…"

@@ -26,7 +26,7 @@ from cupel.accounting.secret_protection.poisson_binomial_laws import Occurrences
 Release = SecretReleaseDpEvent | SecretGroupsReleaseDpEvent
 
 _NEGLIGIBLE = 1e-30
-_MORE = 0.01  # the laws of kinds may need this much more noise than the secrets, relatively
+_EXTRA_NOISE = 0.01  # the laws of kinds may need this much more noise than the secrets, relatively
 
 
 def law_of(event: SecretReleaseDpEvent) -> Occurrences:
@@ -64,7 +64,9 @@ def releases_for_groups(
     laws = [_distinct_laws(secrets, tail) for secrets in groups]
     each = [(law, goal) for its, goal in zip(laws, goals, strict=True) for law in its]
     least = least_noise([law for law, _ in each], [g.p for _, g in each], [g.r for _, g in each], rounds)
-    kinds = [_covering_laws(its, goal, rounds, least * (1 + _MORE)) for its, goal in zip(laws, goals, strict=True)]
+    kinds = [
+        _covering_laws(its, goal, rounds, least * (1 + _EXTRA_NOISE)) for its, goal in zip(laws, goals, strict=True)
+    ]
     bare = [
         [SecretReleaseDpEvent(0.0, law.weights.tolist(), max(law.lost_mass, remainder)) for law in its] for its in kinds
     ]
@@ -110,7 +112,7 @@ def _covering_laws(laws: Sequence[Occurrences], goal: SecretProtection, rounds: 
     while stack:
         some = stack.pop()
         above = envelope(some)
-        if len(some) == 1 or r_of_rounds(above, sigma, goal.p, rounds, _MORE / 10).upper <= goal.r:
+        if len(some) == 1 or r_of_rounds(above, sigma, goal.p, rounds, _EXTRA_NOISE / 10).upper <= goal.r:
             found.append(above)
         else:
             stack += [some[len(some) // 2 :], some[: len(some) // 2]]
