@@ -53,9 +53,9 @@ def classical_noise_multiplier(epsilon: float, delta: float) -> float:
 def classical_limit(delta: float) -> float:
     """The largest ε at which the classical σ gives (ε, δ)-DP, rounded down.
 
-    With c = √(2 ln(1.25/δ)) and a = ε/(2c), its δ is Φ(a − c) − e^{2ac}Φ(−a − c). The derivative in a is 2e^{2ac}(φ(a +
-    c) − cΦ(−a − c)), which is positive because Φ(−x) < φ(x)/x. So δ increases with ε from 0 to 1, and the classical σ
-    suffices up to one ε and for none above.
+    With c = √(2 ln(1.25/δ)) and a = ε/(2c), its δ is Φ(a − c) − e^{2ac}Φ(−a − c). The derivative in a is
+    2e^{2ac}(φ(a + c) − cΦ(−a − c)), which is positive because Φ(−x) < φ(x)/x. So δ increases with ε from 0 to 1, and
+    the classical σ suffices up to one ε and for none above.
 
     Args:
         delta: in (0, 1).

@@ -24,8 +24,8 @@ class ZeroConcentrated(Accountant[Pair]):
     """ρ-zCDP (Bun and Steinke 2016).
 
     A Gaussian costs 1/(2σ²), a pure ε costs ε·tanh(ε/2), and a bounded-range selection the smaller of η²/8 (Cesar and
-    Rogers 2021) and that of its pure ε. Of disjoint parts the worst counts. A group of k costs k²ρ and k(1 + 1/2 + … +
-    1/k)ξ.
+    Rogers 2021) and that of its pure ε. Of disjoint parts the worst counts. A group of k costs k²ρ and
+    k(1 + 1/2 + … + 1/k)ξ.
 
     Rigor: certified. ρ is an exact rational sum; the conversion to ε takes the least over all orders and adds its float
     error.
@@ -57,9 +57,9 @@ class ZeroConcentrated(Accountant[Pair]):
         """(ρ, ξ) at the unit.
 
         For a chain of k steps, Hölder's inequality bounds the divergence of order α by kα/(kα − 1) times that of order
-        (kα − 1)/(k − 1) of all but the last step, plus that of order kα of the last. So ρ_k α = ρ_{k−1}kα(kα − 1)/((k −
-        1)(kα − 1)) + ρkα, which gives ρ_k = k²ρ, and ξ_k ≤ ξ_{k−1}k/(k − 1) + ξ for α > 1, which gives ξ_k = k(1 + … +
-        1/k)ξ.
+        (kα − 1)/(k − 1) of all but the last step, plus that of order kα of the last. So ρ_k
+        α = ρ_{k−1}kα(kα − 1)/((k − 1)(kα − 1)) + ρkα, which gives ρ_k = k²ρ, and ξ_k ≤ ξ_{k−1}k/(k − 1) + ξ for α > 1,
+        which gives ξ_k = k(1 + … + 1/k)ξ.
 
         Source: Bun and Steinke, "Concentrated Differential Privacy" (2016), Section 5, on group privacy.
         """

@@ -322,8 +322,8 @@ class Medians:
         """For every row i, the total weight of all tokens but `token`, and the logit of `token`, both of shape (B,).
 
         Row i's vector is levels[0] if no mask holds, levels[1] if the first holds, and levels[2] if the second holds
-        too. A mask holds if an entry is at most (below, if strict) a middle row's. Levels ascend, so every increment is
-        ≥ 0 and nothing cancels. Columns that are not live are equal in all levels.
+        too. A mask holds if an entry is at most (below, if strict) a middle row's. Levels ascend, so every increment
+        is ≥ 0 and nothing cancels. Columns that are not live are equal in all levels.
         """
         place = self._place(token)
         weights = [self._root(one, temperature) * self._root(other, temperature) for one, other in levels]

@@ -3,10 +3,11 @@
 Mechanisms run one after another. Which one runs next, and when to stop, may depend on everything that was *released*
 before (fully adaptive composition, Rogers et al. 2016). With S(α) the sum of the steps' Rényi divergences of order α:
 
-- one order: S(α) ≤ B on every transcript gives Rényi divergence B (Theorem 2); - (ε, δ): `stopped_epsilon` of S(α) at
-several weighted orders holds at every stopping time (Theorem 3); - pure steps: Σ ε_i holds too, at no cost in δ
-(Theorem 5); - (ε_i, δ_i) steps: Σ δ_i is added, from a part of δ that is fixed in advance (Theorem 6); - Gaussian DP: Σ
-μ_i² ≤ μ² gives μ-GDP (Theorem 7).
+- one order: S(α) ≤ B on every transcript gives Rényi divergence B (Theorem 2);
+- (ε, δ): `stopped_epsilon` of S(α) at several weighted orders holds at every stopping time (Theorem 3);
+- pure steps: Σ ε_i holds too, at no cost in δ (Theorem 5);
+- (ε_i, δ_i) steps: Σ δ_i is added, from a part of δ that is fixed in advance (Theorem 6);
+- Gaussian DP: Σ μ_i² ≤ μ² gives μ-GDP (Theorem 7).
 
 Proof: docs/proofs/filters.md, Theorems 1 to 8.
 

@@ -1,8 +1,8 @@
 """Laws of the privacy loss of one mechanism: P and Q of {L > b}, for the pair (P, Q) of neighbours' output laws.
 
 L = log dP/dQ is the loss. The hockey-stick divergence H(t) = sup_A P(A) − tQ(A) at t = e^b is attained by {L > b}. Any
-other set gives a lower bound, so thresholds need not be met exactly: {L > b̃} misses H(e^b) by at most (e^{|b̃ − b|} −
-1) times the P-mass between the two.
+other set gives a lower bound, so thresholds need not be met exactly: {L > b̃} misses H(e^b) by at most
+(e^{|b̃ − b|} − 1) times the P-mass between the two.
 
 Proof: docs/proofs/lattice.md, Theorem 1.
 """

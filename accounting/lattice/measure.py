@@ -1,8 +1,8 @@
 """Measures on a lattice of losses that bound a law from above and from below.
 
-A measure has masses p_i ≥ 0 at losses start + i·step and a mass at infinity. Its curve is g(t) = p_∞ + Σ p_i (1 − t
-e^{−a_i})₊. If g ≥ H for every t ≥ 0 it bounds the law from above, if g ≤ H from below, and so do products. Masses are
-checked after they are computed; what rounding misses is charged to a relative `excess`.
+A measure has masses p_i ≥ 0 at losses start + i·step and a mass at infinity. Its curve is g(t) = p_∞ + Σ p_i
+(1 − t e^{−a_i})₊. If g ≥ H for every t ≥ 0 it bounds the law from above, if g ≤ H from below, and so do products.
+Masses are checked after they are computed; what rounding misses is charged to a relative `excess`.
 
 Proof: docs/proofs/lattice.md, Theorems 2 to 4.
 """

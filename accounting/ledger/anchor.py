@@ -1,8 +1,8 @@
 """The anchor of a ledger: its head and number of entries, stored in another place than the ledger.
 
 The hash chain has no key, so anyone who can write the file can rewrite all of it, and a restored backup is a valid
-chain. Both are detected if the head is known from elsewhere. An anchor file is a JSON object, identity of the ledger →
-{"entries", "head"}. The identity is the hash of the first entry, which no other ledger shares.
+chain. Both are detected if the head is known from elsewhere. An anchor file is a JSON object, identity of the
+ledger → {"entries", "head"}. The identity is the hash of the first entry, which no other ledger shares.
 """
 
 from __future__ import annotations

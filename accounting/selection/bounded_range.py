@@ -1,8 +1,8 @@
 """ε and δ of adaptively composed bounded-range selections, such as tokens sampled from a softmax.
 
 A selection is η-bounded-range (Durfee and Rogers 2019) if for all neighbours some t has log P(y)/Q(y) in [t − η, t] for
-every outcome y. Softmax of scores at temperature τ is η-bounded-range with η = range/τ, where range is the largest max
-Δ − min Δ of the change Δ of the scores between neighbours. Such a selection is η-DP and η²/8-zCDP.
+every outcome y. Softmax of scores at temperature τ is η-bounded-range with η = range/τ, where range is the largest
+max Δ − min Δ of the change Δ of the scores between neighbours. Such a selection is η-DP and η²/8-zCDP.
 
 The tight bound for n adaptively chosen selections is a recursion over functions, which `selection_curve` encloses for n
 up to about a thousand. Longer sequences are cut into blocks; the product of the blocks' pairs dominates them.
