@@ -438,7 +438,7 @@ def test_a_parameter_that_runs_the_other_way_is_told() -> None:
         ({"target": GDP(1.0), "delta": 1.0}, "delta must be strictly between 0 and 1"),
         ({"target": ExPostDP(1.0)}, "ExPostDP is not a target"),
         ({"target": 1.0}, "float is not a target"),
-        ({"method": "gdp", "make_event": lambda x: dp_event.ZCDpEvent(x)}, "gdp has a bound for Gaussians"),
+        ({"method": "gdp", "make_event": lambda x: dp_event.ZCDpEvent(x)}, "gdp supports Gaussians"),
     ],
 )
 def test_wrong_input_is_told_in_one_line(changes: dict[str, Any], message: str) -> None:

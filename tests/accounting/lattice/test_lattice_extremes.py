@@ -540,7 +540,7 @@ def test_a_unit_that_moves_leaves_one_part_and_enters_the_other(epsilon: float) 
 )
 def test_sampled_responses_are_refused(event: DpEvent) -> None:
     """Whether a unit answers at all shows whether it was drawn, which a null record does not hide."""
-    with pytest.raises(Unsupported, match="whether a unit responds"):
+    with pytest.raises(Unsupported, match="a response reveals that its unit was sampled"):
         dominating_pair(dp_event.PoissonSampledDpEvent(0.1, event), "zero_out")
 
 
