@@ -1,4 +1,4 @@
-"""Which data sets are neighbours, and what one unit of privacy is."""
+"""Neighbouring relations of data sets, and units of privacy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cupel.accounting import validate
 
 
 class Adjacency(StrEnum):
-    """The neighbouring relation of a guarantee. Two bounds compare only at the same adjacency and unit."""
+    """The neighbouring relation of a guarantee. Two bounds are comparable only at the same adjacency and unit."""
 
     ADD_REMOVE = "add_remove"
     """One unit is added or removed."""
@@ -24,7 +24,7 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What the guarantee protects: one record, all records of one user, a group of `size` records, or one secret."""
+    """What a guarantee protects: one record, all records of one user, a group of `size` records, or one secret."""
 
     kind: str = "record"
     size: int = 1
@@ -40,7 +40,7 @@ class Unit:
         """Reads ``record``, ``user``, ``secret`` or ``group(k)``.
 
         Raises:
-            ValueError: for anything else.
+            ValueError: if the text is none of these.
         """
         if match := re.fullmatch(r"group\((\d+)\)", text):
             return cls("group", int(match[1]))

@@ -1,4 +1,4 @@
-"""A number together with what it means: direction, method, rigor, adjacency, assumptions, ceiling."""
+"""Bounds: a number with its direction, method, rigor, adjacency, assumptions and ceiling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WITHOUT_ARGUMENT = ("epsilon", "ex_post_epsilon", "rho", "mu")
 
 
 ANY_MECHANISM = "every (ε, δ)-DP mechanism"
-"""The null family of a test that assumes nothing of the mechanism."""
+"""The null family of a test that assumes nothing about the mechanism."""
 
 
 class Direction(StrEnum):
@@ -29,7 +29,7 @@ class Direction(StrEnum):
 
 
 class Rigor(StrEnum):
-    """What stands behind a bound, strongest first. Only `CERTIFIED` may support a claim."""
+    """How a bound is justified, strongest first. Only `CERTIFIED` may support a claim."""
 
     CERTIFIED = "certified"
     """Holds by proof, numerical error included."""
@@ -71,25 +71,25 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One number with its meaning.
+    """A number with its meaning.
 
     Attributes:
         direction: whether the exact value is at most (upper) or at least (lower) `value`.
-        value: the bound, in the units of `quantity`; `inf` says that the method knows no finite bound.
+        value: the bound, in the units of `quantity`; `inf` if the method has no finite bound.
         quantity: what is bounded: ``epsilon``, ``delta``, ``rho`` (zCDP), ``mu`` (GDP), ``renyi_epsilon``,
             ``ex_post_epsilon``, ``beta`` (type II error) or ``r`` (secret protection).
         method: the accountant or statistic, by its registry name.
-        rigor: what stands behind the number.
-        adjacency: the neighbouring relation it holds for.
-        unit: the privacy unit it holds for.
-        delta: the δ at which an ε holds; None where it has no meaning (pure, zCDP, GDP).
-        at: the argument at which a quantity that is a function holds, and which it must state: the ε of a ``delta``,
-            the order of a ``renyi_epsilon``, the α of a ``beta``, the p of an ``r``; None for the other quantities.
+        rigor: how the number is justified.
+        adjacency: the neighbouring relation.
+        unit: the privacy unit.
+        delta: the δ of an ε; None if it has no meaning (pure, zCDP, GDP).
+        at: the argument of a quantity that is a function: the ε of a ``delta``, the order of a ``renyi_epsilon``, the α
+            of a ``beta``, the p of an ``r``. Required for these, None for the other quantities.
         confidence: the coverage of a finite-sample bound, in (0, 1); None otherwise.
-        interval: a two-sided enclosure of the exact value, where one is known.
+        interval: a two-sided enclosure of the exact value, if one is known.
         ceiling: for an audit, the largest value that the same test could have certified.
-        null_family: for an audit, the mechanisms that its test rejects: a bound of ε says that none of them with a
-            smaller ε plausibly gives what was seen. `ANY_MECHANISM`, or a family such as ``every μ-GDP mechanism``.
+        null_family: for an audit, the mechanisms that its test rejects: none of them with an ε below the bound
+            plausibly produces the data. `ANY_MECHANISM`, or a family such as ``every μ-GDP mechanism``.
         assumptions: what must hold besides the description of the mechanism, one sentence each.
         private: the number depends on the private data and may not be released.
     """
@@ -123,11 +123,13 @@ class Bound:
 
     def _check_argument(self) -> None:
         if self.quantity in _WITHOUT_ARGUMENT and self.at is not None:
-            raise ValueError(f"a bound on {self.quantity} takes no argument `at`, not {self.at!r}; a δ is its `delta`")
+            raise ValueError(
+                f"a bound on {self.quantity} takes no `at`, but {self.at!r} was given; use `delta` for a δ"
+            )
         if self.quantity not in _ARGUMENTS:
             return
         if self.at is None:
-            raise ValueError(f"a bound on {self.quantity} must say `at` which {self.argument} it holds")
+            raise ValueError(f"a bound on {self.quantity} needs `at`, the {self.argument} at which it holds")
         if self.quantity == "delta":
             validate.finite(at=self.at)
         elif self.quantity != "renyi_epsilon":
@@ -137,11 +139,11 @@ class Bound:
 
     @property
     def argument(self) -> str | None:
-        """What `at` is: ε, order, α or p; None for a quantity that is no function."""
+        """What `at` is: ε, order, α or p; None if the quantity is not a function."""
         return _ARGUMENTS.get(self.quantity)
 
     def comparable(self, other: Bound) -> bool:
-        """Whether the two bound the same quantity at the same unit, adjacency, δ and argument."""
+        """Whether both bound the same quantity at the same unit, adjacency, δ and argument."""
         return (self.quantity, self.unit, self.adjacency, self.delta, self.at) == (
             other.quantity,
             other.unit,
@@ -166,7 +168,7 @@ class Bound:
         """The inverse of `to_json`.
 
         Raises:
-            ValueError: for a body that is no bound.
+            ValueError: if `body` is not a bound.
         """
         fields = dict(body)
         try:
@@ -187,7 +189,7 @@ class Bound:
 
 
 def json_number(value: float | None) -> float | str | None:
-    """A number that every JSON reader accepts: infinities as ``"inf"`` and ``"-inf"``."""
+    """A number that every JSON reader accepts: infinities become ``"inf"`` and ``"-inf"``."""
     if value is not None and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
@@ -197,12 +199,12 @@ def number_from_json(value: float | str | None) -> float | None:
     """The inverse of `json_number`.
 
     Raises:
-        ValueError: for another string, or what is no number.
+        ValueError: if `value` is another string or not a number.
     """
     return None if value is None else _finite_or_not(value)
 
 
 def _finite_or_not(value: float | str) -> float:
     if isinstance(value, bool) or not (isinstance(value, float | int) or value in ("inf", "-inf")):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return float(value)

@@ -1,4 +1,4 @@
-"""The base of cupel's errors, and errors of the operating system that say which file they are about."""
+"""The base class of cupel's errors, and errors of the operating system that name the file they are about."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def naming(path: Path | str) -> Iterator[None]:
-    """Names a file in every `OSError` that is raised inside: a failed write to an open file names none.
+    """Adds the path to every `OSError` raised inside, since a failed write to an open file has none.
 
     Args:
-        path: of the file, also where the error names another one, such as a partial file beside it.
+        path: reported in the error, also if the error names another file, such as a partial file beside it.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Privacy events: what ran, apart from how it is counted.
+"""Privacy events: what ran, independent of how it is counted.
 
-`dp_accounting.DpEvent` and its subclasses are used wherever one fits; here are the few that it lacks, and the one codec
-between events and JSON. The rules: an event documents the mechanism completely; a field is never removed and never
-changes its meaning; an accountant refuses what it does not know.
+`dp_accounting.DpEvent` and its subclasses are used if one fits. This module adds the missing ones, and the codec
+between events and JSON. Rules: an event documents the mechanism completely; a field is never removed and never changes
+its meaning; an accountant refuses what it does not know.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
     For every pair of neighbours there is a t with log P(y)/Q(y) in [t − eta, t] for every outcome y, at the adjacency
     of the ledger that holds the event. Softmax of scores at temperature τ qualifies with eta = range/τ, where range is
     the largest max_y Δ_y − min_y Δ_y of the scores between neighbours. `rounding` bounds |log p̃(y)/p(y)| between the
-    law that was sampled and the exact softmax. A log-ratio of two sampled laws then moves by up to 2·rounding, one way
-    at one outcome and the other way at another, so the sampled law is (eta + 4·rounding)-bounded-range.
+    law that was sampled and the exact softmax. A log-ratio of two sampled laws then moves by up to 2·rounding, up at
+    one outcome and down at another, so the sampled law is (eta + 4·rounding)-bounded-range.
     """
 
     eta: float = attrs.field(validator=_positive)
@@ -51,10 +51,10 @@ class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
 
 @attrs.frozen
 class ExPostSelectionDpEvent(DpEvent):  # type: ignore[misc]
-    """A bounded-range selection whose realised, ex-post cost is recorded beside it in the ledger.
+    """A bounded-range selection whose realised, ex-post cost is recorded in the ledger.
 
-    A priori it is an `eta`-bounded-range selection, as above. The realised cost (u⁻, u⁺) is an annotation of the
-    ledger's entry and never part of the event.
+    A priori it is an `eta`-bounded-range selection, as above. The realised cost (u⁻, u⁺) is part of the ledger's entry,
+    never of the event.
     """
 
     eta: float = attrs.field(validator=_positive)
@@ -68,11 +68,11 @@ class ExPostSelectionDpEvent(DpEvent):  # type: ignore[misc]
 
 @attrs.frozen
 class ParallelDpEvent(DpEvent):  # type: ignore[misc]
-    """Mechanisms that run on disjoint parts of the data, one event a part.
+    """Mechanisms that run on disjoint parts of the data, one event per part.
 
     Under add_remove one part changes, so the cost is the largest of the parts. Under replace_one the new unit may fall
-    into another part, so the two worst parts compose, unless `partition_is_public`: the part of each unit is public
-    and does not change with its value. Each unit is in one part throughout.
+    into another part, so the two worst parts compose, unless `partition_is_public`: the part of each unit is public and
+    does not depend on its value. Each unit stays in one part.
     """
 
     events: tuple[DpEvent, ...] = attrs.field(converter=tuple)
@@ -87,11 +87,11 @@ class ParallelDpEvent(DpEvent):  # type: ignore[misc]
 class SecretReleaseDpEvent(DpEvent):  # type: ignore[misc]
     """One noisy release of a sum in which a secret occurs k times with probability `weights[k]`.
 
-    Each occurrence adds a vector of length at most 1 to what is released, or moves a count by at most 1, and Gaussian
-    noise of standard deviation `noise_multiplier` is added to every coordinate. Occurrences are drawn independently in
-    each release. With probability `remainder` the secret occurs more often; the release is then taken to reveal it.
-    The law is `weights` and `remainder` over their sum, which is 1 up to rounding. Where several secrets are
-    protected, it is stochastically larger than the counts of each. The places where secrets occur are public.
+    Each occurrence adds a vector of length at most 1 to the sum, or changes a count by at most 1. Gaussian noise of
+    standard deviation `noise_multiplier` is added to every coordinate. Occurrences are drawn independently in each
+    release. With probability `remainder` the secret occurs more often; the release is then assumed to reveal it. The
+    law is `weights` and `remainder` over their sum, which is 1 up to rounding. For several secrets, the law is
+    stochastically larger than the counts of each. The places where secrets occur are public.
     """
 
     noise_multiplier: float = attrs.field(validator=_non_negative)
@@ -109,12 +109,12 @@ class SecretReleaseDpEvent(DpEvent):  # type: ignore[misc]
 
 @attrs.frozen
 class SecretGroupsReleaseDpEvent(DpEvent):  # type: ignore[misc]
-    """One noisy release seen by several groups of secrets, for instance one a budget.
+    """One noisy release seen by several groups of secrets, for instance one group per budget.
 
-    `groups[g]` is the same release as it is for the secrets of group g: its law of occurrences covers each of them. A
-    group whose secrets are of several kinds is a release for groups itself, one a kind, but its kinds are not. A
-    secret is in one group and of one kind, and these and their order are those of the whole run. What the release
-    costs is the most that it costs any of them.
+    `groups[g]` is the same release as seen by the secrets of group g: its law of occurrences covers each of them. A
+    group whose secrets are of several kinds is itself a release for groups, one per kind; kinds are not divided
+    further. A secret is in one group and of one kind, in the same order for the whole run. The cost of the release is
+    its largest cost for any of them.
     """
 
     groups: tuple[SecretReleaseDpEvent | SecretGroupsReleaseDpEvent, ...] = attrs.field(converter=tuple)
@@ -130,10 +130,10 @@ class SecretGroupsReleaseDpEvent(DpEvent):  # type: ignore[misc]
 
 @attrs.frozen
 class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
-    """A mechanism on a Poisson sample of `source_dataset_size` units that is cut to `max_batch_size`.
+    """A mechanism on a Poisson sample of `source_dataset_size` units, truncated to `max_batch_size`.
 
-    Every unit takes part with probability `sampling_probability`, independently; of more than `max_batch_size` units
-    that many are kept, chosen uniformly at random. The size counts the unit in question.
+    Every unit is drawn with probability `sampling_probability`, independently. If more than `max_batch_size` units are
+    drawn, that many are kept, chosen uniformly at random. The size includes the unit in question.
     """
 
     sampling_probability: float
@@ -174,7 +174,7 @@ _EVENTS: dict[str, type[DpEvent]] = {
 
 
 def is_native(event: DpEvent) -> bool:
-    """Whether `event` and all it contains are dp_accounting's own classes, so that its accountants can read it."""
+    """Whether `event` and all it contains are dp_accounting's own classes, which its accountants can read."""
     if not type(event).__module__.startswith("dp_accounting"):
         return False
     return all(is_native(child) for child in children(event))
@@ -191,7 +191,7 @@ def children(event: DpEvent) -> tuple[DpEvent, ...]:
 def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:
     """The adaptive composition of events with counts, in a canonical form: flat, equal events merged, no-ops dropped.
 
-    Two runs that charged the same mechanisms the same number of times have equal compositions.
+    Two runs that charged the same mechanisms equally often have equal compositions.
     """
     merged = [
         event if count == 1 else dp_event.SelfComposedDpEvent(event, count)
@@ -203,7 +203,7 @@ def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:
 
 
 def counted(parts: Iterable[tuple[DpEvent, int]]) -> dict[str, tuple[DpEvent, int]]:
-    """What `compose` composes: each different event and how often it runs, by its text."""
+    """The events of a composition with their counts: each distinct event and how often it runs, by its text."""
     counts: dict[str, tuple[DpEvent, int]] = {}
     for event, count in parts:
         _collect(event, validate.integer(count=count), counts)
@@ -221,7 +221,7 @@ def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]])
             _collect(part, count, counts)
     else:
         if isinstance(event, ParallelDpEvent):
-            parts = {id(part): part for part in event.events}  # of many slots, most are one object
+            parts = {id(part): part for part in event.events}  # parts are often the same object
             canonical = {name: compose([(part, 1)]) for name, part in parts.items()}
             texts = {name: repr(part) for name, part in canonical.items()}
             order = sorted((id(part) for part in event.events), key=texts.__getitem__)
@@ -234,7 +234,7 @@ def to_json(event: DpEvent) -> dict[str, Any]:
     """`event` as plain JSON types, ``{"type": class name, field: value, …}``.
 
     Raises:
-        ValueError: for an event that the ledger cannot hold.
+        ValueError: if the ledger cannot hold the event.
     """
     name = type(event).__name__
     if _EVENTS.get(name) is not type(event):
@@ -246,7 +246,7 @@ def from_json(data: Mapping[str, Any]) -> DpEvent:
     """The inverse of `to_json`.
 
     Raises:
-        ValueError: for an unknown type or impossible parameters.
+        ValueError: if the type is unknown or parameters are invalid.
     """
     cls = _EVENTS.get(str(data.get("type")))
     if cls is None:

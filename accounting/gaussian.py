@@ -1,8 +1,8 @@
-"""Releases of vectors with Gaussian noise: how much noise, what several cost jointly, and what a sample costs.
+"""Gaussian releases of vectors: the noise they need, their joint cost, and their cost on a sample.
 
-A release of sensitivity Δ with noise of standard deviation σ is μ-GDP with μ = Δ/σ, exactly; a *noise multiplier* is
-σ/Δ = 1/μ. Several releases of the same data are one of the concatenated vector: μ² adds up, exactly. All results are
-conservative: noise is rounded up, and the δ or ε that it is held to includes its float error.
+A release of sensitivity Δ with noise of standard deviation σ is μ-GDP with μ = Δ/σ, exactly; the *noise multiplier* is
+σ/Δ = 1/μ. Several releases of the same data are one release of the concatenated vector, so μ² adds up exactly. All
+results are conservative: noise is rounded up, and the δ or ε it has to meet includes its float error.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Floats = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 
-# How much noise
+# Noise for a target
 
 
 def classical_noise_multiplier(epsilon: float, delta: float) -> float:
-    """σ/Δ = √(2 ln(1.25/δ))/ε, rounded up, where it gives (ε, δ)-DP.
+    """σ/Δ = √(2 ln(1.25/δ))/ε, rounded up, if it gives (ε, δ)-DP.
 
     Its authors prove it for ε below 1. It holds for every ε up to `classical_limit` and for none above.
 
@@ -35,7 +35,7 @@ def classical_noise_multiplier(epsilon: float, delta: float) -> float:
         delta: in (0, 1).
 
     Raises:
-        ValueError: above the limit; `analytic_noise_multiplier` has no limit, and needs less noise.
+        ValueError: if ε is above the limit; `analytic_noise_multiplier` has no limit and needs less noise.
 
     Source: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014), Theorem A.1.
     """
@@ -53,9 +53,9 @@ def classical_noise_multiplier(epsilon: float, delta: float) -> float:
 def classical_limit(delta: float) -> float:
     """The largest ε at which the classical σ gives (ε, δ)-DP, rounded down.
 
-    With c = √(2 ln(1.25/δ)) and a = ε/(2c), its δ is Φ(a − c) − e^{2ac}Φ(−a − c), whose derivative in a is
-    2e^{2ac}(φ(a + c) − cΦ(−a − c)). That is positive, because Φ(−x) < φ(x)/x: so δ grows with ε from 0 to 1, and the
-    classical σ suffices up to one ε and for none above.
+    With c = √(2 ln(1.25/δ)) and a = ε/(2c), its δ is Φ(a − c) − e^{2ac}Φ(−a − c). The derivative in a is
+    2e^{2ac}(φ(a + c) − cΦ(−a − c)), which is positive because Φ(−x) < φ(x)/x. So δ increases with ε from 0 to 1, and
+    the classical σ suffices up to one ε and for none above.
 
     Args:
         delta: in (0, 1).
@@ -91,14 +91,15 @@ def analytic_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def analytic_noise_multipliers(epsilons: ArrayLike, deltas: ArrayLike) -> Floats:
-    """`analytic_noise_multiplier` for arrays of ε and δ that broadcast together, all at once."""
+    """`analytic_noise_multiplier` for arrays of ε and δ that broadcast together."""
     return np.nextafter(1 / largest_mus(epsilons, deltas), math.inf)
 
 
 def largest_mus(epsilons: ArrayLike, deltas: ArrayLike) -> Floats:
     """The largest μ, rounded down, such that μ-GDP implies (ε, δ)-DP, for ε and δ that broadcast together.
 
-    δ(ε) grows with μ. It is bisected to neighbouring floats; what is returned has a certified δ(ε) of at most δ.
+    δ(ε) increases with μ, which is bisected to neighbouring floats. The δ(ε) of the returned μ is certified to be at
+    most δ.
 
     Args:
         epsilons: at least 0.
@@ -116,22 +117,22 @@ def largest_mus(epsilons: ArrayLike, deltas: ArrayLike) -> Floats:
     while (large := formulas.deltas_from_gdp(low, epsilon) > delta).any():
         high, low = np.where(large, low, high), np.where(large, low / 2, low)
         if (low < 1e-300).any():
-            raise ValueError("no μ above 1e-300 meets so small a δ")
-    for _ in range(54):  # low ≥ high/2: as many halvings as a float has digits
+            raise ValueError("no μ above 1e-300 meets the δ; give a larger δ")
+    for _ in range(54):  # low ≥ high/2, so this reaches neighbouring floats
         middle = low + (high - low) / 2
         meets = formulas.deltas_from_gdp(middle, epsilon) <= delta
         low, high = np.where(meets, middle, low), np.where(meets, high, middle)
     return low
 
 
-# What is released
+# Sensitivities and joint releases
 
 
 def mean_sensitivity(clip: float, records: int, adjacency: Adjacency | str) -> Fraction:
-    """How far a mean of vectors, each of norm at most `clip`, moves between neighbours: exactly.
+    """The exact sensitivity of a mean of vectors, each of norm at most `clip`, with a public divisor.
 
-    The divisor is a public number, whatever the data: a record that comes or goes moves the mean by C/n, and one that
-    is exchanged by 2C/n.
+    The divisor does not depend on the data. Adding or removing a record moves the mean by C/n, and exchanging one by
+    2C/n.
 
     Args:
         clip: C above 0, the largest L2 norm of a record's vector.
@@ -146,7 +147,7 @@ def mean_sensitivity(clip: float, records: int, adjacency: Adjacency | str) -> F
 def histogram_sensitivity(adjacency: Adjacency | str) -> float:
     """L2 sensitivity of a histogram in which each record counts in one bin: 1, or √2 (rounded up) under replace_one.
 
-    A record that is exchanged may leave one bin and enter another; 1 is too little there.
+    An exchanged record may leave one bin and enter another.
     """
     return 1.0 if _steps(adjacency) == 1 else math.nextafter(math.sqrt(2.0), math.inf)
 
@@ -154,7 +155,7 @@ def histogram_sensitivity(adjacency: Adjacency | str) -> float:
 def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: int, adjacency: Adjacency | str) -> float:
     """μ of the means of several layers, released together: √(Σ_ℓ (Δ_ℓ/σ_ℓ)²), rounded up.
 
-    One record moves all layers at once, and the scaled layers are one vector of norm at most this: it is attained by a
+    One record moves all layers at once, and the scaled layers are one vector of at most this norm. It is attained by a
     record with norm C_ℓ in every layer, exchanged for its negative.
 
     Args:
@@ -168,7 +169,7 @@ def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: in
     total = Fraction(0)
     for clip, deviation in zip(clips, deviations, strict=True):
         total += (mean_sensitivity(clip, records, adjacency) / Fraction(validate.positive(deviation=deviation))) ** 2
-    # √(a/b) = √(ab)/b in whole numbers of 128 bits: squares leave float64 before roots do.
+    # √(a/b) = √(ab)/b in integers of 128 bits, since squares leave float64 before roots do.
     product = total.numerator * total.denominator
     shift = max(0, 128 - product.bit_length() // 2)
     root = math.isqrt(product << 2 * shift)
@@ -177,7 +178,7 @@ def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: in
 
 
 def joint_noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
-    """σ_ℓ/Δ_ℓ, the same for each of several joint releases, that gives (ε, δ)-DP to all together, rounded up: √L/μ."""
+    """The common σ_ℓ/Δ_ℓ of several joint releases that makes them (ε, δ)-DP together, rounded up: √L/μ."""
     validate.integer(minimum=1, releases=releases)
     return math.sqrt(releases) * analytic_noise_multiplier(epsilon, delta) * (1 + 4 * _UNIT)
 
@@ -187,14 +188,14 @@ def _steps(adjacency: Adjacency | str) -> int:
     return 2 if adjacency == Adjacency.REPLACE_ONE else 1
 
 
-# One release from a sample without replacement
+# A release from a sample without replacement
 
 
 def sampled_delta(mu: float, epsilon: float, *, sample_size: int, records: int) -> float:
     """δ(ε) under replace_one of one Gaussian release from m of n records: q δ_μ(log(1 + (e^ε − 1)/q)), rounded up.
 
-    Attained where all other records agree with the new one. Which records are in the sample must stay secret. Two
-    releases from one sample are one with their joint μ; two from different samples compose.
+    It is attained if all other records agree with the new one. Which records are in the sample must stay secret. Two
+    releases from one sample are one release with their joint μ; two from different samples compose.
 
     Args:
         mu: of the release under replace_one of a record in the sample, at least 0.
@@ -210,11 +211,11 @@ def sampled_delta(mu: float, epsilon: float, *, sample_size: int, records: int) 
     if mu == 0 or rate == 0:
         return 0.0
     inner = formulas.delta_from_gdp(mu, _inner(epsilon, rate))
-    return min(rate * inner * (1 + 2 * _UNIT) + 1e-320, 1.0)  # a product that underflows must not say pure DP
+    return min(rate * inner * (1 + 2 * _UNIT) + 1e-320, 1.0)  # an underflow to 0 would mean pure DP
 
 
 def sampled_epsilon(mu: float, delta: float, *, sample_size: int, records: int) -> float:
-    """The least ε of `sampled_delta` at most δ, rounded up: log(1 + q(e^{ε₀} − 1)) with ε₀ that of δ/q.
+    """The least ε at which `sampled_delta` is at most δ, rounded up: log(1 + q(e^{ε₀} − 1)) with ε₀ that of δ/q.
 
     Args and source as for `sampled_delta`, with δ in (0, 1).
     """
@@ -228,7 +229,7 @@ def sampled_epsilon(mu: float, delta: float, *, sample_size: int, records: int) 
 
 
 def sampled_mu(epsilon: float, delta: float, *, sample_size: int, records: int) -> float:
-    """The largest μ, rounded down, whose release from a sample is (ε, δ)-DP under replace_one; inf if any is.
+    """The largest μ, rounded down, whose release from a sample is (ε, δ)-DP under replace_one; inf if every μ is.
 
     Args and source as for `sampled_delta`, with δ in (0, 1).
     """
@@ -240,7 +241,9 @@ def sampled_mu(epsilon: float, delta: float, *, sample_size: int, records: int) 
 
 
 def _rate(sample_size: int, records: int) -> float:
-    """q = m/n, rounded up: δ grows with q, since h − (x − 1)h′ ≥ 0 for a curve h that falls in x = 1 + (e^ε − 1)/q."""
+    """q = m/n, rounded up. δ increases with q, since h − (x − 1)h′ ≥ 0 for a curve h that decreases in x = 1 + (e^ε −
+    1)/q.
+    """
     validate.integer(minimum=1, records=records)
     validate.integer(sample_size=sample_size)
     if sample_size > records:
@@ -250,7 +253,7 @@ def _rate(sample_size: int, records: int) -> float:
 
 def _inner(epsilon: float, rate: float) -> float:
     """log(1 + (e^ε − 1)/q), rounded down."""
-    if epsilon <= 600:  # log1p passes a relative error on times at most 1
+    if epsilon <= 600:  # log1p does not increase a relative error
         return math.log1p(math.expm1(epsilon) / rate) * (1 - 32 * _UNIT)
     return (epsilon - math.log(rate)) * (1 - 32 * _UNIT)
 

@@ -1,4 +1,4 @@
-"""One guarantee for a larger unit or at another adjacency, by steps from neighbour to neighbour; rounded outward."""
+"""A guarantee for a larger unit or at another adjacency, by steps between neighbours; rounded outward."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _REFUSED = {
 
 
 def for_group(guarantee: Guarantee, size: int) -> Guarantee:
-    """What a guarantee for one unit says of `size` units that change together: `size` steps between neighbours.
+    """The guarantee for a group of `size` units that change together: `size` steps between neighbours.
 
-    Pure DP: kε. zCDP: k²ρ. GDP: kμ. (ε, δ)-DP and each point of a profile: kε and δ(e^{kε} − 1)/(e^ε − 1), which is
-    δ Σ_{i<k} e^{iε}, since P(E) ≤ e^ε R(E) + δ bounds the middle of every two steps. RDP: c = ⌈log₂ k⌉ times
-    half the order, the divergence times (2β − 3/2)/(β − 1) with β the new order.
+    Pure DP: kε. zCDP: k²ρ. GDP: kμ. (ε, δ)-DP and each point of a profile: kε and δ(e^{kε} − 1)/(e^ε − 1), which is δ
+    Σ_{i<k} e^{iε}, since P(E) ≤ e^ε R(E) + δ bounds the middle of every two steps. RDP: c = ⌈log₂ k⌉ times half the
+    order, the divergence times (2β − 3/2)/(β − 1) with β the new order.
 
     Args:
-        guarantee: at one unit.
+        guarantee: for one unit.
         size: k ≥ 1.
 
     Raises:
-        ValueError: where nothing follows: an ex-post ε, a secret's r, an order too small, a δ of 1.
+        ValueError: if nothing follows: for an ex-post ε, a secret's r, an order too small, or a δ that grows to 1.
 
     Source: Dwork, McSherry, Nissim and Smith (2006), pure DP; Vadhan, "The Complexity of Differential Privacy" (2017),
-    Lemma 2.2; Bun and Steinke (2016), Proposition 1.9; Dong, Roth and Su (2022), Theorem 2.14; Mironov (2017),
-    Corollary 4 (his Proposition 2, 3ε at each halving for orders from 4, follows from it).
+        Lemma 2.2; Bun and Steinke (2016), Proposition 1.9; Dong, Roth and Su (2022), Theorem 2.14; Mironov (2017),
+        Corollary 4 (his Proposition 2, 3ε at each halving for orders from 4, follows from it).
     """
     validate.integer(minimum=1, size=size)
     if size == 1 and not isinstance(guarantee, ExPostDP | SecretProtection):
@@ -67,7 +67,7 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
         case ApproxDP(epsilon, delta):
             grown = _delta(epsilon, delta, size)
             if grown >= 1:
-                raise ValueError(f"({epsilon!r}, {delta!r})-DP says nothing of a group of {size}: δ grows to 1")
+                raise ValueError(f"({epsilon!r}, {delta!r})-DP gives no bound for a group of {size}: δ grows to 1")
             return ApproxDP(formulas.up(size * Fraction(epsilon)), grown)
         case PrivacyProfile(epsilons, deltas):
             places = tuple(formulas.up(size * Fraction(epsilon)) for epsilon in epsilons)
@@ -82,16 +82,17 @@ def for_group(guarantee: Guarantee, size: int) -> Guarantee:
 def to_adjacency(guarantee: Guarantee, *, source: Adjacency | str, to: Adjacency | str) -> Guarantee:
     """A guarantee at another adjacency.
 
-    Exchanging a record is two steps under add_remove (one goes, one comes) and two under zero_out (it becomes null, the
-    null becomes the other), so replace_one follows from either as for a group of two. Nothing else follows.
+    Exchanging a record is two steps under add_remove (one is removed, one added) and two under zero_out (one becomes
+    null, and the null becomes the other). So replace_one follows from either as for a group of two. Nothing else
+    follows.
 
     Args:
         guarantee: at adjacency `source`.
-        source: where it holds.
-        to: where it is wanted.
+        source: the adjacency at which it holds.
+        to: the wanted adjacency.
 
     Raises:
-        ValueError: with the reason, where nothing follows.
+        ValueError: if nothing follows, with the reason.
     """
     start, end = (Adjacency(validate.one_of(tuple(Adjacency), adjacency=name)) for name in (source, to))
     if start is end:
@@ -103,18 +104,20 @@ def to_adjacency(guarantee: Guarantee, *, source: Adjacency | str, to: Adjacency
 
 
 def to_replace_one(guarantee: Guarantee) -> Guarantee:
-    """What a guarantee under add_remove says under replace_one: that for a group of two."""
+    """The guarantee under replace_one that follows from one under add_remove: that for a group of two."""
     return to_adjacency(guarantee, source=Adjacency.ADD_REMOVE, to=Adjacency.REPLACE_ONE)
 
 
 def _renyi(alpha: float, divergence: float, size: int) -> RDP:
-    """D_β(P‖Q) ≤ (β − 1/2)/(β − 1)·D_{2β}(P‖R) + D_{2β−1}(R‖Q) with D_{2β−1} ≤ D_{2β}: a halving doubles the group."""
+    """D_β(P‖Q) ≤ (β − 1/2)/(β − 1)·D_{2β}(P‖R) + D_{2β−1}(R‖Q) with D_{2β−1} ≤ D_{2β}: half the order covers twice the
+    group.
+    """
     order, grown = Fraction(alpha), Fraction(divergence)
     for _ in range((size - 1).bit_length()):
         order /= 2
         if order <= 1:
             raise ValueError(
-                f"RDP of order {alpha!r} says nothing of a group of {size}: every doubling of the group halves the "
+                f"RDP of order {alpha!r} gives no bound for a group of {size}: every doubling of the group halves the "
                 f"order, which must stay above 1"
             )
         grown *= (2 * order - Fraction(3, 2)) / (order - 1)

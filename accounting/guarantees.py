@@ -1,6 +1,6 @@
-"""The guarantees a mechanism may claim, each with its parameters validated.
+"""The guarantees that a mechanism may claim, with validated parameters.
 
-A guarantee says nothing of unit or adjacency: those stand beside it in a claim and in every bound.
+A guarantee has no unit or adjacency; a claim and a bound state those beside it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class RDP:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyProfile:
-    """A whole curve: (`epsilons[i]`, `deltas[i]`)-DP for every i, ε increasing and δ not increasing.
+    """A whole curve: (`epsilons[i]`, `deltas[i]`)-DP for every i, with ε increasing and δ not increasing.
 
-    An ε may be negative; no mechanism has a δ below 1 − e^ε there.
+    An ε may be negative; δ is then at least 1 − e^ε.
     """
 
     epsilons: tuple[float, ...]
@@ -95,9 +95,9 @@ class PrivacyProfile:
 class ExPostDP:
     """Data-dependent ex-post DP: |log P(x)/Q(x)| ≤ ε(D, x) for the data set and the output that occurred.
 
-    Its own currency (Ligett et al. 2017): it holds for one input and one output, it composes with pure ε₀ as ε₀ + ε,
-    it does not add to an (ε, δ) guarantee, it never converts between adjacencies or to groups, and the number is
-    itself a function of the private data.
+    It holds for one input and one output (Ligett et al. 2017). It composes with pure ε₀ as ε₀ + ε. It does not add to
+    an (ε, δ) guarantee, and does not convert to other adjacencies or to groups. The number itself depends on the
+    private data.
     """
 
     epsilon: float
@@ -117,7 +117,9 @@ class SecretProtection:
         validate.open_probability(p=self.p)
         validate.probability(r=self.r)
         if self.p > self.r:
-            raise ValueError(f"r must be at least p: nobody guesses worse than before (p={self.p}, r={self.r})")
+            raise ValueError(
+                f"r must be at least p, as guessing does not become harder; not p = {self.p}, r = {self.r}"
+            )
 
 
 Guarantee = PureDP | ApproxDP | ZCDP | GDP | RDP | PrivacyProfile | ExPostDP | SecretProtection

@@ -1,4 +1,4 @@
-"""Numbers in text, everywhere in one form: upper bounds rounded up, lower bounds rounded down."""
+"""Numbers as text, in the same form everywhere: upper bounds rounded up, lower bounds rounded down."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Literal
 Rounding = Literal["nearest", "up", "down"]
 
 DIGITS = 6
-"""Significant digits of a number in a sentence, a table or a figure, so that it looks alike in all of them."""
+"""Significant digits of a number, the same in sentences, tables and figures."""
 
 _ROUNDING = {"nearest": ROUND_HALF_EVEN, "up": ROUND_CEILING, "down": ROUND_FLOOR}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def format_number(value: float | str | None, rounding: Rounding = "nearest", digits: int = DIGITS) -> str:
-    """A number for a reader, in at most `digits` significant digits; an infinity as ∞, None as a dash.
+    """A number for a reader, in at most `digits` significant digits; an infinity is ∞ and None is a dash.
 
-    What is rounded is the shortest decimal that reads back as the float, so that 0.1 stays 0.1.
+    The shortest decimal that reads back as the float is rounded, so that 0.1 stays 0.1.
     """
     if value is None:
         return "–"
@@ -41,29 +41,29 @@ def format_number(value: float | str | None, rounding: Rounding = "nearest", dig
 
 
 def format_upper(value: float | str | None, digits: int = DIGITS) -> str:
-    """An upper bound, rounded up: what is printed is still one."""
+    """An upper bound, rounded up, so that the printed number is an upper bound too."""
     return format_number(value, "up", digits)
 
 
 def format_lower(value: float | str | None, digits: int = DIGITS) -> str:
-    """A lower bound, rounded down: what is printed is still one."""
+    """A lower bound, rounded down, so that the printed number is a lower bound too."""
     return format_number(value, "down", digits)
 
 
 def format_interval(low: float | str, high: float | str) -> str:
-    """``[1.28098, 1.28155]``: the ends of an enclosure, rounded outward."""
+    """An interval, rounded outward: ``[1.28098, 1.28155]``."""
     return f"[{format_lower(low)}, {format_upper(high)}]"
 
 
 def format_ceiling(ceiling: float | str | None, value: float | str | None) -> str:
-    """What a test that shows `value` could have shown at most, rounded up; no more than it shows is the same number."""
+    """The largest value that a test could have shown, rounded up; if it equals `value`, it is printed like `value`."""
     return format_lower(ceiling) if ceiling == value else format_upper(ceiling)
 
 
 def format_confidence(confidence: float) -> str:
-    """A confidence below 1, rounded down, in four digits, or in as many as keep it from looking like certainty.
+    """A confidence below 1, rounded down, in four digits, or in as many as keep it below 1.
 
-    What 1 − 0.05 and the like leave in the last digit of a float is no part of it.
+    The rounding error in the last digit of floats such as 1 − 0.05 is not printed.
     """
     digits = next(digits for digits in range(4, 18) if float(f"{confidence:.{digits}g}") < 1)
     exact = Decimal(f"{confidence:.{max(digits, 15)}g}")
@@ -71,7 +71,7 @@ def format_confidence(confidence: float) -> str:
 
 
 def format_p_value(value: float) -> str:
-    """A p-value, rounded up; one that underflowed is not 0."""
+    """A p-value, rounded up; one that underflowed is printed as an upper bound."""
     return f"< {power_of_ten(-300)}" if value < 1e-300 else format_upper(value, 3)
 
 
@@ -96,7 +96,7 @@ def format_difference(low: float, high: float) -> str:
 
 
 def digits_apart(one: float, other: float) -> int:
-    """`DIGITS`, or as many as tell two numbers apart though the smaller is rounded up and the larger down."""
+    """`DIGITS`, or as many digits as keep two numbers apart when the smaller is rounded up and the larger down."""
     if math.isnan(one) or math.isnan(other):
         return DIGITS
     small, large = sorted((Decimal(repr(float(one))), Decimal(repr(float(other)))))
@@ -108,12 +108,12 @@ def digits_apart(one: float, other: float) -> int:
 
 
 def power_of_ten(power: int) -> str:
-    """``10⁻⁵``."""
+    """A power of ten: ``10⁻⁵``."""
     return f"10{str(power).translate(_SUPERSCRIPTS)}"
 
 
 def _hundredths(value: float) -> float:
-    """A product of floats would add digits of its own."""
+    """100 times the value, exactly: a product of floats would add digits."""
     return float(Decimal(repr(float(value))) * 100)
 
 

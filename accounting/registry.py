@@ -1,4 +1,4 @@
-"""Every accountant by its name, and the questions one asks of all of them at once."""
+"""The table of accountants by name, and functions that ask one or all of them."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
         SecretProtectionAccountant,
     )
 }
-"""The one table of accountants. A new one is a file and a row here."""
+"""All accountants by name. To add one, add a file and a row here."""
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """A ledger: what says which events were charged."""
+    """A ledger: it has the event of everything that was charged."""
 
     def event(self) -> DpEvent: ...
 
 
 @runtime_checkable
 class Planned(Protocol):
-    """A run: what says which events it charges in all."""
+    """A run: it has the event of everything that it charges in all."""
 
     @property
     def plan(self) -> DpEvent: ...
@@ -82,7 +82,7 @@ def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) 
     """An accountant by its name, with nothing composed yet.
 
     Raises:
-        ValueError: for an unknown name or adjacency.
+        ValueError: if the name or the adjacency is unknown.
     """
     return ACCOUNTANTS[validate.one_of(tuple(ACCOUNTANTS), method=name)](adjacency, unit)
 
@@ -95,19 +95,19 @@ def account(
     method: str = "lattice",
     unit: Unit | None = None,
 ) -> Bound:
-    """An upper bound on the ε of an event, or of all that a ledger was charged.
+    """An upper bound on the ε of an event, or of everything that a ledger was charged.
 
     Args:
-        event: an event, or a ledger or run (anything with ``.event()`` or ``.plan``). For method ``ex_post`` it also
-            needs ``.realised()``. Under replace_one a run keeps, token by token and sign by sign, the larger of the
-            costs of replacing a row and of adding or removing one, which the bound lists as an assumption.
+        event: an event, or a ledger or run (anything with ``.event()`` or ``.plan``). Method ``ex_post`` also needs
+            ``.realised()``. Under replace_one a run keeps, per token and sign, the larger of the costs of replacing a
+            row and of adding or removing one; the bound lists this as an assumption.
         adjacency: the neighbouring relation the events were charged for.
-        delta: δ in (0, 1). Only ``basic`` and ``ex_post`` answer without one, with a pure and an ex-post ε.
+        delta: δ in (0, 1). Only ``basic`` and ``ex_post`` need none; they give a pure and an ex-post ε.
         method: an accountant's name.
         unit: the privacy unit, by default one record.
 
     Raises:
-        ValueError: with the reason, where the accountant has no bound.
+        ValueError: if the accountant has no bound, with the reason.
     """
     chosen = accountant(method, adjacency, unit).compose(_event_of(event))
     if isinstance(chosen, ExPost):
@@ -122,7 +122,7 @@ def account(
     if delta is None:
         if isinstance(chosen, Basic):
             return chosen.pure()
-        raise ValueError(f"{method} needs a delta in (0, 1); only basic answers without one, with a pure ε")
+        raise ValueError(f"{method} needs a delta in (0, 1); only basic needs none, for a pure ε")
     return chosen.epsilon(delta)
 
 
@@ -134,18 +134,23 @@ def upper_bounds(
     unit: Unit | None = None,
     methods: Sequence[str] | None = None,
 ) -> list[Bound]:
-    """What every accountant that supports `event` says about the quantity that `guarantee` claims.
+    """The bounds of every accountant that supports `event` on the quantity that `guarantee` claims.
 
     Pure DP: the pure ε (``epsilon``, δ None). Approximate DP: ε at the claim's δ. A profile: δ at each of its ε, one
-    bound a point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's order, ``renyi_epsilon``. These three
-    are also answered by the accountants of a pure ε, a ρ or a μ, where their own number converts. Ex-post DP: the
-    a-priori pure ε, to stand beside the realised one. Secret protection: ``r`` at the claim's p.
+    bound per point. zCDP: ``rho``. GDP: ``mu``. RDP: the divergence at the claim's order, ``renyi_epsilon``. These
+    three also come from accountants of a pure ε, a ρ or a μ, if their own number converts. Ex-post DP: the a-priori
+    pure ε, to compare with the realised one. Secret protection: ``r`` at the claim's p.
 
     Args:
-        methods: which accountants to ask, by default all.
+        event: an event, a ledger or a run.
+        guarantee: the claim.
+        adjacency: the neighbouring relation.
+        unit: the privacy unit, by default one record.
+        methods: names of accountants, by default all.
 
     Returns:
-        The bounds, certified ones first, smaller values before larger ones. `unsupported` says why others are missing.
+        The bounds, certified ones first, smaller values before larger ones. `unsupported` gives the reasons for missing
+        ones.
     """
     bounds: list[Bound] = []
     described = _event_of(event)
@@ -156,7 +161,7 @@ def upper_bounds(
         if empty.supports(described) is None:
             try:
                 bounds.extend(_answers(empty.compose(described), guarantee))
-            except Unsupported:  # a parameter of the question, such as a δ too small for prv
+            except Unsupported:  # an invalid parameter for this method, such as a δ too small for prv
                 continue
     if isinstance(guarantee, PrivacyProfile):
         return bounds
@@ -164,7 +169,7 @@ def upper_bounds(
 
 
 def unsupported(event: Described, *, adjacency: Adjacency | str, unit: Unit | None = None) -> dict[str, str]:
-    """Why accountants have no bound for `event`, by their names; those that have one are not listed."""
+    """The reasons why accountants have no bound for `event`, by name; accountants that have one are not listed."""
     described = _event_of(event)
     reasons = {name: accountant(name, adjacency, unit).supports(described) for name in ACCOUNTANTS}
     return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -193,7 +198,7 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
                 bounds += [estimate] if estimate.value < bounds[0].value else []
             return bounds
         case PrivacyProfile(epsilons=epsilons):
-            return [_at(composed.delta, epsilon) for epsilon in epsilons]
+            return [delta_at(composed.delta, epsilon) for epsilon in epsilons]
         case RDP(alpha=alpha) if isinstance(composed, RenyiAccountant):
             return [composed.divergence(alpha)]
         case ZCDP() | GDP() | RDP():
@@ -202,7 +207,9 @@ def _answers(composed: Accountant[Any], guarantee: Guarantee) -> Iterable[Bound]
 
 
 def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[Bound]:
-    """What a pure ε, a ρ or a μ says of a claimed ρ, μ or divergence, as `convert` has it; inf beyond the floats."""
+    """The bound on a claimed ρ, μ or divergence that follows from a pure ε, a ρ or a μ by `convert`; inf beyond
+    float64.
+    """
     known: type[PureDP | ZCDP | GDP]
     match composed:
         case Basic():
@@ -217,7 +224,7 @@ def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[B
         return [own]
     at = guarantee.alpha if isinstance(guarantee, RDP) else None
     value = math.inf
-    with contextlib.suppress(ValueError):  # its own or the converted number is infinite, and no guarantee is
+    with contextlib.suppress(ValueError):  # an infinite number is no valid guarantee
         match guarantee:
             case ZCDP():
                 value = convert(known(own.value), ZCDP).rho
@@ -229,8 +236,8 @@ def _converted(composed: Accountant[Any], guarantee: ZCDP | GDP | RDP) -> list[B
     return [dataclasses.replace(own, value=value, quantity=quantity, at=at)]
 
 
-def _at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
-    """δ at any ε: both directions of a pair obey the bound at |ε|, and δ(−ε) = 1 − e^{−ε}(1 − δ(ε) of the reverse)."""
+def delta_at(delta: Callable[[float], Bound], epsilon: float) -> Bound:
+    """δ at ε of either sign: both directions obey the bound at |ε|, and δ(−ε) = 1 − e^{−ε}(1 − δ(ε) of the reverse)."""
     if epsilon >= 0:
         return delta(epsilon)
     bound = delta(-epsilon)

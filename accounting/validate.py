@@ -1,7 +1,7 @@
 """Validators whose messages name the argument: ``positive(noise_multiplier=x)``.
 
-Each takes exactly one keyword argument, returns its value, and raises `ValueError` with one line that says what was
-given, what is allowed and, by the argument's name, where to change it.
+Each takes exactly one keyword argument and returns its value. Each raises `ValueError` with one line that names the
+argument, the given value and what is allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _single(named: dict[str, S]) -> tuple[str, S]:
 
 
 LARGEST_INTEGER = 2**128
-"""Larger than any count or seed; much larger ones are no floats."""
+"""Larger than any count or seed; much larger integers exceed float64."""
 
 
 def _number(name: str, value: object) -> None:
@@ -72,7 +72,7 @@ def probability(**named: T) -> T:
 
 
 def probability_below_one(**named: T) -> T:
-    """A number in [0, 1), such as a δ at which an ε may be bounded."""
+    """A number in [0, 1), such as the δ of an ε."""
     name, value = _single(named)
     if probability(**named) == 1:
         raise ValueError(f"{name} must be below 1, not {value!r}")

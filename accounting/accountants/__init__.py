@@ -1,4 +1,4 @@
-"""The accountants other than the lattice: a file each. All share the base class `Accountant`."""
+"""The accountants other than the lattice, one per file, with their base class `Accountant`."""
 
 from __future__ import annotations
 

@@ -1,20 +1,10 @@
-"""Advanced composition: what many pure ε cost together once a δ is allowed.
+"""Advanced composition: the (ε, δ) of many pure ε.
 
-Every ε-DP pair is a post-processing of randomised response, log P/Q = ±ε with P(+ε) = e^ε/(1 + e^ε), so the worst
-composition of ε₁, …, ε_k is that of k independent randomised responses (Kairouz, Oh and Viswanath, "The Composition
-Theorem for Differential Privacy", 2015, Theorem 3.3 for equal ε). Its loss L = Σ ±ε_i gives, exactly,
+The worst composition of ε₁, …, ε_k is that of k independent randomised responses, whose δ(ε) is a sum over losses. With
+few different ε the sum has few terms and is computed. Otherwise a closed form is used: ε_i-DP is ε_i tanh(ε_i/2)-zCDP,
+which converts at its best order, and is never above the published closed forms.
 
-    δ(ε) = Σ_ℓ P(L = ℓ) (1 − e^{ε − ℓ})₊,
-
-one term for each vector of counts of minus signs. With k equal ε these are k + 1 terms, with a few different ones the
-product of such numbers; in general the exact δ is #P-hard to compute (Murtagh and Vadhan, "The Complexity of Computing
-the Optimal Composition of Differential Privacy", 2016). Where there are too many terms a closed form is used:
-ε_i-DP is ε_i tanh(ε_i/2)-zCDP, because the loss has E L_i = ε_i tanh(ε_i/2) and log E e^{s(L_i − E L_i)} is at most
-s² ε_i tanh(ε_i/2) (Kearns and Saul, "Large Deviation Methods for Approximate Probabilistic Inference", 1998, Lemma 1;
-a full proof in Berend and Kontorovich, "On the Concentration of the Missing Mass", 2013);
-and zCDP converts at its best order. That is never more than the published closed forms below. With
-K = Σ ε_i tanh(ε_i/2), S = Σ ε_i² ≥ 2K and u = ε − K ≥ 0, the order 1 + u/(2K) gives δ ≤ e^{−u²/(4K)}/(1 + u/(2K)),
-which is at most e^{−u²/(2S)}/(1 + u/S).
+Proof: docs/proofs/advanced-composition.md, Theorems 1 and 2.
 """
 
 from __future__ import annotations
@@ -40,7 +30,7 @@ from cupel.accounting.conversions.formulas import Floats
 Composition = tuple[tuple[Exact, int], ...]
 """Pure ε with counts, each ε once, the largest first."""
 Alternatives = tuple[Composition, ...]
-"""What may have been composed, depending on the part that holds the unit; the worst counts."""
+"""The possible compositions, depending on the part that holds the unit; the worst counts."""
 
 _UNIT = 2.0**-53
 _MOST_TERMS = 2**18
@@ -48,34 +38,35 @@ _MOST_ALTERNATIVES = 16
 
 
 class Advanced(Accountant[Alternatives]):
-    """Advanced composition of pure ε: the exact optimum where it has few enough terms, else a closed form.
+    """Advanced composition of pure ε: the exact optimum if it has few enough terms, else a closed form.
 
-    Where an event has no pure ε it is refused: composing (ε, δ) with δ > 0 is not an event here. Disjoint parts are
-    alternatives, of which the worst counts; where there are many, the largest ε of all is taken rank by rank.
+    An event without a pure ε is refused. Disjoint parts are alternatives, of which the worst counts; if there are many,
+    the largest ε of each rank is taken.
 
-    Rigor: certified. ε are exact fractions or rounded up; sums over outcomes and closed forms carry their float error.
+    Rigor: certified. ε are exact fractions or rounded up; sums over outcomes and closed forms include their float
+    error.
 
     Source: Kairouz, Oh and Viswanath (2015); Murtagh and Vadhan (2016); Dwork, Rothblum and Vadhan, "Boosting and
-    Differential Privacy" (2010), for the first theorem of this kind.
+        Differential Privacy" (2010), for the first theorem of this kind.
     """
 
     name = "advanced"
     converts_groups = True
 
     def epsilon(self, delta: float) -> Bound:
-        """The least of the sum, the closed form and, where it is known, the optimum."""
+        """The least of the sum, the closed form and, if it is computed, the optimum."""
         validate.open_probability(delta=delta)
         values = [_epsilon(composition, delta) for composition in self._compositions()]
         return self._bound(max(values), "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
-        """The least of the closed form and, where it is known, the optimum; 0 from the sum on."""
+        """The least of the closed form and, if it is computed, the optimum; 0 if ε is at least the sum."""
         validate.non_negative(epsilon=epsilon)
         values = [_delta(composition, epsilon) for composition in self._compositions()]
         return self._bound(max(values), "delta", at=epsilon)
 
     def _compositions(self) -> Alternatives:
-        """The alternatives for the unit: each mechanism is kε-DP for a group of k."""
+        """The alternatives at the unit: each mechanism is kε-DP for a group of k."""
         return tuple(tuple((epsilon * self.unit.size, n) for epsilon, n in each) for each in self.cost)
 
     def _zero(self) -> Alternatives:
@@ -84,7 +75,7 @@ class Advanced(Accountant[Alternatives]):
     def _add(self, costs: Sequence[Alternatives]) -> Alternatives:
         total: Alternatives = ((),)
         for cost in costs:
-            total = _few([_merged(a, b) for a, b in itertools.product(total, cost)])
+            total = _limited([_merged(a, b) for a, b in itertools.product(total, cost)])
         return total
 
     def _times(self, cost: Alternatives, count: int) -> Alternatives:
@@ -93,9 +84,9 @@ class Advanced(Accountant[Alternatives]):
     def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
         times = Counter(costs)
         if how_many == 1:
-            return _few([each for cost in times for each in cost])
+            return _limited([each for cost in times for each in cost])
         pairs = [*itertools.combinations(times, 2), *((cost, cost) for cost, n in times.items() if n > 1)]
-        return _few([_merged(a, b) for pair in pairs for a, b in itertools.product(*pair)])
+        return _limited([_merged(a, b) for pair in pairs for a, b in itertools.product(*pair)])
 
 
 def optimal_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: float) -> float:
@@ -104,10 +95,10 @@ def optimal_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: flo
     Args:
         epsilons: ε_i ≥ 0, in nats.
         counts: how many of each, at least 0.
-        epsilon: where to take the curve, at least 0.
+        epsilon: the ε of δ(ε), at least 0.
 
     Raises:
-        ValueError: where the product of all counts plus one is above 2^18.
+        ValueError: if the product of all counts plus one is above 2^18, or an argument is invalid.
 
     Source: Kairouz, Oh and Viswanath (2015), Theorem 3.3 and its extension to different ε in Murtagh and Vadhan (2016),
         Theorem 1.5.
@@ -153,12 +144,12 @@ def _sums(epsilons: Sequence[float], counts: Sequence[int], delta: float) -> tup
 
 def _composition(epsilons: Sequence[float], counts: Sequence[int]) -> Composition:
     if len(epsilons) != len(counts):
-        raise ValueError(f"epsilons and counts must be as many, not {len(epsilons)} and {len(counts)}")
+        raise ValueError(f"epsilons and counts must have the same length, not {len(epsilons)} and {len(counts)}")
     pairs = zip(epsilons, counts, strict=True)
     return _merged(tuple((Fraction(validate.non_negative(epsilon=e)), validate.integer(count=n)) for e, n in pairs))
 
 
-# --- questions about one composition
+# --- bounds on one composition
 
 
 def _epsilon(composition: Composition, delta: float) -> float:
@@ -171,7 +162,7 @@ def _epsilon(composition: Composition, delta: float) -> float:
     if _optimal_delta(composition, 0.0) <= delta:
         return 0.0
     low, high = 0.0, best
-    while high - low > 1e-13 * high:  # `high` always meets δ, by proof or by the closed form
+    while high - low > 1e-13 * high:  # `high` always meets δ, by the optimum or by the closed form
         middle = (low + high) / 2
         low, high = (low, middle) if _optimal_delta(composition, middle) <= delta else (middle, high)
     return high
@@ -206,7 +197,7 @@ def _concentrated(composition: Composition) -> float:
 
 
 def _optimal_delta(composition: Composition, epsilon: float) -> float:
-    """Σ P(L = ℓ)(1 − e^{ε − ℓ})₊, every term rounded up; a sum of N positive terms errs by less than Nu."""
+    """Σ P(L = ℓ)(1 − e^{ε − ℓ})₊, every term rounded up; a sum of N positive terms has relative error below Nu."""
     masses, losses, error = _outcomes(composition)
     excess = losses - epsilon + 4 * _UNIT * epsilon + error
     positive = excess > 0
@@ -216,7 +207,7 @@ def _optimal_delta(composition: Composition, epsilon: float) -> float:
 
 @functools.lru_cache(maxsize=16)
 def _outcomes(composition: Composition) -> tuple[Floats, Floats, float]:
-    """Upper bounds on the probabilities of the losses, the losses, and what these may err by.
+    """Upper bounds on the probabilities of the losses, the losses, and the error of the losses.
 
     m minus signs have probability C(n, m) p^{n−m} (1 − p)^m and loss (n − 2m)ε. The logarithms add up to at most `size`
     in absolute value and have relative errors below 16 units in the last place, `gammaln` included. Losses of at most 0
@@ -234,7 +225,7 @@ def _outcomes(composition: Composition) -> tuple[Floats, Floats, float]:
         size += 3 * float(gammaln(n + 1.0)) + n * (epsilon + rest)
         error += 4 * _UNIT * n * epsilon
     kept = losses > -2 * error
-    masses = np.exp(logs[kept] + 32 * _UNIT * size) * (1 + 16 * _UNIT) + 2.0**-1022  # what underflows is at most this
+    masses = np.exp(logs[kept] + 32 * _UNIT * size) * (1 + 16 * _UNIT) + 2.0**-1022  # covers underflow
     return masses, losses[kept], error * (1 + len(composition))
 
 
@@ -249,29 +240,29 @@ def _merged(*parts: Composition) -> Composition:
     return tuple(sorted(((epsilon, n) for epsilon, n in counts.items() if epsilon and n), reverse=True))
 
 
-def _few(compositions: Sequence[Composition]) -> Alternatives:
-    """The alternatives, each once; where they are many, one that costs at least as much as each of them."""
+def _limited(compositions: Sequence[Composition]) -> Alternatives:
+    """The distinct alternatives; if there are too many, a single one that costs at least as much as each of them."""
     unique = tuple(dict.fromkeys(compositions))
     if len(unique) <= _MOST_ALTERNATIVES:
         return unique
     ranks = sorted({rank for each in unique for rank in itertools.accumulate(n for _, n in each)})
     steps = itertools.pairwise([0, *ranks])
-    largest = [(max(_at(each, rank) for each in unique), rank - last) for last, rank in steps]
+    largest = [(max(_epsilon_of_rank(each, rank) for each in unique), rank - last) for last, rank in steps]
     return (_merged(tuple(largest)),)
 
 
-def _at(composition: Composition, rank: int) -> Exact:
-    """The ε of a rank, the largest first: rank 1; 0 beyond the last."""
+def _epsilon_of_rank(composition: Composition, rank: int) -> Exact:
+    """The ε of a rank; rank 1 is the largest, and beyond the last it is 0."""
     ends = itertools.accumulate(n for _, n in composition)
     return next((epsilon for (epsilon, _), end in zip(composition, ends, strict=True) if rank <= end), Fraction(0))
 
 
 def _pure(accountant: Accountant[Any], event: DpEvent) -> Alternatives:
-    """One mechanism with the pure ε that `basic` knows for it."""
+    """A single mechanism with the pure ε of `basic`."""
     try:
         epsilon = Basic(accountant.adjacency)._cost(event)
     except Unsupported as reason:
-        raise Unsupported(f"advanced has no bound where there is no pure ε: {reason}") from None
+        raise Unsupported(f"advanced has no bound without a pure ε: {reason}") from None
     return (_merged(((epsilon, 1),)),)
 
 

@@ -1,8 +1,8 @@
-"""Accountants that compose whole distributions: costs that have no maximum, only alternatives.
+"""Base class of accountants that compose whole distributions with another library.
 
-Which of several disjoint parts holds the unit that changes is unknown, and two privacy-loss distributions have no
-largest one in general. So the cost of an event is a set of alternatives, each a plain composition; a bound is the worst
-over all of them.
+It is unknown which of several disjoint parts holds the unit that changes, and two privacy-loss distributions have no
+largest one in general. So the cost of an event is a set of alternatives, each a plain composition. A bound is the worst
+over all.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.bounds import Bound, Rigor
 
 Composition = tuple[tuple[DpEvent, int], ...]
-"""Leaf events with counts, each event once, in the order of their `repr`."""
+"""Events that contain no composition, with counts, each event once, in the order of their `repr`."""
 Alternatives = tuple[Composition, ...]
 
 _MOST = 16
 
 
 class DistributionAccountant(Accountant[Alternatives]):
-    """Shared by the accountants that hand compositions of leaves to another library.
+    """Base class of the accountants that pass plain compositions to another library.
 
     Rigor: estimate, since the libraries do not count their numerical error.
     """
@@ -34,13 +34,13 @@ class DistributionAccountant(Accountant[Alternatives]):
     library: ClassVar[str]
 
     def epsilon(self, delta: float) -> Bound:
-        """The largest ε(δ) over the alternatives, as the library computes it."""
+        """The largest ε(δ) over the alternatives, as computed by the library."""
         validate.open_probability(delta=delta)
         value = max(self._epsilon_of(composition, delta) for composition in self.cost)
         return self._estimate(max(value, 0.0), "epsilon", delta=delta)
 
     def delta(self, epsilon: float) -> Bound:
-        """The largest δ(ε) over the alternatives, as the library computes it."""
+        """The largest δ(ε) over the alternatives, as computed by the library."""
         validate.non_negative(epsilon=epsilon)
         value = max(self._delta_of(composition, epsilon) for composition in self.cost)
         return self._estimate(min(max(value, 0.0), 1.0), "delta", at=epsilon)
@@ -68,8 +68,10 @@ class DistributionAccountant(Accountant[Alternatives]):
         return total
 
     def _times(self, cost: Alternatives, count: int) -> Alternatives:
-        # The same unit of the same part changes in every run, so an alternative repeats; it does not mix.
-        return tuple(tuple((leaf, times * count) for leaf, times in composition) for composition in cost)
+        # The same unit of the same part changes in every run, so an alternative repeats and does not mix with others.
+        return tuple(
+            tuple((cost_of_single, times * count) for cost_of_single, times in composition) for composition in cost
+        )
 
     def _largest(self, costs: Sequence[Alternatives], how_many: int) -> Alternatives:
         unique = {repr(cost): cost for cost in costs}
@@ -82,18 +84,20 @@ class DistributionAccountant(Accountant[Alternatives]):
     def _distinct(self, compositions: Sequence[Composition]) -> Alternatives:
         unique = tuple({repr(composition): composition for composition in compositions}.values())
         if len(unique) > _MOST:
-            raise Unsupported(f"{self.name} would have to compare {len(unique)} different compositions of parts")
+            raise Unsupported(
+                f"{self.name} compares at most {_MOST} different compositions of disjoint parts, not {len(unique)}"
+            )
         return unique
 
 
-def leaf(accountant: Any, event: DpEvent) -> Alternatives:
-    """The cost of one leaf event."""
+def cost_of_single(accountant: Any, event: DpEvent) -> Alternatives:
+    """The cost of an event that contains no composition."""
     return (((event, 1),),)
 
 
-def _merge(leaves: Sequence[tuple[DpEvent, int]]) -> Composition:
+def _merge(parts: Sequence[tuple[DpEvent, int]]) -> Composition:
     counts: dict[str, tuple[DpEvent, int]] = {}
-    for event, count in leaves:
+    for event, count in parts:
         key = repr(event)
         counts[key] = (event, counts.get(key, (event, 0))[1] + count)
     return tuple(pair for _, pair in sorted(counts.items()))

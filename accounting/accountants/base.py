@@ -1,7 +1,7 @@
-"""What every accountant shares: one face, and one way through composed and parallel events.
+"""Base class of all accountants.
 
-An accountant turns an event into a *cost* in its own currency. This module walks down compositions; the leaves are
-looked up in the accountant's table of handlers, one an event type, and what has no handler is refused with a reason.
+An accountant turns an event into a *cost* in its own parameter. This module recurses through composed and parallel
+events. For other events it looks up a handler by event type; an event without a handler is refused with a reason.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Unsupported(CupelError):
 class Accountant(ABC, Generic[C]):
     """An upper bound on the privacy loss of a composition of events.
 
-    Accountants do not change: `compose` returns a new one. All events are taken at the accountant's adjacency and unit:
-    a noise multiplier or sensitivity refers to the contribution of one unit, so exchanging one moves a sum by twice as
-    much as adding one; an η, a ρ or a cost refers to the adjacency itself.
+    Accountants are immutable: `compose` returns a new one. All events are taken at the accountant's adjacency and unit.
+    A noise multiplier or sensitivity refers to the contribution of one unit, so exchanging a unit moves a sum by twice
+    as much as adding one. An η, a ρ or a cost refers to the adjacency itself.
     """
 
     name: ClassVar[str]
     handlers: ClassVar[Mapping[type[DpEvent], Callable[[Any, Any], Any]]]
-    """Event type → function of (accountant, event) that returns the cost, or raises `Unsupported`."""
+    """Maps an event type to a function of (accountant, event) that returns the cost or raises `Unsupported`."""
     converts_groups: ClassVar[bool] = False
-    """Whether the accountant has a bound for groups of records from events that are charged for one record."""
+    """Whether the accountant has a bound for groups of records, given events for one record."""
 
     def __init__(self, adjacency: Adjacency | str, unit: Unit | None = None) -> None:
         if adjacency not in tuple(Adjacency):
@@ -56,7 +56,7 @@ class Accountant(ABC, Generic[C]):
         if self.adjacency is Adjacency.SECRET or self.unit.kind == "secret":
             return f"{self.name} has no bound for secrets"
         if self.unit.kind == "group" and not self.converts_groups:
-            return f"{self.name} has no bound for groups; basic, zcdp and gdp have"
+            return f"{self.name} has no bound for groups; use basic, zcdp or gdp"
         try:
             self._last_cost = event, self._cost(event)
         except Unsupported as reason:
@@ -64,10 +64,10 @@ class Accountant(ABC, Generic[C]):
         return None
 
     def compose(self, event: DpEvent, count: int = 1) -> Self:
-        """This accountant with `count` runs of `event` after what it holds.
+        """This accountant with `count` more runs of `event`.
 
         Raises:
-            ValueError: with the reason, where the event is not supported.
+            Unsupported: a `ValueError`, if the event is not supported, with the reason.
         """
         validate.integer(count=count)
         new = self._copy()
@@ -88,9 +88,9 @@ class Accountant(ABC, Generic[C]):
         """An upper bound on the δ of (ε, δ)-DP."""
 
     def beta(self, alpha: float) -> Bound:
-        """A lower bound on the type II error of any test with type I error `alpha` that tells neighbours apart.
+        """A lower bound on the type II error of any test with type I error `alpha` between neighbours.
 
-        For every ε ≥ 0, β ≥ max(1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); the best of a grid of ε is returned.
+        For every ε ≥ 0, β ≥ max(1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)); the best value on a grid of ε is returned.
 
         Source: Wasserman and Zhou (2010); Kairouz, Oh and Viswanath (2015).
         """
@@ -107,7 +107,7 @@ class Accountant(ABC, Generic[C]):
         value = min(1.0, float((np.exp(epsilons) * p + deltas).min()) * (1 + 1e-14))
         return self._bound(value, "r", at=p, rigor=self._rigor())
 
-    # What an accountant's currency must be able to do
+    # Operations on costs
 
     @abstractmethod
     def _zero(self) -> C: ...
@@ -120,23 +120,23 @@ class Accountant(ABC, Generic[C]):
 
     @abstractmethod
     def _largest(self, costs: Sequence[C], how_many: int) -> C:
-        """The cost of the worst `how_many` of disjoint parts (1 or 2, at most as many as there are parts)."""
+        """The cost of the worst `how_many` of disjoint parts (1 or 2, at most the number of parts)."""
 
     def _rigor(self) -> Rigor:
         return Rigor.CERTIFIED
 
-    # Shared machinery
+    # Shared by all accountants
 
     @property
     def cost(self) -> C:
-        """The cost of everything composed so far, in the accountant's currency."""
+        """The cost of everything composed so far, in the accountant's own parameter."""
         if self._total is None:
             self._total = self._cost(self.event)
         return self._total
 
     @property
     def scale(self) -> int:
-        """How much further apart neighbours' sums can be than the contribution of one unit: 2 under replace_one."""
+        """The sensitivity of a sum in contributions of one unit: 2 under replace_one, else 1."""
         return 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
 
     def _copy(self) -> Self:
@@ -152,7 +152,7 @@ class Accountant(ABC, Generic[C]):
             return self._add([self._zero(), *(self._cost(part) for part in event.events)])
         if isinstance(event, events.ParallelDpEvent):
             one = event.partition_is_public or self.adjacency is Adjacency.ADD_REMOVE
-            costs = [cost for part, times in _different(event.events) for cost in [self._cost(part)] * times]
+            costs = [cost for part, times in _distinct_parts(event.events) for cost in [self._cost(part)] * times]
             return self._largest(costs, 1 if one else min(2, len(costs)))
         for kind in type(event).__mro__:
             if kind in self.handlers:
@@ -162,7 +162,7 @@ class Accountant(ABC, Generic[C]):
 
     @functools.cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """ε and δ(ε) on a grid, δ upper bounds; computed once, since accountants do not change."""
+        """ε and upper bounds on δ(ε) on a grid, computed once."""
         grid = np.concatenate([np.linspace(0, 1, 65), np.geomspace(1, 64, 129)[1:]])
         return grid, np.array([self.delta(float(epsilon)).value for epsilon in grid])
 
@@ -201,8 +201,8 @@ class Accountant(ABC, Generic[C]):
         return tuple(found)
 
 
-def _different(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:
-    """Each different part and how often it is there. Of many slots most are one object, whose text is made once."""
+def _distinct_parts(parts: Sequence[DpEvent]) -> Iterable[tuple[DpEvent, int]]:
+    """Each distinct part with its count. Parts are often one shared object, whose text is computed once."""
     objects = {id(part): part for part in parts}
     counts: dict[str, int] = {}
     first: dict[str, DpEvent] = {}
@@ -220,10 +220,10 @@ def _has_moving_parts(event: DpEvent) -> bool:
 
 
 def noise(value: float, name: str) -> float:
-    """A noise parameter of an event, checked: dp_accounting's classes accept anything.
+    """A noise parameter of an event, checked, since dp_accounting's classes accept any value.
 
     Raises:
-        ValueError: for a negative or infinite one.
+        ValueError: if it is negative or infinite.
     """
     return float(validate.non_negative(**{name: value}))
 
@@ -231,15 +231,18 @@ def noise(value: float, name: str) -> float:
 def randomized_response_epsilon(accountant: Accountant[Any], event: dp_event.RandomizedResponseDpEvent) -> float:
     """The pure ε of k-ary randomised response, rounded up.
 
-    The response of one unit is released, so the unit cannot be absent: replace_one compares two inputs, zero_out an
-    input with a uniform response.
+    The response of one unit is released, so the unit cannot be absent: replace_one compares two inputs, and zero_out
+    compares an input with a uniform response.
+
+    Raises:
+        Unsupported: under add_remove.
     """
     buckets = validate.integer(minimum=1, num_buckets=event.num_buckets)
     uniform = float(validate.probability(noise_parameter=event.noise_parameter))
     if accountant.adjacency is Adjacency.ADD_REMOVE:
         raise Unsupported(
             f"{accountant.name} has no bound for RandomizedResponseDpEvent under add_remove: "
-            "each unit gives one response, so none can be added or removed; use replace_one or zero_out"
+            "each unit gives one response, so units cannot be added or removed; use replace_one or zero_out"
         )
     if buckets == 1 or uniform == 1:
         return 0.0

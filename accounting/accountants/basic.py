@@ -21,7 +21,7 @@ Exact = Fraction | float
 
 
 class ExactSum(Accountant[Exact]):
-    """An accountant whose cost is one number that adds up, exactly; the worst of disjoint parts is the largest."""
+    """An accountant whose cost is a single number that adds up exactly; of disjoint parts the largest counts."""
 
     def _zero(self) -> Exact:
         return Fraction(0)
@@ -37,9 +37,9 @@ class ExactSum(Accountant[Exact]):
 
 
 class Basic(ExactSum):
-    """The sum of pure ε (Dwork et al. 2006); the worst of disjoint parts; k·ε for a group of k.
+    """The sum of pure ε (Dwork et al. 2006). Of disjoint parts the worst counts; a group of k costs k·ε.
 
-    Rigor: certified. Sums are exact; where an event's own ε is a logarithm it is rounded up.
+    Rigor: certified. Sums are exact; an event's own ε that is a logarithm is rounded up.
     """
 
     name = "basic"
@@ -50,7 +50,7 @@ class Basic(ExactSum):
         return self._bound(self._epsilon(), "epsilon")
 
     def epsilon(self, delta: float) -> Bound:
-        """The pure ε again: an ε that holds at δ = 0 holds at every δ."""
+        """The pure ε, which holds at every δ."""
         validate.probability(delta=delta)
         return self._bound(self._epsilon(), "epsilon", delta=delta)
 
@@ -64,7 +64,7 @@ class Basic(ExactSum):
 
 
 def pure_epsilon(accountant: Accountant[Any], event: Any) -> Exact:
-    """The pure ε of an event that has one, for the tables of other accountants too."""
+    """The pure ε of an event, for other accountants."""
     cost: Exact = Basic.handlers[type(event)](accountant, event)
     return cost
 
@@ -72,7 +72,7 @@ def pure_epsilon(accountant: Accountant[Any], event: Any) -> Exact:
 def _bounded_range(
     accountant: Accountant[Any], event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent
 ) -> Fraction:
-    """A log-ratio in [t − η, t] of two laws that each sum to 1 has t in [0, η], so η-bounded range is η-DP."""
+    """η-bounded range is η-DP: a log-ratio in [t − η, t] of two laws that each sum to 1 has t in [0, η]."""
     return Fraction(event.eta) + 4 * Fraction(event.rounding)
 
 
@@ -82,7 +82,7 @@ def _laplace(accountant: Accountant[Any], event: dp_event.LaplaceDpEvent) -> Exa
 
 
 def _discrete_laplace(accountant: Accountant[Any], event: dp_event.DiscreteLaplaceDpEvent) -> Exact:
-    """A parameter of 0 is no law, and is counted as no protection, as dp_accounting does."""
+    """A parameter of 0 is not a law; it counts as no protection, as in dp_accounting."""
     sensitivity = validate.integer(sensitivity=event.sensitivity)
     parameter = Fraction(noise(event.noise_parameter, "noise_parameter"))
     return parameter * sensitivity * accountant.scale if parameter or not sensitivity else math.inf
@@ -94,8 +94,11 @@ def _randomized_response(accountant: Accountant[Any], event: dp_event.Randomized
 
 
 def _poisson(accountant: Basic, event: dp_event.PoissonSampledDpEvent) -> Exact:
-    """Amplification log(1 + q(e^ε − 1)) of adding or removing a unit (Li, Qardaji and Su 2012). Otherwise the sampled
-    laws are mixtures with the same weights, so the ε of the inner event holds and nothing is amplified."""
+    """Under add_remove, log(1 + q(e^ε − 1)) (Li, Qardaji and Su 2012); otherwise the ε of the inner event, without
+    amplification.
+
+    Under the other adjacencies the sampled laws are mixtures with the same weights, so the inner ε holds.
+    """
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
     inner = accountant._cost(event.event)
     if accountant.adjacency is not Adjacency.ADD_REMOVE or inner == 0 or rate == 1:
@@ -114,7 +117,7 @@ def _gaussian(accountant: Accountant[Any], event: dp_event.DpEvent) -> Exact:
 
 def _zcdp(accountant: Accountant[Any], event: dp_event.ZCDpEvent) -> Exact:
     if event.rho == 0:
-        return Fraction(noise(event.xi, "xi"))  # divergence at most ξ at every order is pure ξ-DP
+        return Fraction(noise(event.xi, "xi"))  # a divergence of at most ξ at every order is pure ξ-DP
     return _gaussian(accountant, event)
 
 

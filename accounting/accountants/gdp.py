@@ -17,8 +17,10 @@ from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectio
 
 
 class GaussianDP(ExactSum):
-    """μ-GDP (Dong, Roth and Su 2022), the cost is μ²: a Gaussian's 1/σ², exact under composition; a pure ε by the
-    Gaussian curve below its two chords; the worst of disjoint parts; kμ for a group of k.
+    """μ-GDP (Dong, Roth and Su 2022); the cost is μ².
+
+    A Gaussian costs 1/σ², exact under composition. A pure ε costs the μ of the Gaussian curve below its two chords. Of
+    disjoint parts the worst counts; a group of k costs kμ.
 
     Rigor: certified. For compositions of Gaussians the answer is exact up to its rounding.
     """
@@ -39,7 +41,7 @@ class GaussianDP(ExactSum):
         return self._bound(formulas.delta_from_gdp(self._mu(), epsilon), "delta", at=epsilon)
 
     def _mu(self) -> float:
-        """The root of the exact sum, rounded up once: a claim of it to the last digit is met."""
+        """The root of the exact sum, rounded up once, so that a claim that is exact to the last digit is met."""
         squared = self.cost * self.unit.size**2
         root = math.nextafter(math.sqrt(formulas.up(squared)), math.inf)
         for _ in range(3):  # two roundings and the step above
@@ -61,7 +63,7 @@ def _pure(accountant: Accountant[Any], event: DpEvent) -> Exact:
 
 
 def _unknown(accountant: Accountant[Any], event: DpEvent) -> Exact:
-    raise Unsupported(f"gdp has a bound for Gaussians and pure DP, and {type(event).__name__} is neither")
+    raise Unsupported(f"gdp supports Gaussians and pure DP, and {type(event).__name__} is neither")
 
 
 GaussianDP.handlers = {

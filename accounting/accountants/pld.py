@@ -1,4 +1,4 @@
-"""Privacy-loss distributions, by dp_accounting."""
+"""The accountant of privacy-loss distributions, by dp_accounting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation, dp_event
 
 from cupel.accounting import validate
-from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, leaf
+from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, cost_of_single
 from cupel.accounting.accountants.base import Unsupported, noise, randomized_response_epsilon
 from cupel.accounting.adjacency import Adjacency
 
@@ -23,10 +23,10 @@ _INTERVAL = 1e-4
 
 
 class PrivacyLoss(DistributionAccountant):
-    """Composed privacy-loss distributions (Koskela et al. 2020; Doroshenko et al. 2022) of dp_accounting's `pld`.
+    """Composed privacy-loss distributions (Koskela et al. 2020; Doroshenko et al. 2022), by dp_accounting's `pld`.
 
-    Each leaf is built and composed here, from the library's constructors, and not through its `PLDAccountant`, which
-    ignores the count of a `RandomizedResponseDpEvent` and lacks Laplace noise under replace_one.
+    Each event is built and composed from the library's constructors, not through its `PLDAccountant`, which ignores the
+    count of a `RandomizedResponseDpEvent` and lacks Laplace noise under replace_one.
 
     Rigor: estimate. The library's discretisation is pessimistic, but its truncation and rounding are not counted.
     """
@@ -43,14 +43,14 @@ class PrivacyLoss(DistributionAccountant):
         return 1.0 if distribution is None else float(distribution.get_delta_for_epsilon(epsilon))
 
     def _distribution(self, composition: Composition) -> Any:
-        """The composed distribution; None where nothing is private."""
+        """The composed distribution; None if an event is not private."""
         if any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composition):
             return None
         return _compose(repr(composition), self.adjacency, composition)
 
 
 class _Key(tuple[str, Adjacency, Composition]):
-    """A cache key that compares by the composition's text: dp_accounting's events with lists do not hash."""
+    """A cache key that compares by the composition's text, since dp_accounting's events with lists are not hashable."""
 
     def __hash__(self) -> int:
         return hash(self[:2])
@@ -62,12 +62,12 @@ class _Key(tuple[str, Adjacency, Composition]):
 def _compose(text: str, adjacency: Adjacency, composition: Composition) -> Any:
     try:
         return _cached(_Key((text, adjacency, composition)))
-    except (ValueError, ArithmeticError, MemoryError) as error:  # parameters were checked: this is too large for it
+    except (ValueError, ArithmeticError, MemoryError) as error:  # parameters were checked, so this is a size limit
         reason = str(error) or type(error).__name__
-        raise Unsupported(f"dp_accounting gave up on this composition: {reason}") from None
+        raise Unsupported(f"dp_accounting failed on this composition: {reason}") from None
 
 
-_MOST_POINTS = 1_000_000  # which take seconds
+_MOST_POINTS = 1_000_000  # a few seconds
 
 
 @functools.lru_cache(maxsize=8)
@@ -79,9 +79,9 @@ def _cached(key: _Key) -> Any:
     for event, count in composition:
         if isinstance(event, dp_event.GaussianDpEvent):  # n Gaussians are one, with σ/√n
             moved = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-            reach = 16 * moved * math.sqrt(count) / event.noise_multiplier  # 8 deviations to each side
+            reach = 16 * moved * math.sqrt(count) / event.noise_multiplier  # 8 standard deviations to each side
             if reach > _INTERVAL * _MOST_POINTS:
-                raise ValueError(f"the losses of {count} releases are on a grid of more than {_MOST_POINTS} points")
+                raise ValueError(f"the losses of {count} releases need more than {_MOST_POINTS} grid points")
             joint = pld.from_gaussian_mechanism(
                 event.noise_multiplier / math.sqrt(count),
                 value_discretization_interval=_INTERVAL,
@@ -94,13 +94,16 @@ def _cached(key: _Key) -> Any:
 
 
 def _single(event: DpEvent, adjacency: Adjacency) -> Any:
-    """One run's distribution. Laplace sensitivities are doubled here under replace_one; the library's Gaussian and
-    randomised response do it by themselves."""
+    """The distribution of one run.
+
+    Laplace sensitivities are doubled here under replace_one; the library doubles those of Gaussians and randomised
+    response.
+    """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     scale = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     if (points := _range_of_losses(event, scale) / _INTERVAL) > _MOST_POINTS:
-        raise ValueError(f"the losses of {type(event).__name__} are on a grid of {points:.2g} points")
+        raise ValueError(f"the losses of {type(event).__name__} need {points:.2g} grid points")
     common = {"value_discretization_interval": _INTERVAL}
     match event:
         case dp_event.LaplaceDpEvent():
@@ -131,7 +134,9 @@ def _single(event: DpEvent, adjacency: Adjacency) -> Any:
 
 
 def _range_of_losses(event: DpEvent, scale: int) -> float:
-    """About how far apart the losses of one run lie: 16 standard deviations of a Gaussian, all of them of Laplace."""
+    """About the width of the range of losses of one run: 16 standard deviations of a Gaussian, the whole range of
+    Laplace.
+    """
     match event:
         case dp_event.PoissonSampledDpEvent():
             return _range_of_losses(event.event, scale)
@@ -147,26 +152,28 @@ def _range_of_losses(event: DpEvent, scale: int) -> float:
 
 def _noisy(accountant: PrivacyLoss, event: dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent) -> Alternatives:
     if not noise(event.noise_multiplier, "noise_multiplier"):
-        return leaf(accountant, dp_event.NonPrivateDpEvent())
-    return leaf(accountant, event)
+        return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
+    return cost_of_single(accountant, event)
 
 
 def _discrete_laplace(accountant: PrivacyLoss, event: dp_event.DiscreteLaplaceDpEvent) -> Alternatives:
     validate.integer(sensitivity=event.sensitivity)
     if not noise(event.noise_parameter, "noise_parameter") or not event.sensitivity:
-        return accountant._zero()  # p(x) ∝ e^{−a|x|}: a = 0 is flat noise without end, the limit of no loss
-    return leaf(accountant, event)
+        return accountant._zero()  # p(x) ∝ e^{−a|x|}: the limit a → 0 is flat noise, without loss
+    return cost_of_single(accountant, event)
 
 
 def _randomized_response(accountant: PrivacyLoss, event: dp_event.RandomizedResponseDpEvent) -> Alternatives:
     epsilon = randomized_response_epsilon(accountant, event)
     if epsilon == 0:
         return accountant._zero()
-    return leaf(accountant, dp_event.NonPrivateDpEvent() if math.isinf(epsilon) else event)
+    return cost_of_single(accountant, dp_event.NonPrivateDpEvent() if math.isinf(epsilon) else event)
 
 
 def _mixture(accountant: PrivacyLoss, event: dp_event.MixtureOfGaussiansDpEvent) -> Alternatives:
-    """Scaled so that the largest sensitivity is 1: the law does not depend on the unit, the library's answer does."""
+    """Scaled so that the largest sensitivity is 1: the law does not depend on the unit of the noise, but the library's
+    answer does.
+    """
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("pld has no bound for MixtureOfGaussiansDpEvent under replace_one")
     largest = max((abs(float(value)) for value in event.sensitivities), default=0.0)
@@ -174,10 +181,10 @@ def _mixture(accountant: PrivacyLoss, event: dp_event.MixtureOfGaussiansDpEvent)
         return accountant._zero()
     deviation = noise(event.standard_deviation, "standard_deviation")
     if not deviation:
-        return leaf(accountant, dp_event.NonPrivateDpEvent())
+        return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
     scaled = tuple(float(np.float64(value) / largest) for value in event.sensitivities)
     probabilities = tuple(float(value) for value in event.sampling_probs)
-    return leaf(accountant, dp_event.MixtureOfGaussiansDpEvent(deviation / largest, scaled, probabilities))
+    return cost_of_single(accountant, dp_event.MixtureOfGaussiansDpEvent(deviation / largest, scaled, probabilities))
 
 
 def _poisson(accountant: PrivacyLoss, event: dp_event.PoissonSampledDpEvent) -> Alternatives:
@@ -190,8 +197,10 @@ def _poisson(accountant: PrivacyLoss, event: dp_event.PoissonSampledDpEvent) -> 
         if rate == 1 or not inner.noise_multiplier:
             return _noisy(accountant, inner)
         noise(inner.noise_multiplier, "noise_multiplier")
-        return leaf(accountant, event)
-    raise Unsupported(f"pld has no bound for a sampled {type(inner).__name__}, only for sampled Gaussians and Laplaces")
+        return cost_of_single(accountant, event)
+    raise Unsupported(
+        f"pld has no bound for a sampled {type(inner).__name__}, only for sampled Gaussian or Laplace noise"
+    )
 
 
 PrivacyLoss.handlers = {
@@ -201,5 +210,5 @@ PrivacyLoss.handlers = {
     dp_event.RandomizedResponseDpEvent: _randomized_response,
     dp_event.MixtureOfGaussiansDpEvent: _mixture,
     dp_event.PoissonSampledDpEvent: _poisson,
-    dp_event.NonPrivateDpEvent: leaf,
+    dp_event.NonPrivateDpEvent: cost_of_single,
 }

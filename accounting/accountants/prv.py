@@ -1,4 +1,4 @@
-"""Privacy random variables, by prv_accountant."""
+"""The accountant of privacy random variables, by prv_accountant."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
-from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, leaf
+from cupel.accounting.accountants.alternatives import Alternatives, Composition, DistributionAccountant, cost_of_single
 from cupel.accounting.accountants.base import Unsupported, noise
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 
 EPSILON_ERROR = 0.01
-"""The ε error that prv_accountant is asked for; it is added to every answer."""
+"""The ε error that is requested from prv_accountant; it is added to every answer."""
 
-_MOST_POINTS = 4_000_000  # which take some ten seconds
-_LEAST_NOISE = 0.01  # below it losses are in the thousands, and the library's sums may not end
+_MOST_POINTS = 4_000_000  # about ten seconds
+_LEAST_NOISE = 0.01  # with less noise, losses are in the thousands and the library's sums may not end
 
 
 class PrivacyRandomVariables(DistributionAccountant):
-    """Numerical composition of privacy random variables (Gopi, Lee and Wutschitz 2021), the upper end of
-    prv_accountant's answer.
+    """Numerical composition of privacy random variables (Gopi, Lee and Wutschitz 2021): the upper end of the library's
+    answer.
 
-    Rigor: estimate. The library composes one direction of the adjacency only (removal), and its floating-point error is
-    not part of its stated one.
+    Rigor: estimate. The library composes one direction of the adjacency only (removal), and its stated error excludes
+    floating point.
     """
 
     name = "prv"
@@ -45,12 +45,12 @@ class PrivacyRandomVariables(DistributionAccountant):
         if not composition:
             return 0.0
         if delta <= 1e-13:
-            raise Unsupported(f"prv has no answer for δ at or below 1e-13, where float64 sums end; {delta} was given")
+            raise Unsupported(f"prv needs δ above 1e-13, the resolution of its float64 sums, not {delta}")
         composed = _compose(composition, self.adjacency, delta / 1000)
         try:
             return float(composed.compute_epsilon(delta, delta / 1000, EPSILON_ERROR)[2])
         except (RuntimeError, ValueError, FloatingPointError) as error:
-            raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
+            raise Unsupported(f"prv_accountant failed on this composition: {error}") from None
 
     def _delta_of(self, composition: Composition, epsilon: float) -> float:
         if _has_no_privacy(composition):
@@ -79,11 +79,11 @@ def _compose(composition: Composition, adjacency: Adjacency, delta_error: float)
         )
         return library.compute_composition(counts)
     except (RuntimeError, ValueError, FloatingPointError) as error:
-        raise Unsupported(f"prv_accountant gave up on this composition: {error}") from None
+        raise Unsupported(f"prv_accountant failed on this composition: {error}") from None
 
 
 def _joined(composition: Composition) -> Composition:
-    """n Gaussians as one, with σ/√n: the library's lattice grows with n."""
+    """n Gaussians as one with σ/√n, since the library's lattice grows with n."""
     gaussians = [(event, count) for event, count in composition if isinstance(event, dp_event.GaussianDpEvent)]
     if not gaussians:
         return composition
@@ -93,9 +93,12 @@ def _joined(composition: Composition) -> Composition:
 
 
 def _check_size(composition: Composition, variables: list[Any], delta_error: float) -> None:
-    """Refuses a composition whose losses the library would put on too many points, before it tries.
+    """Refuses a composition that would need too many lattice points.
 
-    Half its domain and its mesh are the library's own (Gopi, Lee and Wutschitz 2021, Theorem 5.5 and Remark 5.6).
+    Half the domain and the mesh are the library's own (Gopi, Lee and Wutschitz 2021, Theorem 5.5 and Remark 5.6).
+
+    Raises:
+        Unsupported: if there would be too many points, or too little noise.
     """
     from prv_accountant.accountant import compute_safe_domain_size
 
@@ -103,14 +106,14 @@ def _check_size(composition: Composition, variables: list[Any], delta_error: flo
     noises = [getattr(event, "event", event).noise_multiplier for event, _ in composition]
     least = min(noises)
     if least < _LEAST_NOISE:
-        raise Unsupported(f"prv is asked for noise multipliers of at least {_LEAST_NOISE:g}, not {least:g}")
-    with np.errstate(all="ignore"):  # what is too large for it is not a number that is small enough
+        raise Unsupported(f"prv needs noise multipliers of at least {_LEAST_NOISE:g}, not {least:g}")
+    with np.errstate(all="ignore"):  # NaN fails the check below
         half = compute_safe_domain_size(variables, counts, eps_error=EPSILON_ERROR, delta_error=delta_error)
     mesh = EPSILON_ERROR / math.sqrt(sum(counts) / 2 * math.log(12 / delta_error))
     if not 2 * half <= mesh * _MOST_POINTS:
         raise Unsupported(
-            f"prv_accountant would put the losses of {sum(counts)} releases on {2 * half / mesh:.2g} points; "
-            f"it is asked for at most {_MOST_POINTS:.2g}"
+            f"prv_accountant would need {2 * half / mesh:.2g} lattice points for {sum(counts)} releases; "
+            f"at most {_MOST_POINTS:.2g} are allowed"
         )
 
 
@@ -128,26 +131,26 @@ def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
 
 def _gaussian(accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent) -> Alternatives:
     if not noise(event.noise_multiplier, "noise_multiplier"):
-        return leaf(accountant, dp_event.NonPrivateDpEvent())
-    return leaf(accountant, event)
+        return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
+    return cost_of_single(accountant, event)
 
 
 def _with_atoms(accountant: PrivacyRandomVariables, event: DpEvent) -> Alternatives:
-    """The library integrates a mean numerically and stops with an error, or shifts its lattice, where a law jumps."""
-    raise Unsupported(f"prv has no reliable bound for {type(event).__name__}, whose privacy loss has atoms; pld has")
+    """The library integrates a mean numerically; if a law has atoms, it fails or shifts its lattice."""
+    raise Unsupported(f"prv has no reliable bound for {type(event).__name__}, whose privacy loss has atoms; use pld")
 
 
 def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledDpEvent) -> Alternatives:
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
     if accountant.adjacency is Adjacency.REPLACE_ONE:
-        raise Unsupported("prv has no bound for Poisson sampling under replace_one; pld has")
+        raise Unsupported("prv has no bound for Poisson sampling under replace_one; use pld")
     if not isinstance(event.event, dp_event.GaussianDpEvent):
         raise Unsupported(f"prv has no bound for a sampled {type(event.event).__name__}, only for a sampled Gaussian")
     if rate == 0:
         return accountant._zero()
     if rate == 1 or not noise(event.event.noise_multiplier, "noise_multiplier"):
         return _gaussian(accountant, event.event)
-    return leaf(accountant, event)
+    return cost_of_single(accountant, event)
 
 
 PrivacyRandomVariables.handlers = {
@@ -156,5 +159,5 @@ PrivacyRandomVariables.handlers = {
     dp_event.LaplaceDpEvent: _with_atoms,
     dp_event.DiscreteLaplaceDpEvent: _with_atoms,
     dp_event.RandomizedResponseDpEvent: _with_atoms,
-    dp_event.NonPrivateDpEvent: leaf,
+    dp_event.NonPrivateDpEvent: cost_of_single,
 }

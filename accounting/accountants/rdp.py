@@ -32,25 +32,25 @@ ORDERS: tuple[float, ...] = (
     *(float(x) for x in range(64, 256, 8)),
     *(float(x) for x in range(256, 1025, 64)),
 )
-"""The orders that are tried: 1.05 to 1.95, 2 to 10.9 in tenths, whole numbers to 63, then in steps to 1024."""
+"""The default orders: 1.05 to 1.95, 2 to 10.9 in tenths, whole numbers to 63, then in steps to 1024."""
 
 _UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Renyi:
-    """Upper bounds on the Rényi divergence at each order, and whether each counts its numerical error."""
+    """Upper bounds on the Rényi divergence at each order, and whether each includes its numerical error."""
 
     divergence: Floats
     certified: NDArray[np.bool_]
 
 
 class RenyiAccountant(Accountant[Renyi]):
-    """Rényi DP (Mironov 2017), converted to ε with Canonne, Kamath and Steinke (2020), Proposition 12.
+    """Rényi DP (Mironov 2017), converted to ε by Canonne, Kamath and Steinke (2020), Proposition 12.
 
-    Rigor: certified at every order where the event's divergence is a closed form (Gaussian, Laplace, pure, zCDP,
-    bounded range) and at whole orders for Poisson-sampled Gaussians; `epsilon` and `delta` use those orders only.
-    `estimate` uses all orders, the fractional ones of sampled Gaussians from dp_accounting, and is an estimate.
+    Rigor: certified at every order if the event's divergence is a closed form (Gaussian, Laplace, pure, zCDP, bounded
+    range), and at whole orders for Poisson-sampled Gaussians. `epsilon` and `delta` use those orders only. `estimate`
+    uses all orders, with fractional ones of sampled Gaussians from dp_accounting, and is an estimate.
 
     Args:
         adjacency: add_remove, replace_one or zero_out.
@@ -74,8 +74,8 @@ class RenyiAccountant(Accountant[Renyi]):
     def divergence(self, order: float) -> Bound:
         """The Rényi divergence of one order, whether or not it is in `orders`.
 
-        Where the events are concentrated, ξ + ρα by their exact sums bounds it too: rounded up once, so that for
-        Gaussians no claim is missed by a rounding.
+        If the events are zCDP, the divergence is also at most ξ + ρα by their exact sums. This is rounded up once, so
+        that for Gaussians a claim that is exact to the last digit is met.
         """
         validate.finite(order=order)
         single = type(self)(self.adjacency, self.unit, (order,)).compose(self.event)
@@ -97,7 +97,7 @@ class RenyiAccountant(Accountant[Renyi]):
         return self._bound(self._least_epsilon(delta, self.cost.certified), "epsilon", delta=delta)
 
     def estimate(self, delta: float) -> Bound:
-        """ε(δ) at the best of all orders, fractional ones of sampled events included."""
+        """ε(δ) at the best of all orders, including fractional ones of sampled events."""
         everywhere = np.ones(self.orders.shape, dtype=bool)
         rigor = Rigor.CERTIFIED if self.cost.certified.all() else Rigor.ESTIMATE
         return self._bound(self._least_epsilon(delta, everywhere), "epsilon", delta=delta, rigor=rigor)
@@ -108,7 +108,7 @@ class RenyiAccountant(Accountant[Renyi]):
         logs = formulas.log_delta_from_rdp(self.orders, self.cost.divergence, epsilon)
         least = float(np.where(self.cost.certified, logs, 0.0).min())
         zero = bool((self.cost.divergence[self.cost.certified] == 0).any())
-        value = 0.0 if zero else math.exp(least) * (1 + 8 * _UNIT) + 1e-320  # it must not underflow to 0: pure DP
+        value = 0.0 if zero else math.exp(least) * (1 + 8 * _UNIT) + 1e-320  # an underflow to 0 would mean pure DP
         return self._bound(min(1.0, value), "delta", at=epsilon)
 
     def _least_epsilon(self, delta: float, allowed: NDArray[np.bool_]) -> float:
@@ -136,7 +136,7 @@ class RenyiAccountant(Accountant[Renyi]):
 
 
 def _with_square(multiplier: float) -> float:
-    """Not more noise than this, so that its square and the inverse of that are floats; 0 where it is too little."""
+    """A noise multiplier that is no larger, whose square and its inverse are floats; 0 if it is too small."""
     return min(multiplier, 1e150) if multiplier > 1e-150 else 0.0
 
 
@@ -167,7 +167,7 @@ def _pure(accountant: RenyiAccountant, event: DpEvent) -> Renyi:
 
 
 def _bounded_range(accountant: RenyiAccountant, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> Renyi:
-    """The least of η²α/8 (Cesar and Rogers 2021) and what η-DP gives."""
+    """The smaller of η²α/8 (Cesar and Rogers 2021) and the divergence of η-DP."""
     epsilon = formulas.up(pure_epsilon(accountant, event))
     if epsilon > 1e150:
         return _non_private(accountant, event)
@@ -181,14 +181,14 @@ def _zcdp(accountant: RenyiAccountant, event: dp_event.ZCDpEvent) -> Renyi:
 
 
 def _poisson(accountant: RenyiAccountant, event: dp_event.PoissonSampledDpEvent) -> Renyi:
-    """The sampled Gaussian (Mironov, Talwar and Zhang 2019): a sum at whole orders, dp_accounting's series elsewhere.
+    """The sampled Gaussian (Mironov, Talwar and Zhang 2019): a sum at whole orders, dp_accounting's series at others.
 
-    Its inner event may be a composition of Gaussians on the same sample, which is one Gaussian.
+    The inner event may be a composition of Gaussians on the same sample, which is one Gaussian.
     """
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
     multiplier = _with_square(_joint_multiplier(accountant, event.event))
     if accountant.adjacency is Adjacency.REPLACE_ONE:
-        raise Unsupported("rdp has no bound for Poisson sampling under replace_one; pld has")
+        raise Unsupported("rdp has no bound for Poisson sampling under replace_one; use pld")
     if rate == 0:
         return accountant._zero()
     if not multiplier:
@@ -207,12 +207,12 @@ def _poisson(accountant: RenyiAccountant, event: dp_event.PoissonSampledDpEvent)
 
 @functools.lru_cache(maxsize=4096)
 def sampled_gaussian_divergence(rate: float, multiplier: float, order: int) -> float:
-    """An upper bound on the Rényi divergence of a whole order of the Poisson-sampled Gaussian.
+    """An upper bound on the Rényi divergence of a whole order α of the Poisson-sampled Gaussian.
 
-    log(Σ_k C(α,k) q^k (1−q)^{α−k} e^{(k² − k)/(2σ²)})/(α − 1). The binomial weights sum to 1, so it is
-    log1p(Σ_{k ≥ 2} weight_k·expm1(·)) without cancellation. Every logarithm in the sum is at most `size` in absolute
-    value, with relative error below 16 units in the last place (gammaln included), so the sum of α terms has relative
-    error below (16·size + 2α)u.
+    log(Σ_k C(α,k) q^k (1−q)^{α−k} e^{(k² − k)/(2σ²)})/(α − 1). The binomial weights sum to 1, so it is log1p(Σ_{k ≥ 2}
+    weight_k·expm1(·)), without cancellation. Every logarithm in the sum is at most `size` in absolute value, with
+    relative error below 16 units in the last place (gammaln included). So the sum of α terms has relative error below
+    (16·size + 2α)u.
 
     Source: Mironov, Talwar and Zhang, "Rényi DP of the Sampled Gaussian Mechanism" (2019), Section 3.3.
     """
@@ -232,8 +232,7 @@ def sampled_gaussian_divergence(rate: float, multiplier: float, order: int) -> f
 
 
 def _joint_multiplier(accountant: RenyiAccountant, event: DpEvent) -> float:
-    """The noise multiplier of the one Gaussian that a composition of Gaussians on one sample amounts to, rounded
-    down."""
+    """The noise multiplier of one Gaussian equivalent to Gaussians on the same sample, rounded down."""
     if isinstance(event, dp_event.GaussianDpEvent):
         return noise(event.noise_multiplier, "noise_multiplier")
     if isinstance(event, dp_event.SelfComposedDpEvent):
@@ -248,8 +247,11 @@ def _joint_multiplier(accountant: RenyiAccountant, event: DpEvent) -> float:
 
 
 def _without_replacement(accountant: RenyiAccountant, event: dp_event.SampledWithoutReplacementDpEvent) -> Renyi:
-    """Sampling without replacement (Wang, Balle and Kasiviswanathan 2019, Theorem 27), by dp_accounting's series, with
-    the multiplier halved: exchanging a unit moves the sum by twice its norm, and the library does not know it."""
+    """Sampling without replacement (Wang, Balle and Kasiviswanathan 2019, Theorem 27), by dp_accounting's series.
+
+    The multiplier is halved, since exchanging a unit moves the sum by twice its norm, which the library does not
+    account for.
+    """
     multiplier = _joint_multiplier(accountant, event.event)
     size = validate.integer(minimum=1, source_dataset_size=event.source_dataset_size)
     sample = validate.integer(sample_size=event.sample_size)
@@ -271,7 +273,7 @@ def _without_replacement(accountant: RenyiAccountant, event: dp_event.SampledWit
 
 @contextmanager
 def _without_notes() -> Iterator[None]:
-    """Without a line on standard error for each order at which the library's series does not end: it is infinite."""
+    """Suppresses the library's log line for each order at which its series diverges; that divergence is infinite."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -283,7 +285,7 @@ def _without_notes() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=64)
 def _from_library(event: DpEvent, adjacency: Adjacency, orders: tuple[float, ...]) -> Floats:
-    """Divergences by dp_accounting's RdpAccountant, which does not double sensitivities: give it what they are."""
+    """Divergences from dp_accounting's RdpAccountant, which does not double sensitivities."""
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 

@@ -21,18 +21,21 @@ Pair = tuple[Exact, Exact]
 
 
 class ZeroConcentrated(Accountant[Pair]):
-    """ρ-zCDP (Bun and Steinke 2016): Gaussian 1/(2σ²), pure ε ε·tanh(ε/2), bounded-range selection the least of η²/8
-    (Cesar and Rogers 2021) and that; the worst of disjoint parts; k²ρ and k(1 + 1/2 + … + 1/k)ξ for a group of k.
+    """ρ-zCDP (Bun and Steinke 2016).
 
-    Rigor: certified. ρ is an exact rational sum; the conversion to ε takes the least over all orders and adds its
-    float error.
+    A Gaussian costs 1/(2σ²), a pure ε costs ε·tanh(ε/2), and a bounded-range selection the smaller of η²/8 (Cesar and
+    Rogers 2021) and that of its pure ε. Of disjoint parts the worst counts. A group of k costs k²ρ and
+    k(1 + 1/2 + … + 1/k)ξ.
+
+    Rigor: certified. ρ is an exact rational sum; the conversion to ε takes the least over all orders and adds its float
+    error.
     """
 
     name = "zcdp"
     converts_groups = True
 
     def rho(self) -> Bound:
-        """The ρ of zCDP; ρ + ξ with an additive ξ, since ξ + ρα ≤ (ξ + ρ)α for α > 1."""
+        """The ρ of zCDP; with an additive ξ it is ρ + ξ, since ξ + ρα ≤ (ξ + ρ)α for α > 1."""
         rho, xi = self._exact()
         return self._bound(formulas.up(rho + xi), "rho")
 
@@ -53,9 +56,10 @@ class ZeroConcentrated(Accountant[Pair]):
     def _exact(self) -> Pair:
         """(ρ, ξ) at the unit.
 
-        Of k steps, kα/(kα − 1) times the divergence of order (kα − 1)/(k − 1) of all but one, plus that of order kα of
-        the last, bound the divergence of order α (Hölder): ρ_k α = ρ_{k−1}kα(kα − 1)/((k − 1)(kα − 1)) + ρkα gives
-        ρ_k = k²ρ, and ξ_k ≤ ξ_{k−1}k/(k − 1) + ξ for α > 1 gives ξ_k = k(1 + … + 1/k)ξ.
+        For a chain of k steps, Hölder's inequality bounds the divergence of order α by kα/(kα − 1) times that of order
+        (kα − 1)/(k − 1) of all but the last step, plus that of order kα of the last. So ρ_k
+        α = ρ_{k−1}kα(kα − 1)/((k − 1)(kα − 1)) + ρkα, which gives ρ_k = k²ρ, and ξ_k ≤ ξ_{k−1}k/(k − 1) + ξ for α > 1,
+        which gives ξ_k = k(1 + … + 1/k)ξ.
 
         Source: Bun and Steinke, "Concentrated Differential Privacy" (2016), Section 5, on group privacy.
         """
@@ -100,13 +104,13 @@ def _pure(accountant: Accountant[Any], event: Any) -> Pair:
 
 
 def _of_pure(epsilon: Exact) -> Exact:
-    """ε-DP is ε·tanh(ε/2)-zCDP, and some of it no less: see `conversions.zcdp_of_pure`."""
+    """ε-DP is ε·tanh(ε/2)-zCDP, and no smaller ρ is enough; see `formulas.zcdp_of_pure`."""
     rounded = formulas.up(epsilon)
     return rounded if math.isinf(rounded) else Fraction(formulas.zcdp_of_pure(rounded))
 
 
 def _sampled(accountant: Accountant[Any], event: dp_event.DpEvent) -> Pair:
-    raise Unsupported(f"zcdp knows no amplification by sampling, so it has no bound for {type(event).__name__}")
+    raise Unsupported(f"zcdp has no amplification by sampling, so it has no bound for {type(event).__name__}")
 
 
 ZeroConcentrated.handlers = {

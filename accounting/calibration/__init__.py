@@ -1,4 +1,4 @@
-"""The noise, sampling probability, number of steps, clip or temperature that meets a target."""
+"""Calibration: the noise, sampling probability, number of steps, clip or temperature that meets a target."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@
     found = noise_for_dp_sgd(1.0, 1e-5, sampling_probability=0.01, steps=1000, adjacency="add_remove")
     found = calibrate(make_event, ApproxDP(1.0, 1e-5), adjacency="add_remove", parameter="noise_multiplier",
                       decreasing=True, bracket=(0.3, 100.0))
-    found.value         # meets the target: found.bound, the accountant's own bound at it, says so
-    found.beyond        # within the tolerance of it, and does not: found.beyond_bound; found.refuted: is that proven?
-    many = calibrate_many(make_event, [ApproxDP(e, 1e-5) for e in (0.5, 1.0, 2.0)], ...)  # shares what it learns
+    found.value         # meets the target, by found.bound, the accountant's own bound at it
+    found.beyond        # within the tolerance of it, not certified (found.beyond_bound); found.refuted: is that proven?
+    many = calibrate_many(make_event, [ApproxDP(e, 1e-5) for e in (0.5, 1.0, 2.0)], ...)  # shares the measurements
 
-Privacy must be monotone in the parameter, which is taken as given. Nothing else is: the search only proposes values,
-and every value is accepted or rejected by the accountant's bound at it. Where privacy is monotone and `refuted` is
-true, the exact threshold lies between `value` and `beyond`.
+Privacy must be monotone in the parameter; this is assumed. Nothing else is: the search only proposes values, and the
+accountant's bound at a value accepts or rejects it. If `refuted` is true, the exact threshold lies between `value` and
+`beyond`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, json_number
-from cupel.accounting.calibration.search import Curve, NotMonotone, Sample, Unreachable
+from cupel.accounting.calibration.search import LossCurve, NotMonotone, Sample, Unreachable
 from cupel.accounting.calibration.targets import (
     Answer,
     Question,
     Target,
-    other_end,
+    accountant_factory,
+    optimistic_end,
+    query,
     question_of,
-    starting,
-    told,
 )
 from cupel.accounting.guarantees import ApproxDP
 from cupel.accounting.lattice import gaussian_curve
@@ -43,23 +43,23 @@ from cupel.accounting.lattice.accountant import Lattice
 from cupel.accounting.lattice.pairs import WidthNotMet
 
 MakeEvent: TypeAlias = Callable[[Any], DpEvent]
-"""From a value of the parameter (a float, or an int for integers) to what runs."""
+"""Maps a value of the parameter (a float, or an int for integers) to the event that runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A value of a parameter that meets a target, and how near it is to the last one that does.
+    """A value of a parameter that meets a target, and the nearest value that is not certified to.
 
     Attributes:
         parameter: its name.
         value: meets the target, by `bound`.
-        target: what was asked for.
-        bound: the accountant's bound at `value`; for a profile, at the point that is nearest to its limit.
-        beyond: the nearest value that was tried and not certified to meet the target; None where `value` is the end of
-            the bracket.
-        beyond_bound: the bound at `beyond`, with its interval where one is known.
-        tolerance: |beyond − value| is at most this times `value`; integers are next to each other.
-        evaluations: how often the accountant was asked for this target.
+        target: the target.
+        bound: the accountant's bound at `value`; for a profile, at the point nearest to its limit.
+        beyond: the nearest value that was tried and not certified to meet the target; None if `value` is the end of the
+            bracket.
+        beyond_bound: the bound at `beyond`, with its interval if one is known.
+        tolerance: |beyond − value| is at most this times `value`; integers are adjacent.
+        evaluations: the number of accountant evaluations for this target.
     """
 
     parameter: str
@@ -73,7 +73,7 @@ class Calibration:
 
     @property
     def refuted(self) -> bool:
-        """Whether the target is proven not to hold at `beyond`; otherwise it is merely not certified there."""
+        """Whether the target is proven not to hold at `beyond`; otherwise it is only not certified there."""
         bound = self.beyond_bound
         return bound is not None and question_of(self.target, bound.adjacency, bound.delta).refuted(bound)
 
@@ -111,25 +111,25 @@ def calibrate(
     """The least private value of a parameter whose certified bound meets a target.
 
     Args:
-        make_event: what runs at a value of the parameter.
+        make_event: the event at a value of the parameter.
         target: (ε, δ), a privacy profile, μ, ρ, (α, ε) of Rényi DP, pure ε, (p, r), or a `TradeOff`.
         adjacency: the neighbouring relation.
-        decreasing: whether the loss of privacy falls as the parameter grows, as with noise; rises, as with steps.
-        bracket: the least and the largest value to try, 0 < low < high. The ends are not tried unless needed.
+        decreasing: whether the privacy loss decreases in the parameter, as with noise, or increases, as with steps.
+        bracket: the least and the largest value to try, 0 < low < high. The ends are tried only if needed.
         parameter: its name, for messages and records.
-        integer: only whole numbers; the answer is then exact: the next one was tried too.
-        tolerance: relative, in [1e-9, 0.5]: how far from the answer a value is that does not meet the target.
-        method: an accountant's name, by default ``lattice``, and ``secret_protection`` where the adjacency is secret.
+        integer: only whole numbers; the answer is then exact, since the next one was tried too.
+        tolerance: relative, in [1e-9, 0.5]: the distance from the answer to a value that does not meet the target.
+        method: an accountant's name, by default ``lattice``, and ``secret_protection`` if the adjacency is secret.
         unit: the privacy unit, by default one record.
-        delta: for a `GDP` target with method ``lattice``: the δ(ε) below which the Gaussian curve need not bound.
-        start: where to begin, by default the geometric middle of the bracket.
+        delta: for a `GDP` target with method ``lattice``: the δ(ε) below which the Gaussian curve need not be a bound.
+        start: the first value to try, by default the geometric middle of the bracket.
 
     Returns:
-        A `Calibration`; where the whole bracket meets the target, its least private end.
+        A `Calibration`; if the whole bracket meets the target, its least private end.
 
     Raises:
-        ValueError: where no value in the bracket is certified to meet the target, with the bound at the best end; for
-            wrong input; or with the reason why the accountant has no bound.
+        ValueError: if no value in the bracket is certified to meet the target (with the bound at the best end), if an
+            argument is invalid, or if the accountant has no bound (with the reason).
     """
     return calibrate_many(
         make_event,
@@ -162,18 +162,18 @@ def calibrate_many(
     delta: float | None = None,
     start: float | None = None,
 ) -> list[Calibration]:
-    """`calibrate` for many targets: what one search learns about the bound as a function of the parameter serves all.
+    """`calibrate` for many targets, which share the measurements of the bound.
 
-    Arguments as for `calibrate`; the answers come in the order of the targets.
+    Arguments as for `calibrate`; the answers are in the order of the targets.
     """
-    ends, begin = _checked(bracket, start, tolerance, integer=integer)
+    ends, begin = _validated(bracket, start, tolerance, integer=integer)
     questions = [question_of(target, adjacency, delta) for target in targets]
     found: dict[int, Calibration] = {}
     for key in dict.fromkeys(question.key for question in questions):
         same = [index for index, question in enumerate(questions) if question.key == key]
-        measure = _measuring(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
+        measure = _loss_measurement(make_event, questions[same[0]], adjacency, unit, method, integer=integer)
         slope = questions[same[0]].slope
-        curve = Curve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
+        curve = LossCurve(measure, ends, rising=not decreasing, integer=integer, tolerance=tolerance, slope=slope)
         for index in sorted(same, key=lambda index: questions[index].level):
             found[index] = _calibrated(curve, questions[index], begin, parameter, tolerance)
             begin = found[index].value
@@ -190,13 +190,13 @@ def noise_for_dp_sgd(
     tolerance: float = 1e-3,
     unit: Unit | None = None,
 ) -> Calibration:
-    """The least noise multiplier of Poisson-sampled Gaussian steps that is certified to be (ε, δ)-DP.
+    """The least noise multiplier at which Poisson-sampled Gaussian steps are certified to be (ε, δ)-DP.
 
     Args:
         target_epsilon: ε, above 0.
         delta: δ in (0, 1).
         sampling_probability: of a unit in a step, in (0, 1].
-        steps: how many, at least 1.
+        steps: at least 1.
         adjacency: add_remove, replace_one or zero_out.
         tolerance: relative, of the noise multiplier.
         unit: the privacy unit, by default one record.
@@ -205,7 +205,7 @@ def noise_for_dp_sgd(
     rate = validate.probability(sampling_probability=sampling_probability)
     validate.integer(minimum=1, steps=steps)
     if not rate:
-        raise ValueError("sampling_probability must be above 0: what samples nothing needs no noise")
+        raise ValueError("sampling_probability must be above 0; without samples no noise is needed")
 
     def make_event(noise_multiplier: float) -> DpEvent:
         step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise_multiplier))
@@ -217,15 +217,15 @@ def noise_for_dp_sgd(
     slope = math.log(1.1) / math.log(start / nearby)
     if adjacency == Adjacency.REPLACE_ONE:
         start *= 2
-    ends, _ = _checked((start / 1e3, start * 1e3), start, tolerance, integer=False)
+    ends, _ = _validated((start / 1e3, start * 1e3), start, tolerance, integer=False)
     question = question_of(target, adjacency, None)
-    measure = _measuring(make_event, question, adjacency, unit, None, integer=False)
-    curve = Curve(measure, ends, rising=False, integer=False, tolerance=tolerance, slope=slope)
+    measure = _loss_measurement(make_event, question, adjacency, unit, None, integer=False)
+    curve = LossCurve(measure, ends, rising=False, integer=False, tolerance=tolerance, slope=slope)
     return _calibrated(curve, question, start, "noise_multiplier", tolerance)
 
 
 def _noise_by_central_limit(epsilon: float, delta: float, rate: float, steps: int) -> float:
-    """σ at which q·sqrt(n(e^{1/σ²} − 1)) is the μ of (ε, δ): what an (ε, δ)-DP run of many steps tends to need.
+    """σ with q·√(n(e^{1/σ²} − 1)) equal to the μ of (ε, δ): the limit for many steps, used as a first guess.
 
     Source: Bu, Dong, Long and Su, "Deep Learning with Gaussian Differential Privacy" (2020).
     """
@@ -238,10 +238,10 @@ def _noise_by_central_limit(epsilon: float, delta: float, rate: float, steps: in
     return 1 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps)))
 
 
-# One search
+# A single search
 
 
-def _measuring(
+def _loss_measurement(
     make_event: MakeEvent,
     question: Question,
     adjacency: Adjacency | str,
@@ -250,19 +250,19 @@ def _measuring(
     *,
     integer: bool,
 ) -> Callable[[float, float], tuple[float, float, Answer]]:
-    """Value, width ↦ the loss at a value of the parameter, from below and from above, and the bounds that say so."""
-    start = starting(method or question.method, adjacency, unit)
+    """Maps a value and a width to the loss at that value, from below and from above, with its bounds."""
+    start = accountant_factory(method or question.method, adjacency, unit)
 
     def measure(value: float, width: float) -> tuple[float, float, Answer]:
-        composed = start(width * question.share).compose(make_event(int(value) if integer else value))
+        composed = start(width * question.width_factor).compose(make_event(int(value) if integer else value))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", WidthNotMet)  # the answer says how near it came
-            answer = tuple(told(composed, name, arguments) for name, arguments in question.calls)
+            warnings.simplefilter("ignore", WidthNotMet)  # the interval itself is used
+            answer = tuple(query(composed, name, arguments) for name, arguments in question.calls)
         ends = []
         for bound in answer:
             high = question.loss(bound.at, bound.value)
             room = width if isinstance(composed, Lattice) else 0.0
-            low = high - room if bound.interval is None else question.loss(bound.at, other_end(bound))
+            low = high - room if bound.interval is None else question.loss(bound.at, optimistic_end(bound))
             ends.append((low, high))
         return max(low for low, _ in ends), max(high for _, high in ends), answer
 
@@ -270,7 +270,7 @@ def _measuring(
 
 
 def _calibrated(
-    curve: Curve[Answer], question: Question, start: float, parameter: str, tolerance: float
+    curve: LossCurve[Answer], question: Question, start: float, parameter: str, tolerance: float
 ) -> Calibration:
     try:
         found = curve.crossing(question.level, question.meets, start)
@@ -297,7 +297,7 @@ def _calibrated(
 
 
 def _worst(sample: Sample[Answer], question: Question) -> Bound:
-    """Of several bounds, the one that is nearest to its limit, or most beyond it."""
+    """Of several bounds, the one nearest to its limit, or furthest beyond it."""
     return max(sample.answer, key=lambda bound: question.loss(bound.at, bound.value))
 
 
@@ -313,13 +313,13 @@ def _unreachable(sample: Sample[Answer], question: Question, parameter: str) -> 
     )
 
 
-def _checked(
+def _validated(
     bracket: tuple[float, float], start: float | None, tolerance: float, *, integer: bool
 ) -> tuple[tuple[float, float], float]:
-    """The bracket, as numbers of the parameter's kind, and where to begin.
+    """The bracket, as numbers of the parameter's kind, and the first value to try.
 
     Raises:
-        ValueError: for a bracket, a start or a tolerance that is none.
+        ValueError: if an argument is invalid.
     """
     if len(bracket) != 2:
         raise ValueError(f"bracket must be (low, high), not {bracket!r}")

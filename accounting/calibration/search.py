@@ -1,7 +1,7 @@
-"""Where a level that rises along a parameter crosses its limits, in few measurements, each an interval.
+"""Where a level that increases along a parameter crosses its limits, in few measurements, each an interval.
 
-A measurement at a value of the parameter gives the level from below and from above. A limit is met where the upper end
-says so; what the search makes of the rest only decides where to look next.
+A measurement at a value of the parameter gives the level from below and from above. A limit is met if the upper end is
+within it. Everything else only decides where to measure next.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from cupel.accounting.errors import CupelError
 A = TypeVar("A")
 
 CAP = 700.0
-"""Levels are logarithms; what is infinite, or zero, has this one, or minus this one."""
+"""Levels are logarithms; infinity has the level CAP, and zero −CAP."""
 COARSE = 1e-3
 FINEST = 1e-6
 _STRIDE = math.log(16)
 _PATIENCE = 16
 _SHARE = 0.37
-"""About the share of an enclosure's width that its lower end is off; it only decides where to look next."""
+"""Roughly where the exact level lies in an enclosure, from its lower end; used only to decide where to measure next."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +32,8 @@ class Sample(Generic[A]):
 
     Attributes:
         value: of the parameter.
-        place: log of the value, or minus that: levels rise with the place.
-        width: of the level, as it was asked for.
+        place: log of the value, or minus that, such that levels increase with the place.
+        width: the requested width of the level.
         low, high: the level from below and from above, in [−CAP, CAP].
         answer: what was measured.
     """
@@ -47,19 +47,21 @@ class Sample(Generic[A]):
 
     @property
     def middle(self) -> float:
-        """The level's best guess; ±CAP where nothing is known."""
+        """The best guess of the level; ±CAP if nothing is known."""
         if abs(self.low) < CAP and abs(self.high) < CAP:
             return self.low + _SHARE * (self.high - self.low)
         return self.low if abs(self.low) < CAP else self.high
 
     @property
     def final(self) -> bool:
-        """Whether a finer one would hardly say more: none is finer, or this is wider than it was asked to be."""
+        """Whether a finer measurement would not help: none is finer, or this one is wider than requested."""
         return self.width <= FINEST or self.high - self.low > 2 * self.width
 
 
 class Crossing(NamedTuple, Generic[A]):
-    """The last sample that meets a limit, the next that does not (None at the end of the range), and what it took."""
+    """The last sample that meets a limit, the next that does not (None at the end of the range), and the number of
+    measurements.
+    """
 
     last: Sample[A]
     beyond: Sample[A] | None
@@ -70,28 +72,28 @@ class Unreachable(CupelError):
     """The limit is not met at the end of the range where the level is least."""
 
     def __init__(self, sample: Sample[Any]) -> None:
-        super().__init__("the limit is met nowhere")
+        super().__init__("no value meets the limit")
         self.sample = sample
 
 
 class NotMonotone(CupelError):
-    """The level falls from one sample to the other, where it should rise."""
+    """The level decreases from one sample to the other, where it should increase."""
 
     def __init__(self, first: Sample[Any], second: Sample[Any]) -> None:
-        super().__init__("the level falls")
+        super().__init__("the level decreases")
         self.samples = (first, second)
 
 
-class Curve(Generic[A]):
-    """What is known of a level as a function of a parameter, for any number of limits.
+class LossCurve(Generic[A]):
+    """The measurements of a level as a function of a parameter, for any number of limits.
 
     Args:
         measure: value, width ↦ (low, high, answer).
         bracket: the range of the parameter, 0 < low < high.
-        rising: whether the level rises with the parameter.
+        rising: whether the level increases with the parameter.
         integer: whether only whole numbers are values.
-        tolerance: relative; how near to each other the last value that meets a limit and the next should be.
-        slope: of the level over the logarithm of the parameter, about; used until two samples tell.
+        tolerance: relative distance between the last value that meets a limit and the next.
+        slope: a guess of the slope of the level over the logarithm of the parameter, used until there are two samples.
     """
 
     def __init__(
@@ -114,12 +116,12 @@ class Curve(Generic[A]):
 
         Args:
             limit: a level.
-            meets: whether an answer meets the limit: this decides.
+            meets: whether an answer meets the limit; this decides.
             start: the first value to try.
 
         Raises:
-            Unreachable: where the limit is not met at the end where the level is least.
-            NotMonotone: where the level falls by more than errors of measurement explain.
+            Unreachable: if the limit is not met at the end where the level is least.
+            NotMonotone: if the level decreases by more than measurement errors explain.
         """
         spent, gaps = 0, [math.inf] * 4
         while True:
@@ -134,6 +136,7 @@ class Curve(Generic[A]):
             spent += 1
 
     def place(self, value: float) -> float:
+        """log of the value, with the sign that makes levels increase."""
         return self._sign * math.log(value)
 
     def value(self, place: float) -> float:
@@ -156,20 +159,21 @@ class Curve(Generic[A]):
                 raise NotMonotone(first, second)
 
     def ordered(self) -> list[Sample[A]]:
+        """The samples by increasing place."""
         return sorted(self._samples.values(), key=lambda sample: sample.place)
 
 
 class _Search(Generic[A]):
-    """The samples of a curve, as one limit sees them."""
+    """The samples of a curve relative to one limit."""
 
-    def __init__(self, curve: Curve[A], limit: float, meets: Callable[[A], bool], spent: int) -> None:
+    def __init__(self, curve: LossCurve[A], limit: float, meets: Callable[[A], bool], spent: int) -> None:
         self.curve, self.limit, self.spent = curve, limit, spent
         samples = curve.ordered()
         met = [sample for sample in samples if meets(sample.answer)]
         self.last = met[-1] if met else None
         after = [sample for sample in samples if self.last is None or sample.place > self.last.place]
         self.unmet = after[0] if after else None
-        # Where only errors of measurement stand between a sample and the limit, a finer one may meet it.
+        # If only measurement error separates a sample from the limit, a finer measurement may meet it.
         self.beyond = next((sample for sample in after if sample.low > limit or sample.final), None)
         self.low, self.high = (curve.place(end) for end in curve.ends)
         left = self.low if self.last is None else self.last.place
@@ -181,6 +185,11 @@ class _Search(Generic[A]):
         self.fine = min(max(self.slope * self.reach / 3, FINEST), COARSE)
 
     def finished(self) -> Crossing[A] | None:
+        """The crossing, if it is found; None otherwise.
+
+        Raises:
+            Unreachable: if the limit is not met at the end where the level is least.
+        """
         if self.last is None:
             end = self.curve._samples.get(self.curve.ends[0])
             if end is not None and (end.low > self.limit or end.final or end.width <= 1e-4):
@@ -199,7 +208,7 @@ class _Search(Generic[A]):
         return other.place - last.place <= self.reach
 
     def proposal(self, start: float, *, halve: bool) -> tuple[float, float]:
-        """What to measure next: a value, and a width."""
+        """What to measure next: a value and a width."""
         if self.last is None and self.unmet is None:
             return self._allowed(self.curve.place(start)), COARSE
         if self.spent >= _PATIENCE // 2 and (self.last is None or self.unmet is None):
@@ -217,7 +226,7 @@ class _Search(Generic[A]):
         return self._allowed(self._aim()), width
 
     def _aim(self) -> float:
-        """A place a little to the side of the guess where the nearest known sample is further away."""
+        """A place slightly to the side of the guess on which the nearest known sample is further away."""
         assert self.guess is not None
         ahead = self.last is not None and (self.beyond is None or self.right - self.guess > self.guess - self.left)
         if self.curve._integer:
@@ -234,7 +243,9 @@ class _Search(Generic[A]):
         return (self.left + self.right) / 2 if outside else place
 
     def _allowed(self, place: float) -> float:
-        """The value at a place; a whole number, between those that are known to meet and not to meet the limit."""
+        """The value at a place; a whole number between those known to meet and not to meet the limit, if values are
+        integers.
+        """
         value = self.curve.value(min(max(place, self.low), self.high))
         if not self.curve._integer:
             return value
@@ -250,9 +261,9 @@ class _Search(Generic[A]):
 
 
 def _model(samples: Sequence[Sample[A]], limit: float, slope: float) -> tuple[float | None, float, float]:
-    """Where the level is likely to be at the limit, its slope there, and how far it is at the nearest sample.
+    """A guess of the place where the level reaches the limit, its slope there, and its distance at the nearest sample.
 
-    Inverse interpolation through the samples whose levels are nearest and further apart than their errors.
+    By inverse interpolation through the nearest samples that are further apart than their errors.
     """
     known = sorted(
         (sample for sample in samples if abs(sample.middle) < CAP),

@@ -1,4 +1,4 @@
-"""What a calibration's target asks of an accountant, and what would be enough."""
+"""Targets of calibration: which bound of an accountant each needs, and its limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cupel.accounting.bounds import Bound, Direction
 from cupel.accounting.calibration.search import CAP
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PrivacyProfile, PureDP, SecretProtection
 from cupel.accounting.lattice.accountant import Lattice
-from cupel.accounting.registry import _at, accountant
+from cupel.accounting.registry import accountant, delta_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,21 @@ class TradeOff:
 
 Target: TypeAlias = Guarantee | TradeOff
 Answer: TypeAlias = tuple[Bound, ...]
-"""One bound, or one a point of a profile."""
-Starting: TypeAlias = Callable[[float], Accountant[Any]]
-"""Relative width ↦ an accountant with nothing composed."""
+"""One bound, or one per point of a profile."""
+AccountantFactory: TypeAlias = Callable[[float], Accountant[Any]]
+"""Maps a relative width to an accountant with nothing composed."""
 
 
 class Question(NamedTuple):
-    """What a target asks of an accountant.
+    """The bounds that decide whether a target is met.
 
     Attributes:
-        target: itself.
+        target: the target.
         key: questions with equal keys differ in their limit only.
         calls: methods of an accountant with their arguments.
-        limits: what each bound may be at most (at least, for a type II error), by its `at`.
-        method: the accountant that is asked unless another is named.
-        free: what the quantity is where nothing is lost.
+        limits: for each bound's `at`, the largest allowed value (the smallest, for a type II error).
+        method: the default accountant.
+        lossless_value: the value of the quantity without any privacy loss.
     """
 
     target: Target
@@ -59,23 +59,24 @@ class Question(NamedTuple):
     calls: tuple[tuple[str, tuple[float, ...]], ...]
     limits: dict[float | None, float]
     method: str = Lattice.name
-    free: float = 0.0
+    lossless_value: float = 0.0
 
     def holds(self, bound: Bound, value: float) -> bool:
-        """Whether a value of what is bounded is within its limit."""
+        """Whether a value of the bounded quantity is within its limit."""
         limit = self.limits[bound.at]
         return value >= limit if bound.direction is Direction.LOWER else value <= limit
 
     def meets(self, answer: Answer) -> bool:
+        """Whether all bounds are within their limits."""
         return all(self.holds(bound, bound.value) for bound in answer)
 
     def refuted(self, bound: Bound) -> bool:
         """Whether the exact value is proven to be beyond its limit."""
-        return bound.interval is not None and not self.holds(bound, other_end(bound))
+        return bound.interval is not None and not self.holds(bound, optimistic_end(bound))
 
     def loss(self, at: float | None, value: float) -> float:
-        """What is lost, on a logarithmic scale; of several bounds, relative to their limits."""
-        size = _logarithm(abs(value - self.free))
+        """The privacy loss on a logarithmic scale; with several bounds, relative to their limits."""
+        size = _logarithm(abs(value - self.lossless_value))
         return size - _logarithm(self.limits[at]) if len(self.limits) > 1 else size
 
     @property
@@ -85,23 +86,28 @@ class Question(NamedTuple):
 
     @property
     def slope(self) -> float:
-        """About how fast the loss changes with a parameter, on logarithmic scales: δ(ε) is steep, others are not."""
+        """A guess of the slope of the loss in a parameter, on logarithmic scales; δ(ε) is steep."""
         return 8.0 if isinstance(self.target, PrivacyProfile) else 1.0
 
     @property
-    def share(self) -> float:
-        """How much smaller the relative width of the quantity has to be than that of the loss."""
-        if not self.free:
+    def width_factor(self) -> float:
+        """The relative width of the quantity that corresponds to a unit of relative width of the loss."""
+        if not self.lossless_value:
             return 1.0
         (limit,) = self.limits.values()
-        return max(abs(limit - self.free) / (limit if self.free < limit else 1 - limit), 1e-6)
+        return max(abs(limit - self.lossless_value) / (limit if self.lossless_value < limit else 1 - limit), 1e-6)
 
 
 def question_of(target: Target, adjacency: Adjacency | str, delta: float | None) -> Question:
-    """The question of a target; `delta` is that of a `GDP` target.
+    """The question of a target.
+
+    Args:
+        target: the target.
+        adjacency: the neighbouring relation.
+        delta: for a `GDP` target.
 
     Raises:
-        ValueError: for what is no target, or none of secrets.
+        ValueError: if the target is not supported at the adjacency.
     """
     if adjacency == Adjacency.SECRET and not isinstance(target, SecretProtection):
         raise ValueError(f"a secret's target is SecretProtection(p, r), not {type(target).__name__}")
@@ -118,7 +124,7 @@ def question_of(target: Target, adjacency: Adjacency | str, delta: float | None)
             method = "secret_protection" if adjacency == Adjacency.SECRET else Lattice.name
             return Question(target, (kind, p), (("blowup", (p,)),), {p: limit}, method, p)
         case TradeOff(alpha=alpha, beta=limit):
-            return Question(target, (kind, alpha), (("beta", (alpha,)),), {alpha: limit}, free=1 - alpha)
+            return Question(target, (kind, alpha), (("beta", (alpha,)),), {alpha: limit}, lossless_value=1 - alpha)
         case GDP(mu=limit) if delta is not None:
             own = validate.open_probability(delta=delta)
             return Question(target, kind, (("mu", (own,)),), {None: limit})
@@ -130,18 +136,22 @@ def question_of(target: Target, adjacency: Adjacency | str, delta: float | None)
             return Question(target, (kind, alpha), (("divergence", (alpha,)),), {alpha: limit}, RenyiAccountant.name)
         case PureDP(epsilon=limit):
             return Question(target, kind, (("pure", ()),), {None: limit}, Basic.name)
-    raise ValueError(f"{kind.__name__} cannot be calibrated; a target is a guarantee, but not ex-post, or a TradeOff")
+    raise ValueError(f"{kind.__name__} is not a target; give a guarantee other than ExPostDP, or a TradeOff")
 
 
-def starting(method: str, adjacency: Adjacency | str, unit: Unit | None) -> Starting:
-    """What makes accountants of a name."""
+def accountant_factory(method: str, adjacency: Adjacency | str, unit: Unit | None) -> AccountantFactory:
+    """A function that makes accountants of the given name."""
     if method == Lattice.name:
         return lambda width: Lattice(adjacency, unit, width)
     return lambda width: accountant(method, adjacency, unit)
 
 
-def told(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> Bound:
-    """What an accountant answers."""
+def query(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> Bound:
+    """The bound that an accountant's method `name` returns.
+
+    Raises:
+        ValueError: if the accountant has no such bound.
+    """
     if name == "mu" and isinstance(composed, GaussianDP):
         return composed.mu()
     if name == "mu" and isinstance(composed, Lattice):
@@ -149,18 +159,19 @@ def told(composed: Accountant[Any], name: str, arguments: tuple[float, ...]) -> 
             raise ValueError("for a GDP target lattice needs a delta in (0, 1); gdp needs none")
         return composed._answer(composed.pair.mu(*arguments, width=composed.width), "mu", delta=arguments[0])
     if name == "delta" and not isinstance(composed, Lattice):
-        return _at(composed.delta, *arguments)
+        return delta_at(composed.delta, *arguments)
     if not hasattr(composed, name):
-        raise ValueError(f"{composed.name} says nothing of {name}; name no method, or another one")
+        raise ValueError(f"{composed.name} has no bound on {name}; use the default method, or another one")
     bound: Bound = getattr(composed, name)(*arguments)
     return bound
 
 
-def other_end(bound: Bound) -> float:
+def optimistic_end(bound: Bound) -> float:
     """The end of a bound's interval that is best for privacy."""
     assert bound.interval is not None
     return bound.interval.upper if bound.direction is Direction.LOWER else bound.interval.lower
 
 
 def _logarithm(size: float) -> float:
+    """log of a size ≥ 0, within ±CAP."""
     return min(max(math.log(size), -CAP), CAP) if size > 0 else -CAP

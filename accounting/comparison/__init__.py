@@ -1,4 +1,4 @@
-"""Every accountant on one mechanism, and the curves behind the numbers."""
+"""All accountants on one mechanism, and the curves behind the numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every accountant on one mechanism: bound, enclosure, rigor and time of each, or the reason why it has none."""
+"""Comparison of all accountants on one mechanism: bound, enclosure, rigor and time of each, or the reason why it has
+none.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,16 @@ from cupel.accounting.lattice.accountant import Lattice
 from cupel.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
 
 Answers = Mapping[str, Callable[[], Sequence[Bound]]]
-"""Name of a method → function that computes its bounds, or raises `ValueError` with the reason why it has none."""
+"""Maps a method to a function that computes its bounds, or raises `ValueError` with the reason why it has none."""
 
 Progress = Callable[[int, int], None]
-"""Called with the methods that have answered and the methods in all."""
+"""Called with the number of methods that have finished, and of all methods."""
 
 Shown = Callable[[Sequence["Row"]], None]
-"""Called with a method's rows as soon as it has answered."""
+"""Called with a method's rows as soon as they are known."""
 
 WIDTH = 1e-6
-"""Relative width of the certified interval that is asked for, so that it is narrower than what libraries differ by."""
+"""Requested relative width of the certified interval; narrower than the differences between libraries."""
 
 _LIBRARIES = (
     "scipy.fft",
@@ -57,9 +59,9 @@ class Row:
     """One method's bound.
 
     Attributes:
-        bound: the answer, with rigor, assumptions and, where one is known, a two-sided enclosure.
-        seconds: wall-clock time it took, with libraries loaded and caches empty.
-        notes: warnings that were raised meanwhile, one sentence each.
+        bound: with rigor, assumptions and, if one is known, a two-sided enclosure.
+        seconds: wall-clock time, with libraries loaded and caches empty.
+        notes: warnings raised meanwhile, one sentence each.
     """
 
     bound: Bound
@@ -73,17 +75,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What several methods say of one question.
+    """The bounds of several methods on one quantity.
 
     Attributes:
         about: the mechanism in plain JSON types: an event, or the parameters of one.
         quantity: what the rows bound, as in `Bound.quantity`.
         adjacency: the neighbouring relation.
         unit: the privacy unit.
-        at: the argument at which the quantity is bounded: δ of an ε, p of an r.
+        at: the argument of the quantity: δ of an ε, p of an r.
         rows: certified bounds first, smaller values before larger ones.
-        unsupported: why methods have no bound, by their names.
-        inapplicable: those of them that have none for any mechanism of this kind, whatever its parameters.
+        unsupported: why methods have no bound, by name.
+        inapplicable: the unsupported methods that have no bound for any mechanism of this kind, whatever its
+            parameters.
     """
 
     about: Mapping[str, Any]
@@ -120,23 +123,23 @@ def compare(
     progress: Progress | None = None,
     shown: Shown | None = None,
 ) -> Comparison:
-    """What every accountant says of the ε of `event` at one δ; ``lattice`` to a relative `WIDTH`.
+    """The bounds of every accountant on the ε of `event` at one δ; ``lattice`` to a relative `WIDTH`.
 
     Args:
         event: an event, a ledger or a run.
         adjacency: the neighbouring relation the event is charged for.
         delta: δ in (0, 1).
         unit: the privacy unit, by default one record.
-        methods: names of accountants, by default all of the registry.
-        others: further methods that know this very mechanism.
-        progress: called as methods answer.
-        shown: called with the rows of each method as it answers, ``lattice`` first.
+        methods: names of accountants, by default all.
+        others: further methods for this mechanism.
+        progress: called as methods finish.
+        shown: called with the rows of each method as it finishes, ``lattice`` first.
 
     Returns:
-        One row an accountant; two for ``rdp`` where the orders whose numerical error is not counted give less.
+        One row per accountant; two for ``rdp`` if the orders with uncounted numerical error give less.
 
     Raises:
-        ValueError: for an unknown adjacency or method, a δ outside (0, 1), or impossible parameters of an event.
+        ValueError: if an argument, or a parameter of the event, is invalid.
     """
     validate.open_probability(delta=delta)
     names = tuple(ACCOUNTANTS) if methods is None else tuple(dict.fromkeys(methods))
@@ -169,9 +172,9 @@ def _epsilons(empty: Accountant[Any], event: DpEvent, delta: float) -> Sequence[
 def measure(
     answers: Answers, progress: Progress | None = None, shown: Shown | None = None
 ) -> tuple[tuple[Row, ...], dict[str, str]]:
-    """The rows of methods that answer, in order, and the reasons of the others.
+    """The rows of methods that have a bound, in order, and the reasons of the others.
 
-    Every method starts with the package's caches empty, so that none is faster because another came before it.
+    Every method starts with the package's caches empty, so that none is faster because another ran before it.
     """
     for library in _LIBRARIES:
         import_module(library)
@@ -190,7 +193,7 @@ def measure(
                 reasons[name] = str(reason)
                 continue
             except (ArithmeticError, MemoryError) as error:
-                reasons[name] = f"{name} gave up: {str(error) or type(error).__name__}"
+                reasons[name] = f"{name} failed: {str(error) or type(error).__name__}"
                 continue
             seconds = time.perf_counter() - start
         notes = tuple(dict.fromkeys(str(w.message) for w in raised if issubclass(w.category, UserWarning)))
@@ -205,7 +208,7 @@ def measure(
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def as_unsupported() -> Iterator[None]:
     """Turns the `ValueError` of a formula that does not apply into `Unsupported`, so that it becomes a reason."""
     try:
         yield
@@ -250,7 +253,7 @@ EXAMPLES: dict[str, DpEvent] = {
     "nothing": dp.NoOpDpEvent(),
     "release without protection": dp.NonPrivateDpEvent(),
 }
-"""One event of each kind that a ledger can hold, to ask accountants whether they have a bound for it."""
+"""One event of each kind that a ledger can hold, to test which accountants support it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +264,8 @@ class Support:
         example: the kind, a key of `EXAMPLES`.
         adjacency: the neighbouring relation.
         method: the accountant's name.
-        rigor: the rigor of its bound; None where it has none.
-        reason: why it has none; None where it has one.
+        rigor: the rigor of its bound; None if it has none.
+        reason: why it has none; None if it has one.
     """
 
     example: str
@@ -284,7 +287,7 @@ class Support:
 
 
 def support(adjacency: Adjacency | str) -> tuple[Support, ...]:
-    """What each accountant of the registry says to each kind of event, by asking it."""
+    """Whether each accountant supports each kind of event."""
     found = []
     for name in ACCOUNTANTS:
         empty = accountant(name, adjacency, unit_of(adjacency))
@@ -296,12 +299,12 @@ def support(adjacency: Adjacency | str) -> tuple[Support, ...]:
 
 
 def unit_of(adjacency: Adjacency | str) -> Unit:
-    """The unit that goes with an adjacency where nothing else is said: one secret, or one record."""
+    """The default unit of an adjacency: one secret, or one record."""
     return Unit("secret") if adjacency == Adjacency.SECRET else Unit()
 
 
 def _rigor(composed: Accountant[Any]) -> Rigor:
-    """The accountant's rigor; an estimate for ``rdp`` where no order has a bound whose numerical error is counted."""
+    """The accountant's rigor; an estimate for ``rdp`` if no order has a certified bound."""
     if isinstance(composed, RenyiAccountant) and not composed.cost.certified.any():
         return composed.estimate(1e-5).rigor
     return composed._rigor()

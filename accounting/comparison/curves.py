@@ -21,7 +21,7 @@ from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.registry import accountant
 
 STEPS, EPSILONS, ALPHAS = 12, 61, 61
-"""Points of each curve, where the time limit allows."""
+"""Points of each curve, if the time limit allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Curve:
 
     Attributes:
         method: the accountant's name.
-        rigor: what stands behind the values.
+        rigor: of the values.
         arguments: increasing.
-        values: the bound at each argument: at most that for ε, δ and r, at least that for β.
-        others: the other end of an enclosure of the exact value; empty where none is known.
+        values: the bound at each argument: an upper bound for ε, δ and r, a lower bound for β.
+        others: the other end of an enclosure of the exact value; empty if none is known.
     """
 
     method: str
@@ -56,7 +56,7 @@ class Panel:
     Attributes:
         argument: ``steps``, ``epsilon``, ``alpha``, ``p``, ``rounds`` or ``layers``.
         quantity: ``epsilon``, ``delta``, ``beta``, ``r`` or ``noise_multiplier``.
-        curves: one a method.
+        curves: one per method.
         notes: what is missing and why, one sentence each.
     """
 
@@ -76,7 +76,7 @@ class Panel:
 
 
 class Other(NamedTuple):
-    """A method that is no accountant: its ε after some steps, and its δ at some ε after all of them."""
+    """A method that is not an accountant: its ε after some steps, and its δ at some ε after all of them."""
 
     epsilon: Callable[[int], Bound]
     delta: Callable[[float], Bound]
@@ -90,14 +90,14 @@ def panels(
     others: Mapping[str, Other] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Panel, ...]:
-    """ε against the number of equal steps, if there are several, δ(ε) and β(α) of every method that gave a bound.
+    """ε against the number of equal steps (if there are several), δ(ε) and β(α), of every method that gave a bound.
 
     Args:
         event: what `comparison` compares.
-        comparison: the answer of `compare` for it.
-        others: the methods of `comparison` that are no accountants, by name.
-        seconds: time limit of each method in each panel. What it leaves out is said in the notes of the panel.
-        progress: called with the curves done and the curves in all.
+        comparison: the result of `compare` for it.
+        seconds: time limit of each method in each panel; the notes of the panel list what is left out.
+        others: the methods of `comparison` that are not accountants, by name.
+        progress: called with the number of finished curves, and of all curves.
     """
     rows = _one_row_a_method(comparison.rows)
     step, besides = _step_of(event), others or {}
@@ -119,12 +119,12 @@ def panels(
 
 
 def _one_row_a_method(rows: Sequence[Row]) -> list[Row]:
-    """The certified row of a method that has two, so that curves are of one rigor throughout."""
+    """The certified row of a method that has two, so that a curve has the same rigor throughout."""
     return list({row.bound.method: row for row in reversed(rows)}.values())[::-1]
 
 
 def _step_of(event: DpEvent) -> tuple[DpEvent, int] | None:
-    """The one step that `event` repeats, and how often, at least twice; None for a composition of different events."""
+    """The step that `event` repeats at least twice, with its count; None for a composition of different events."""
     merged = events.compose([(event, 1)])
     return (merged.event, merged.count) if isinstance(merged, dp_event.SelfComposedDpEvent) else None
 
@@ -212,8 +212,8 @@ def _trade_offs(
 def trade_off_of_profile(epsilons: Floats, deltas: Floats, alphas: Floats) -> Floats:
     """Lower bounds on the type II error at each type I error, from upper bounds δ on a profile at some ε ≥ 0.
 
-    β ≥ max(0, 1 − δ − e^ε α, e^{−ε}(1 − δ − α)) for every (ε, δ); the best of those given. Three roundings of numbers
-    of at most 1 are subtracted, where the line is not negative.
+    β ≥ max(0, 1 − δ − e^ε α, e^{−ε}(1 − δ − α)) for every (ε, δ); the best of the given ones. Three roundings of
+    numbers of at most 1 are subtracted.
 
     Source: Wasserman and Zhou (2010); Kairouz, Oh and Viswanath (2015).
     """
@@ -254,12 +254,20 @@ def trace(
     seconds: float,
     known: dict[float, Bound] | None = None,
 ) -> tuple[Curve, str]:
-    """The answers at `arguments`, the coarse ones first, until the time is up; and what is missing, in words."""
+    """The bounds at `arguments`, coarse ones first, until the time limit; and a text of what is missing.
+
+    Args:
+        row: the method's row in the comparison.
+        ask: the bound at an argument.
+        arguments: increasing.
+        seconds: time limit.
+        known: bounds that are already known.
+    """
     answers = dict(known or {})
     end = math.inf
     stopped = f"{seconds:g} s were up"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that an enclosure is wider than asked is seen in its band
+        warnings.simplefilter("ignore", UserWarning)  # a wide enclosure is visible in its band
         for argument in _coarse_first(arguments):
             if argument in answers:
                 continue
@@ -270,7 +278,7 @@ def trace(
             except Unsupported as reason:
                 stopped = str(reason)
                 break
-            # The clock starts after the first answer, which may hold all the work of a composition.
+            # The clock starts after the first bound, which may include all the work of a composition.
             end = min(end, time.perf_counter() + seconds)
     found = sorted(answers.items())
     intervals = [bound.interval for _, bound in found if bound.interval is not None]

@@ -1,4 +1,4 @@
-"""Comparisons beyond the registry: selections with the adaptive optimum, guesses of a secret, vectors of layers."""
+"""Comparisons for mechanisms outside the registry: adaptive selections, guesses of a secret, vectors of layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cupel.accounting import events, gaussian, validate
 from cupel.accounting.accountants.base import Unsupported
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
-from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, measure, refusals
+from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, as_unsupported, measure
 from cupel.accounting.comparison.curves import STEPS, Other, Panel, trace
 from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
@@ -29,25 +29,27 @@ SECRET_METHODS = ("secret_protection", "concave_majorant", "single_gaussian")
 LAYER_METHODS = ("exact", "analytic", "classical")
 
 _CURVE_POINTS, _FIGURE_POINTS = 193, 17
-_MOST_ROUNDS = 1000  # of the majorant, which goes round by round
+_MOST_ROUNDS = 1000  # of the majorant, which composes one round at a time
 
 
-def of_selections(eta: float, count: int, delta: float, adjacency: Adjacency | str) -> tuple[Answers, dict[str, Other]]:
-    """The adaptive optimum of bounded-range selections, to stand beside the accountants: its answer and its curves.
+def selection_answers(
+    eta: float, count: int, delta: float, adjacency: Adjacency | str
+) -> tuple[Answers, dict[str, Other]]:
+    """The adaptive bound of bounded-range selections, to compare with the accountants: its answer and its curves.
 
     Args:
         eta: the bounded range of each selection.
         count: how many selections.
         delta: δ in (0, 1).
-        adjacency: the neighbouring relation that η is stated for.
+        adjacency: the neighbouring relation that η refers to.
     """
 
     def epsilon(steps: int) -> Bound:
-        with refusals():
+        with as_unsupported():
             return bounded_range.bounded_range_epsilon(eta, steps, delta, "adaptive", adjacency=adjacency)
 
     def profile(at: float) -> Bound:
-        with refusals():
+        with as_unsupported():
             return bounded_range.bounded_range_delta(eta, count, at, "adaptive", adjacency=adjacency)
 
     return {"adaptive": lambda: [epsilon(count)]}, {"adaptive": Other(epsilon, profile)}
@@ -64,20 +66,20 @@ def compare_secret(
     methods: Sequence[str] = SECRET_METHODS,
     progress: Progress | None = None,
 ) -> Comparison:
-    """r of `rounds` releases in which a secret may occur, by the product of their pairs and by two rougher ways.
+    """r of `rounds` releases in which a secret may occur, by the product of their pairs and by two rougher methods.
 
-    ``secret_protection`` encloses the exact r. ``concave_majorant`` puts the curve of one round on top of the rounds
-    before it: certified, wider. ``single_gaussian`` replaces the count by its mean: an estimate that is too low.
+    ``secret_protection`` encloses the exact r. ``concave_majorant`` composes the curve of one round with the rounds
+    before it: certified, but wider. ``single_gaussian`` replaces the count by its mean: an estimate that is too low.
 
     Args:
         release: one round.
         p: the largest probability of a guess before, in (0, 1).
         rounds: releases with fresh noise and fresh occurrences, at least 1.
         methods: which of these three.
-        progress: called as methods answer.
+        progress: called as methods finish.
 
     Raises:
-        ValueError: for numbers out of range.
+        ValueError: if an argument is invalid.
     """
     validate.open_probability(p=p)
     validate.integer(minimum=1, rounds=rounds)
@@ -90,12 +92,12 @@ def compare_secret(
 def secret_panels(
     release: SecretReleaseDpEvent, rounds: int, comparison: Comparison, *, seconds: float = 8.0
 ) -> tuple[Panel, ...]:
-    """r against p after all rounds and, where there are several, r at p against the number of rounds.
+    """r against p after all rounds and, if there are several, r at p against the number of rounds.
 
     Args:
         release: one round.
         rounds: how many.
-        comparison: the answer of `compare_secret` for them.
+        comparison: the result of `compare_secret` for them.
         seconds: time limit of each method in each panel.
     """
     p = comparison.at
@@ -136,16 +138,16 @@ def _protection(release: SecretReleaseDpEvent, name: str, p: float, rounds: int)
         return SecretProtectionAccountant().compose(release, rounds).protection(p)
     if name == "concave_majorant":
         return _majorant(release, p, rounds)
-    with refusals():
-        # T rounds of Gaussians at one mean are one, with the noise over √T.
+    with as_unsupported():
+        # T rounds of Gaussians at one mean are one Gaussian with noise σ/√T.
         estimate = single_gaussian_estimate(release.weights, release.noise_multiplier / math.sqrt(rounds), p)
         return dataclasses.replace(estimate, method=name)
 
 
 def _majorant(release: SecretReleaseDpEvent, p: float, rounds: int) -> Bound:
-    """r of the rounds before through the whole curve of the next, again and again; see `compose_curves`."""
+    """r of several rounds, with `compose_curves` round by round."""
     if rounds > _MOST_ROUNDS:
-        raise Unsupported(f"concave_majorant goes round by round, and more than {_MOST_ROUNDS} rounds take minutes")
+        raise Unsupported(f"concave_majorant composes round by round, at most {_MOST_ROUNDS} rounds, not {rounds}")
     first = SecretProtectionAccountant().compose(release).protection(p)
     r = first.value
     if rounds > 1:
@@ -206,25 +208,25 @@ def compare_layers(
     methods: Sequence[str] = LAYER_METHODS,
     progress: Progress | None = None,
 ) -> Comparison:
-    """The noise that an ε needs, or the ε of a noise, for several layers released together.
+    """The noise for an ε, or the ε of a noise, for several layers released together.
 
-    ``classical`` and ``analytic`` give each layer an equal share of ε and of δ, and add up; they differ in the noise of
-    one layer. ``exact`` takes all layers as the one Gaussian release that they are.
+    ``classical`` and ``analytic`` give each layer an equal share of ε and of δ and add up; they differ in the noise of
+    one layer. ``exact`` treats all layers as the single Gaussian release that they are.
 
     Args:
         released: what is released.
         delta: δ of all together, in (0, 1).
-        epsilon: ε of all together, above 0: asks for the noise multiplier of each layer.
-        sigma: in its place: standard deviation of the noise on each coordinate of each mean, above 0: asks for ε.
+        epsilon: ε of all together, above 0, to get the noise multiplier of each layer.
+        sigma: instead of `epsilon`: standard deviation of the noise on each coordinate of each mean, above 0, to get ε.
         methods: which of the three.
-        progress: called as methods answer.
+        progress: called as methods finish.
 
     Raises:
-        ValueError: for numbers out of range, or unless exactly one of `epsilon` and `sigma` is given.
+        ValueError: if an argument is invalid, or not exactly one of `epsilon` and `sigma` is given.
     """
     validate.open_probability(delta=delta)
     if (epsilon is None) == (sigma is None):
-        raise ValueError("give either epsilon, to ask for the noise, or sigma, to ask for the ε")
+        raise ValueError("give exactly one of epsilon, to get the noise, and sigma, to get the ε")
     given = validate.positive(epsilon=epsilon) if epsilon is not None else validate.positive(sigma=sigma or 0.0)
     answers = {name: _layers_once(released, name, delta, epsilon, sigma) for name in methods}
     for name in methods:
@@ -243,11 +245,11 @@ def layer_panels(
     sigma: float | None = None,
     seconds: float = 8.0,
 ) -> tuple[Panel, ...]:
-    """Noise multiplier or ε against the number of layers, from 1 to those that are released.
+    """Noise multiplier or ε against the number of layers, from 1 to all of them.
 
     Args:
         released: what is released.
-        comparison: the answer of `compare_layers` for it.
+        comparison: the result of `compare_layers` for it.
         epsilon, sigma: as for `compare_layers`.
         seconds: time limit of each method.
     """
@@ -270,7 +272,7 @@ def _layers_once(
     released: Layers, name: str, delta: float, epsilon: float | None, sigma: float | None
 ) -> Callable[[], list[Bound]]:
     def answer() -> list[Bound]:
-        with refusals():
+        with as_unsupported():
             if epsilon is not None:
                 value, quantity = _noise_of_layers(released.layers, name, epsilon, delta), "noise_multiplier"
             else:
@@ -282,7 +284,7 @@ def _layers_once(
 
 
 def _noise_of_layers(layers: int, name: str, epsilon: float, delta: float) -> float:
-    """The noise multiplier of each layer. Shares are rounded down, so that they add up to no more."""
+    """The noise multiplier of each layer; shares of ε and δ are rounded down."""
     if name == "exact":
         return gaussian.joint_noise_multiplier(epsilon, delta, layers)
     shares = _share(epsilon, layers), _share(delta, layers)
@@ -302,7 +304,7 @@ def _epsilon_of_layers(released: Layers, name: str, sigma: float, delta: float) 
         one = formulas.epsilon_from_gdp(mu, share)
     else:
         one = math.sqrt(2 * math.log(1.25 / share)) * mu * (1 + 2.0**-44)
-        gaussian.classical_noise_multiplier(one, share)  # refuses an ε for which the classical σ is not proven
+        gaussian.classical_noise_multiplier(one, share)  # raises if the classical σ does not hold at this ε
     return math.nextafter(released.layers * one, math.inf)
 
 

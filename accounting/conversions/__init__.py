@@ -1,4 +1,4 @@
-"""From one guarantee to another, every result rounded outward."""
+"""Conversions from one guarantee to another, every result rounded outward."""
 
 from __future__ import annotations
 

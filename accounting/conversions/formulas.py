@@ -1,8 +1,8 @@
-"""From one currency of privacy to another, every result rounded outward.
+"""Formulas that convert between privacy parameters, every result rounded outward.
 
-Each function returns a number that is an upper bound in exact arithmetic too: the float64 error of its formula, bounded
-term by term, is added. `numpy` and `math` logarithms and exponentials are taken to be accurate to 4 units in the last
-place, `scipy.special.log_ndtr` to a relative 1e-13 (a test holds both against 40-digit arithmetic).
+Each result is an upper bound in exact arithmetic too: the float64 error of its formula, bounded term by term, is added.
+`numpy` and `math` logarithms and exponentials are assumed accurate to 4 units in the last place, and
+`scipy.special.log_ndtr` to a relative 1e-13. A test compares both with 40-digit arithmetic.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _UNIT = 2.0**-53
 _NDTR_ERROR = 1e-13
 _ROOT_OF_HALF_PI = 1.2533141373155003
 _TINY = 1e-320
-"""More than what underflow takes from a few products: a δ above 0 must not become 0, which would say pure DP."""
+"""More than underflow removes from a few products: a positive δ must not become 0, which would mean pure DP."""
 
 
 def up(value: Fraction | float) -> float:
-    """The smallest float that is at least `value`; inf beyond the floats."""
+    """The smallest float that is at least `value`; inf beyond float64."""
     if isinstance(value, float):
         return value
     try:
@@ -35,9 +35,9 @@ def up(value: Fraction | float) -> float:
 
 
 def epsilon_from_rdp(orders: Floats | float, divergence: Floats | float, delta: float) -> Floats:
-    """ε(δ) of a mechanism whose Rényi divergence of each order is at most `divergence`, one ε an order, at least 0.
+    """ε(δ) from Rényi divergences of at most `divergence`, one ε per order, at least 0.
 
-    ε = D + log(1 − 1/α) − log(αδ)/(α − 1); and 0 where δ ≥ √(1 − e^−D), since D bounds the KL divergence.
+    ε = D + log(1 − 1/α) − log(αδ)/(α − 1); and 0 if δ ≥ √(1 − e^−D), since D bounds the KL divergence.
 
     Args:
         orders: α > 1, any shape.
@@ -45,7 +45,8 @@ def epsilon_from_rdp(orders: Floats | float, divergence: Floats | float, delta: 
         delta: in (0, 1).
 
     Source: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Proposition 12; Balle
-    et al., "Hypothesis Testing Interpretations and Rényi DP" (2020), Theorem 20. For the second: Bretagnolle and Huber.
+        et al., "Hypothesis Testing Interpretations and Rényi DP" (2020), Theorem 20. For the second case: Bretagnolle
+        and Huber.
     """
     alpha, renyi = np.asarray(orders, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
     log_order, log_excess = np.log(alpha), np.log(alpha - 1)
@@ -57,7 +58,7 @@ def epsilon_from_rdp(orders: Floats | float, divergence: Floats | float, delta: 
 
 
 def log_delta_from_rdp(orders: Floats | float, divergence: Floats | float, epsilon: float) -> Floats:
-    """log δ(ε), one an order, at most 0: δ = exp((α − 1)(D − ε + log(1 − 1/α)))/α.
+    """log δ(ε), one per order, at most 0: δ = exp((α − 1)(D − ε + log(1 − 1/α)))/α.
 
     Source and arguments as for `epsilon_from_rdp`, with ε ≥ 0.
     """
@@ -69,7 +70,7 @@ def log_delta_from_rdp(orders: Floats | float, divergence: Floats | float, epsil
 
 
 def epsilon_from_zcdp(rho: float, delta: float, xi: float = 0.0) -> float:
-    """ε(δ) of (ξ, ρ)-zCDP: the least of `epsilon_from_rdp` over all orders α > 1, where D = ξ + ρα.
+    """ε(δ) of (ξ, ρ)-zCDP: the least of `epsilon_from_rdp` over all orders α > 1, with D = ξ + ρα.
 
     Every order gives a valid ε, so the search need not be exact; it is to a relative 1e-9.
     """
@@ -95,12 +96,12 @@ def _renyi_of_zcdp(rho: float, xi: float, order: Floats) -> Floats:
 
 
 def _least(function: Callable[[Floats], Floats]) -> float:
-    """The least value found of a function of α − 1 on refining logarithmic grids."""
+    """The least value of a function of α − 1 that is found on refining logarithmic grids."""
     low, high = math.log(1e-6), math.log(1e9)
     best = math.inf
     for _ in range(4):
         grid = np.linspace(low, high, 1001)
-        excess = (1 + np.exp(grid)) - 1  # what is left of α − 1 in float64, so that α and α − 1 agree
+        excess = (1 + np.exp(grid)) - 1  # rounded like 1 + (α − 1), so that α and α − 1 agree
         values = function(excess)
         index = int(np.argmin(values))
         best = min(best, float(values[index]))
@@ -111,13 +112,11 @@ def _least(function: Callable[[Floats], Floats]) -> float:
 def delta_from_rdp(order: float, divergence: float, epsilon: float) -> float:
     """The least δ(ε) that follows from one Rényi divergence of at most `divergence`, within a relative 1e-6; ε ≥ 0.
 
-    For 0 ≤ x₁ ≤ 1 < γ = e^ε < x₂ and c = 1/(α(x₂^{α−1} − x₁^{α−1})), the function of the likelihood ratio x
-    cx^α − cαx₁^{α−1}x + c(α − 1)x₁^α touches 0 at x₁, and lies above x − γ if (α − 1)(x₂^α − x₁^α) ≤
-    γα(x₂^{α−1} − x₁^{α−1}). Its mean, at most c(e^{(α−1)D} − αx₁^{α−1} + (α − 1)x₁^α), bounds that of (x − γ)⁺, the
-    δ. x₁ = 0 is Canonne, Kamath and Steinke's bound. The best x₁ with the largest x₂ gives the worst pair of laws on
-    two outcomes, which is the worst of all (Asoodeh et al., "Three Variants of Differential Privacy", 2021); it is far
-    less where (α − 1)D is small. Where e^D ≥ γα/(α − 1) the best function is cx^α + ax with
-    a = 1 − γα/((α − 1)e^D) ≥ 0 and x₂ = e^D; it gives 1 − γe^−D.
+    It is never above the bound of Canonne, Kamath and Steinke, and far below it if (α − 1)D is small.
+
+    Proof: docs/proofs/conversions.md, Theorem 1.
+
+    Source: Asoodeh et al., "Three Variants of Differential Privacy: Lossless Conversion and Applications" (2021).
     """
     if divergence == 0:
         return 0.0
@@ -136,7 +135,7 @@ def delta_from_rdp(order: float, divergence: float, epsilon: float) -> float:
 
 
 def _log_delta_of_tangents(order: float, divergence: float, epsilon: float, distances: Floats) -> Floats:
-    """log of the bound of `delta_from_rdp` for each 1 − x₁, its error added; inf where the condition is not certain."""
+    """log of the bound of `delta_from_rdp` for each 1 − x₁, rounded up; inf if the condition cannot be verified."""
     excess = order - 1
     with np.errstate(divide="ignore", invalid="ignore"):
         log_x = np.log1p(-distances)
@@ -148,7 +147,7 @@ def _log_delta_of_tangents(order: float, divergence: float, epsilon: float, dist
             holds = np.exp(excess * log_y) * (excess * np.exp(log_y) - order) <= at_t
             low, high = np.where(holds, log_y, low), np.where(holds, high, log_y)
         log_y, certain, shift = low, np.zeros(distances.shape, dtype=bool), 1e-14
-        for _ in range(10):  # down until the condition holds with its error
+        for _ in range(10):  # decrease until the condition holds with its error
             log_y = np.where(certain, log_y, low - shift * (low + 1 / order))
             powers = np.exp(excess * log_y)
             size = powers * (excess * np.exp(log_y) + order) * (1 + order * np.abs(log_y))
@@ -181,7 +180,7 @@ def least_epsilon_from_rdp(order: float, divergence: float, delta: float) -> flo
 
 
 def delta_from_pure(total: float, epsilon: float) -> float:
-    """δ(ε) of pure `total`-DP: (e^{ε₀} − e^ε)/(1 + e^{ε₀}) for ε below ε₀ = `total`, else 0; attained by randomised
+    """δ(ε) of pure ε₀-DP, ε₀ = `total`: (e^{ε₀} − e^ε)/(1 + e^{ε₀}) for ε < ε₀, else 0; attained by randomised
     response.
 
     Source: Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), Theorem 3.3.
@@ -189,14 +188,15 @@ def delta_from_pure(total: float, epsilon: float) -> float:
     if math.isinf(total):
         return 1.0
     exact = -math.expm1(min(epsilon - total, 0.0)) / (1 + math.exp(-total))
-    # x = ε − ε₀ ≤ 0 has relative error u, which e^x − 1 passes on times |x|e^x/(1 − e^x) ≤ 1.
+    # x = ε − ε₀ ≤ 0 has relative error u, which e^x − 1 multiplies by |x|e^x/(1 − e^x) ≤ 1.
     return min(1.0, abs(exact) * (1 + 2.0**-49))
 
 
 def blowup_at(p: float, at: float, r: float) -> float:
-    """sup{P(E): Q(E) ≤ p} where it is at most `r` at `at`, rounded up: it is concave, at least 0 at 0 and 1 at 1.
+    """sup{P(E): Q(E) ≤ p}, given that it is at most `r` at `at`, rounded up.
 
-    So right of `at` it lies below the line through 0 and (at, r), left of it below the line through (at, r) and (1, 1).
+    The blow-up is concave, at least 0 at 0 and 1 at 1. So to the right of `at` it lies below the line through 0 and
+    (at, r), and to the left below the line through (at, r) and (1, 1).
     """
     if p == at or r == 1:
         return r
@@ -205,14 +205,14 @@ def blowup_at(p: float, at: float, r: float) -> float:
 
 
 def blowup_of_rdp(orders: Floats | float, divergence: Floats | float, p: float) -> float:
-    """sup{P(E): Q(E) ≤ p} where both Rényi divergences of each order are at most `divergence`, rounded up.
+    """sup{P(E): Q(E) ≤ p} if both Rényi divergences of each order are at most `divergence`, rounded up.
 
-    The events (r, 1 − r) against (p, 1 − p) are a post-processing, so their divergences obey the same bounds; both grow
-    with r ≥ p. The largest such r is found by bisection; that pair itself attains it.
+    (r, 1 − r) against (p, 1 − p) is a post-processing, so its divergences obey the same bounds; both increase with
+    r ≥ p. The largest such r is found by bisection. That pair attains it.
 
     Args:
         orders: α > 1, one or an array.
-        divergence: D ≥ 0, one an order.
+        divergence: D ≥ 0, one per order.
         p: in (0, 1).
     """
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
@@ -260,12 +260,7 @@ def rdp_of_pure(epsilon: float, orders: Floats) -> Floats:
 def zcdp_of_pure(epsilon: float) -> float:
     """The least ρ such that every ε-DP mechanism is ρ-zCDP: ε tanh(ε/2), rounded up.
 
-    Every ε-DP pair is a post-processing of randomised response, whose divergence has, with s = (α − 1/2)²,
-    (α − 1)D = log cosh(ε√s) − log cosh(ε/2). That is concave in s, since its derivative ε tanh(ε√s)/(2√s) falls, so it
-    is at most its tangent at s = 1/4, where it is 0: (s − 1/4)·ε tanh(ε/2) = α(α − 1)·ε tanh(ε/2). So D ≤ αε tanh(ε/2),
-    with equality in the limit α → 1. At most ε²/2, the bound of Bun and Steinke (2016), Proposition 3.3.
-
-    Source: Kairouz, Oh and Viswanath, "The Composition Theorem for Differential Privacy" (2015), for the worst pair.
+    Proof: docs/proofs/conversions.md, Theorem 2.
     """
     tanh = -math.expm1(-epsilon) / (1 + math.exp(-epsilon))
     return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * _UNIT) + _TINY, 1.0))))
@@ -274,17 +269,12 @@ def zcdp_of_pure(epsilon: float) -> float:
 def gdp_of_zcdp(rho: float) -> float:
     """A μ such that every ρ-zCDP mechanism is μ-GDP: √(−log Φ(−μ/2)) − √(−log Φ(μ/2)) = √ρ, rounded up.
 
-    Let an event have probabilities q < r under two neighbours, x = Φ⁻¹(q), y = Φ⁻¹(r), a(x) = √(−log Φ(x)). Its share
-    of the divergence gives r^α q^{1−α} ≤ e^{α(α−1)ρ}, which at the best α says a(x) − a(y) ≤ √ρ; the complement, with
-    the neighbours exchanged, gives a(−y) − a(−x) ≤ √ρ. a is convex: a″ ≥ 0 says that a² − λ/(2(z + λ)) ≥ 0, λ = φ/Φ,
-    which is 0 in the limit z → ∞ and falls, because Var(z − X) ≤ E[z − X]² for a normal X below z: the density of z − X
-    is log-concave. So among intervals of length y − x the larger of the two left-hand sides is least on the one centred
-    at 0, and y − x ≤ μ. Randomised response with ε tanh(ε/2) = ρ needs at least 0.84 times as much.
+    Proof: docs/proofs/conversions.md, Theorem 3.
     """
     from scipy.special import log_ndtr
 
     def falls(mu: float) -> float:
-        """A lower bound on the fall of a; the errors of both roots are below 2e-13 of them."""
+        """A lower bound on the difference of the two roots; each has a relative error below 2e-13."""
         left, right = -float(log_ndtr(-mu / 2)), -float(log_ndtr(mu / 2))
         return math.sqrt(left) * (1 - 2 * _NDTR_ERROR) - math.sqrt(right) * (1 + 2 * _NDTR_ERROR)
 
@@ -308,15 +298,11 @@ def _least_true(holds: Callable[[float], bool], low: float, high: float, width: 
 
 
 def gdp_of_pure(epsilon: float) -> float:
-    """The μ of the weakest Gaussian guarantee that every ε-DP mechanism has: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
+    """The least μ such that every ε-DP mechanism is μ-GDP: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
 
-    The trade-off curve of ε-DP is two chords that meet at (a, a), a = 1/(1 + e^ε); the convex curve of μ-GDP through
-    (0, 1), (a, a) and (1, 0) lies below them.
+    Proof: docs/proofs/conversions.md, Theorem 4.
 
-    For small ε, where log Φ(−μ/2) hardly differs from log ½: Φ(z) − ½ ≥ zφ(z) ≥ z(1 − z²/2)/√(2π), which at
-    z = ε√(2π)/4·(1 + ε²/4), ε ≤ ½, is at least ε/4 ≥ tanh(ε/2)/2 = ½ − a. So μ = 2z = ε√(π/2)(1 + ε²/4) will do.
-
-    Source: Dong, Roth and Su, "Gaussian Differential Privacy" (2022), Section 2, for both curves.
+    Source: Dong, Roth and Su, "Gaussian Differential Privacy" (2022), Section 2.
     """
     from scipy.special import log_ndtr, ndtri_exp
 
@@ -327,7 +313,7 @@ def gdp_of_pure(epsilon: float) -> float:
     target = -(epsilon + math.log1p(math.exp(-epsilon)))
     mu = float(-2 * ndtri_exp(target))
     step = 1e-12 * mu
-    # Φ(−μ/2) ≤ 1/(1 + e^ε) is what is needed; checked with the error of both sides charged.
+    # The condition is Φ(−μ/2) ≤ 1/(1 + e^ε), checked with the errors of both sides.
     while log_ndtr(-mu / 2) * (1 - _NDTR_ERROR) > target * (1 + 16 * _UNIT):
         mu += step
         step *= 2
@@ -345,7 +331,7 @@ def delta_from_gdp(mu: float, epsilon: float) -> float:
         return 0.0 if mu == 0 else 1.0
     near, width = mu / 2 - epsilon / mu, epsilon / mu + mu / 2
     log_first, log_second = float(log_ndtr(near)), float(log_ndtr(-width))
-    # An argument's rounding, 4u(ε/μ + μ/2), moves log Φ by that times the hazard, which is at most |x| + 1.
+    # An argument's rounding, 4u(ε/μ + μ/2), moves log Φ by at most |x| + 1 times that (its hazard).
     first_error = _NDTR_ERROR * abs(log_first) + 4 * _UNIT * width * (abs(near) + 1)
     second_error = _NDTR_ERROR * abs(log_second) + 4 * _UNIT * width * (width + 1)
     room = first_error + second_error + 4 * _UNIT * (epsilon + abs(log_second) + abs(log_first))
@@ -358,7 +344,7 @@ def delta_from_gdp(mu: float, epsilon: float) -> float:
 
 
 def deltas_from_gdp(mu: Floats | float, epsilon: Floats | float) -> Floats:
-    """`delta_from_gdp` for arrays of μ and ε that broadcast together; the same formulas."""
+    """`delta_from_gdp` for arrays of μ and ε that broadcast together, by the same formulas."""
     from scipy.special import log_ndtr
 
     mean, place = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64))

@@ -1,11 +1,9 @@
-"""From one guarantee to another: every conversion that holds for all mechanisms, rounded outward; why others do not.
+"""Conversions between guarantees: every one that holds for all mechanisms, rounded outward, and the reasons for the
+others.
 
-A guarantee is taken to hold in both directions between neighbours, at one unit and adjacency, which `convert` keeps
-(`cupel.accounting.group_privacy` changes them).
-
-(ε, δ)-DP at any number of points is a curve: δ(ε) is convex in e^ε, does not rise, is 1 at e^ε = 0, and
-1 − δ(−ε) = e^{−ε}(1 − δ′(ε)) with δ′ of the reversed pair. So every point has a mirror image, and the curve lies below
-every chord between points and images: that is all there is to know, since the lower hull is itself such a curve.
+A guarantee holds in both directions between neighbours, at one unit and adjacency, which `convert` keeps
+(`cupel.accounting.group_privacy` changes them). (ε, δ)-DP at several points is a curve; see docs/proofs/conversions.md,
+Theorem 5.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from cupel.accounting.lattice import gaussian_curve
 Floats = NDArray[np.float64]
 Kind: TypeAlias = type[Any]
 Conversion: TypeAlias = Callable[[Any, Any], Guarantee]
-"""From a guarantee and what must be said of the wanted one (δ, α, ε of a profile, or p)."""
+"""From a guarantee and the argument of the wanted one (δ, α, the ε of a profile, or p)."""
 
 _UNIT = 2.0**-53
 _ARGUMENTS: dict[Kind, str] = {ApproxDP: "delta", RDP: "alpha", PrivacyProfile: "epsilons", SecretProtection: "p"}
@@ -45,11 +43,11 @@ _ARGUMENTS: dict[Kind, str] = {ApproxDP: "delta", RDP: "alpha", PrivacyProfile: 
 def refusal(source: Kind, to: Kind) -> str | None:
     """Why no guarantee of kind `source` converts to kind `to`; None if some do.
 
-    A guarantee that allows no loss at all (ε, ρ or μ of 0) is pure 0-DP whatever its kind, and converts as that.
+    A guarantee of no loss (ε, ρ or μ of 0) is pure 0-DP whatever its kind, and converts as that.
     """
     for kind in (source, to):
         if kind not in TABLE:
-            raise ValueError(f"a guarantee is one of {', '.join(one.__name__ for one in TABLE)}, not {kind!r}")
+            raise ValueError(f"a guarantee must be one of {', '.join(one.__name__ for one in TABLE)}, not {kind!r}")
     entry = TABLE[source][to]
     return entry if isinstance(entry, str) else None
 
@@ -70,24 +68,24 @@ def convert(
         to: a class of `cupel.accounting.guarantees`.
         delta: for `ApproxDP`: its δ in (0, 1).
         alpha: for `RDP`: its order, above 1.
-        epsilons: for `PrivacyProfile`: its ε, increasing, of any sign.
+        epsilons: for `PrivacyProfile`: its ε, increasing, of either sign.
         p: for `SecretProtection`: the largest probability of a guess before, in (0, 1). The neighbours of `guarantee`
             must be data with the secret and a reference without it.
 
     Returns:
-        A guarantee of kind `to`; `guarantee` itself where it is of that kind and no argument is given.
+        A guarantee of kind `to`; `guarantee` itself if it is of that kind and no argument is given.
 
     Raises:
-        ValueError: with the reason, where nothing follows, or for an argument that is missing or too many.
+        ValueError: if no such guarantee follows, with the reason; if an argument is missing or does not apply.
 
-    Source: `TABLE` says by which formula; the formulas of `cupel.accounting.conversions.formulas` name their theorems.
+    Source: `TABLE` names the formula of each conversion; `cupel.accounting.conversions.formulas` cites their theorems.
     """
     reason = refusal(type(guarantee), to)
     wanted = _ARGUMENTS.get(to)
     given = {"delta": delta, "alpha": alpha, "epsilons": epsilons, "p": p}
     for name, value in given.items():
         if value is not None and name != wanted:
-            raise ValueError(f"{to.__name__} takes {f'{wanted} only' if wanted else 'no argument'}, not {name}")
+            raise ValueError(f"{to.__name__} takes {f'only {wanted}' if wanted else 'no argument'}, not {name}")
     argument = given[wanted] if wanted else None
     if argument is None and type(guarantee) is to:
         return guarantee
@@ -101,7 +99,7 @@ def convert(
 
 
 def _without_loss(guarantee: Guarantee) -> PureDP | None:
-    """Pure 0-DP, if that is what a guarantee says: one divergence of 0 makes the two laws equal."""
+    """Pure 0-DP, if the guarantee is equivalent to it: one divergence of 0 makes the two laws equal."""
     match guarantee:
         case PureDP(0) | ZCDP(0) | GDP(0) | RDP(_, 0):
             return PureDP(0.0)
@@ -125,7 +123,7 @@ def _approx(guarantee: Any, delta: float) -> ApproxDP:
         case _:
             epsilon = _epsilon_on_curve(*_points(guarantee), delta)
     if math.isinf(epsilon):
-        raise ValueError(f"{type(guarantee).__name__} gives no ε at δ = {delta!r}: every δ it states is larger")
+        raise ValueError(f"{type(guarantee).__name__} gives no ε at δ = {delta!r}, as all of its δ are larger")
     return ApproxDP(epsilon, delta)
 
 
@@ -171,7 +169,7 @@ def _secret(guarantee: Any, p: float) -> SecretProtection:
 
 
 def _points(guarantee: PureDP | ApproxDP | PrivacyProfile) -> tuple[Floats, Floats]:
-    """All that is known of the curve: (ε, δ), their mirror images, and δ = 1 at ε = −∞, by increasing ε."""
+    """All known points of the curve: (ε, δ), their mirror images, and δ = 1 at ε = −∞, by increasing ε."""
     match guarantee:
         case PureDP(epsilon):
             listed = [(epsilon, 0.0)]
@@ -180,7 +178,7 @@ def _points(guarantee: PureDP | ApproxDP | PrivacyProfile) -> tuple[Floats, Floa
         case PrivacyProfile(epsilons, deltas):
             listed = [(e, d) for e, d in zip(epsilons, deltas, strict=True) if d < 1]
     known = np.array(listed, dtype=np.float64).reshape(-1, 2)
-    folded = known[known[:, 0] > -40]  # below, a δ under 1 is a rounding error
+    folded = known[known[:, 0] > -40]  # below −40, a δ under 1 is a rounding error
     images = np.stack([-folded[:, 0], _mirrored(folded[:, 0], folded[:, 1])], axis=1)
     everything = np.concatenate([[[-math.inf, 1.0]], known, images])
     epsilons, deltas = everything[np.argsort(everything[:, 0], kind="stable")].T
@@ -194,7 +192,7 @@ def _mirrored(epsilon: Any, delta: Any) -> Any:
 
 
 def _delta_on_curve(epsilons: Floats, deltas: Floats, epsilon: float) -> float:
-    """The least δ at ε on a chord, or at a point further left: the share of its left end is linear in e^ε."""
+    """The least δ at ε on a chord, or at a point further left; the share of a chord's left end is linear in e^ε."""
     left, right = epsilons <= epsilon, epsilons > epsilon
     least = float(deltas[left].min())
     if right.any():
@@ -206,7 +204,9 @@ def _delta_on_curve(epsilons: Floats, deltas: Floats, epsilon: float) -> float:
 
 
 def _epsilon_on_curve(epsilons: Floats, deltas: Floats, delta: float) -> float:
-    """The least ε ≥ 0 with δ(ε) ≤ δ: at a point, or on the chord from one above δ to one at most δ; inf if none is."""
+    """The least ε ≥ 0 with δ(ε) ≤ δ, at a point or on a chord from a point above δ to one at most δ; inf if there is
+    none.
+    """
     low, high = deltas <= delta, deltas > delta
     if not low.any():
         return math.inf
@@ -235,7 +235,7 @@ def _renyi(guarantee: Any, alpha: float) -> RDP:
             return RDP(alpha, formulas.up(Fraction(mu) ** 2 * Fraction(alpha) / 2))
         case RDP(order, divergence) if alpha <= order:
             return RDP(alpha, divergence)
-    raise ValueError(f"RDP of order {guarantee.alpha!r} says nothing of the larger order {alpha!r}")
+    raise ValueError(f"RDP of order {guarantee.alpha!r} gives no bound at the larger order {alpha!r}")
 
 
 def _through_pure(to: Kind) -> Conversion:
@@ -253,7 +253,7 @@ def _through_pure(to: Kind) -> Conversion:
 _INFINITE = "with probability δ the loss may be infinite"
 _NO_POINT = "one order bounds the tail of the loss by an exponential only"
 _UNBOUNDED = "the loss may be arbitrarily large, with a small probability"
-_EX_POST = "an ex-post ε holds for one input and one output, and says nothing of others"
+_EX_POST = "an ex-post ε holds for one input and one output only"
 _ONE_POINT = "it bounds one event against one reference, in one direction only"
 
 TABLE: Mapping[Kind, Mapping[Kind, Conversion | str]] = {
@@ -322,4 +322,4 @@ TABLE: Mapping[Kind, Mapping[Kind, Conversion | str]] = {
         SecretProtection: _secret,
     },
 }
-"""Kind of guarantee → kind wanted → its conversion, or the reason why there is none."""
+"""Kind of guarantee → wanted kind → the conversion, or the reason why there is none."""

@@ -1,4 +1,4 @@
-"""Ex-post accounting of median aggregation: what sampled tokens cost, given the batches that produced them."""
+"""Ex-post accounting of median aggregation: the cost of sampled tokens, given the batches that produced them."""
 
 from __future__ import annotations
 

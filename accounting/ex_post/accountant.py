@@ -1,4 +1,4 @@
-"""The ex-post accountant: what a finished run cost, from the realised costs in its ledger."""
+"""The ex-post accountant: the cost of a finished run, from the realised costs in its ledger."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cupel.accounting.ex_post.costs import PartCost
 
 
 class ExPost(Basic):
-    """Data-dependent ex-post ε (Ligett et al. 2017): it adds to pure ε, to nothing else, and never converts.
+    """Data-dependent ex-post ε (Ligett et al. 2017). It adds to pure ε only, and never converts.
 
-    Rigor: certified, for the one run whose costs it is given. `of_run` says how it is counted.
+    Rigor: certified, for the one run whose costs it is given; see `of_run`.
     """
 
     name = "ex_post"
@@ -35,28 +35,37 @@ class ExPost(Basic):
         if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
             return f"ex_post costs are defined under add_remove and replace_one, not {self.adjacency}"
         if self.unit.kind not in ("record", "user"):
-            return f"an ex-post ε never converts to a {self.unit.kind}: the database in between has another one"
+            return f"an ex-post ε does not convert to a {self.unit.kind}: the data sets in between have another ε"
         if reason := super().supports(event):
             return f"an ex-post ε adds to pure ε only, and {reason}"
         return None
 
     def realise(self, realised: Mapping[str, PartCost], moved: Mapping[str, PartCost] | None = None) -> Self:
-        """This accountant with the realised costs of the run's parts; see `cupel.accounting.ex_post.costs.of_run`."""
+        """This accountant with the realised costs of the run's parts.
+
+        Args:
+            realised: the cost of each part at this adjacency.
+            moved: under replace_one, the add_remove costs of the same parts; see `of_run`.
+        """
         new = self.compose(dp_event.NoOpDpEvent())
         new._realised, new._moved = dict(realised), None if moved is None else dict(moved)
         return new
 
     def compose(self, event: DpEvent, count: int = 1) -> Self:
-        """This accountant with more events; realised costs are given after the last of them."""
+        """This accountant with more events; realised costs are kept."""
         new = super().compose(event, count)
         new._realised, new._moved = self._realised, self._moved
         return new
 
     def epsilon(self, delta: float = 0.0) -> Bound:
-        """The ex-post ε of the run, which holds at δ = 0."""
+        """The ex-post ε of the run, at δ = 0.
+
+        Raises:
+            Unsupported: if no realised costs were given.
+        """
         validate.probability(delta=delta)
         if self._realised is None:
-            raise Unsupported("ex_post needs the realised costs of a run; give a run to account, or use ex_post.of_run")
+            raise Unsupported("ex_post needs the realised costs of a run; pass a run to account, or use ex_post.of_run")
         others = Basic(self.adjacency, self.unit).compose(_without_ex_post(self.event)).cost
         total = math.nextafter(self._worst(self._realised) + up(others), math.inf)
         bound = self._bound(total, "ex_post_epsilon")
@@ -87,7 +96,7 @@ class ExPost(Basic):
             return worst
         if self._moved is None or self._moved.keys() != realised.keys():
             raise ValueError(
-                "under replace_one a unit may move to another part: give the add_remove costs of the same parts as "
+                "under replace_one a unit may move to another part; give the add_remove costs of the same parts as "
                 "`moved`, or make the partition public"
             )
         sides = zip(*map(_sums, self._moved.values()), strict=True)
@@ -103,24 +112,24 @@ def of_run(
     unit: Unit | None = None,
     moved: Mapping[str, PartCost] | None = None,
 ) -> Bound:
-    """The ex-post ε of a finished run: a number about its private data, which may not be released.
+    """The ex-post ε of a finished run. It depends on the private data; do not release it.
 
     Under add_remove one part changes, so the ε is the largest ε* = max(Σ u⁻, Σ u⁺) of a part. Under replace_one the new
-    unit takes its predecessor's place in its part, at the part's ε* under replace_one, or leaves part b and enters part
-    b′, at the sum of their add_remove costs, signs matched; the largest of all is returned. The second case is left out
-    where the event says that the partition is public. The pure ε of all other events is added.
+    unit either replaces its predecessor in its part, at that part's ε* under replace_one, or leaves part b and enters
+    part b′, at the sum of their add_remove costs of matching sign. The largest of all is returned. The second case
+    cannot occur if the partition is public. The pure ε of all other events is added.
 
     Args:
         realised: the cost of each part, at `adjacency`.
-        event: everything the run was charged; its `ExPostSelectionDpEvent`s are what `realised` replaces.
+        event: everything that the run was charged; `realised` replaces its `ExPostSelectionDpEvent`s.
         adjacency: add_remove or replace_one.
         unit: record or user.
-        moved: under replace_one with a partition that is not public, the add_remove costs of the same parts. Where
-            only the larger of both costs was kept, token by token and sign by sign, the same mapping serves twice.
+        moved: under replace_one with a partition that is not public, the add_remove costs of the same parts. If only
+            the larger of both costs was kept, per token and sign, pass the same mapping twice.
 
     Raises:
-        ValueError: for another adjacency or a group (an ex-post ε never converts), without `moved` where it is needed,
-            or where another event has no pure ε (an ex-post ε does not add to an (ε, δ) guarantee).
+        ValueError: for another adjacency or a group; if `moved` is needed and missing; if another event has no pure ε,
+            since an ex-post ε does not add to an (ε, δ) guarantee.
     """
     return ExPost(adjacency, unit).compose(event).realise(realised, moved).epsilon()
 
@@ -130,7 +139,7 @@ def _sums(part: PartCost) -> tuple[float, float]:
 
 
 def _without_ex_post(event: DpEvent) -> DpEvent:
-    """`event` with its ex-post selections, whose realised cost counts instead, left out."""
+    """`event` without its ex-post selections, whose realised cost counts instead."""
     if isinstance(event, events.ExPostSelectionDpEvent):
         return dp_event.NoOpDpEvent()
     if isinstance(event, dp_event.SelfComposedDpEvent):

@@ -1,7 +1,8 @@
-"""A batch of clipped logits in whole grid steps, and the few of them that medians and sums need.
+"""Batches of clipped logits in whole grid steps, restricted to the columns that medians and sums need.
 
-Most tokens of a large vocabulary are at the bottom of the clip in most rows. A median is then −c, its neighbours too,
-and nothing needs to be clipped or sorted there. Which columns these are is found by comparing raw logits.
+In a large vocabulary most tokens are at the bottom of the clip in most rows. Their median and its neighbours are −c,
+and nothing needs to be clipped or sorted there. These columns are found by comparing raw logits; the others are called
+live.
 """
 
 from __future__ import annotations
@@ -20,74 +21,74 @@ Steps = NDArray[np.int32]
 Indices = NDArray[np.int64]
 
 GRID = 2.0**-24
-"""Clipped logits are whole multiples of this, so that medians, midpoints and sums of a batch are exact in float64."""
+"""Clipped logits are multiples of this, so that medians, midpoints and sums of a batch are exact in float64."""
 
-NOT_NUMBERS = "logits must be numbers, with at least one finite entry a row and none at +inf"
-MANY_COLUMNS = 1 / 2  # where more of them are live, all are taken to be: gathering them would cost more
-MANY_ENTRIES = 1 / 4  # of a row above the bottom; then it is summed as a whole
+NOT_NUMBERS = "logits must be numbers, with at least one finite entry per row and none at +inf"
+MANY_COLUMNS = 1 / 2  # if more columns are live, all are treated as live: gathering them would cost more
+MANY_ENTRIES = 1 / 4  # if more entries of a row are above the bottom, the whole row is summed
 
 _MAX_CLIP = 64.0  # so that a clipped logit is an int32 number of grid steps: 64/GRID = 2^30
 _BLOCK = 2**17  # entries, 1 MiB of float64
 _COLUMNS, _ROWS = 1024, 8
-_LEAST_SPARSE = 2**14  # columns; in shorter rows a call of numpy costs more than what it leaves out
+_LEAST_SPARSE = 2**14  # columns; in shorter rows the extra NumPy calls cost more than they save
 
 
 class Rows(Protocol):
-    """A batch of B rows of V clipped logits, wherever it is."""
+    """A batch of B rows of V clipped logits, in memory or on a device."""
 
     @property
     def shape(self) -> tuple[int, int]:
         """(B, V)."""
 
     def middle(self, ranks: range) -> tuple[Indices, Steps]:
-        """The batch sorted along its first axis, at some ranks.
+        """Order statistics of each column: the batch sorted along its first axis, at some ranks.
 
         Args:
-            ranks: consecutive; −c stands before rank 0, and c behind rank B − 1.
+            ranks: consecutive; the value is −c before rank 0, and c after rank B − 1.
 
         Returns:
-            The live columns, shape (A,), ascending, and their values, shape (len(ranks), A). In all other columns all
-            of them are −c.
+            The live columns, shape (A,), ascending, and their values, shape (len(ranks), A). In all other columns every
+            value is −c.
         """
 
     def live_steps(self, part: slice) -> Steps:
-        """Shape (B, columns): what is in some of the live columns that `middle` last gave."""
+        """Shape (B, columns): entries of some of the live columns of the last call of `middle`."""
 
 
 def clip_logits(logits: ArrayLike, clip: float) -> Floats:
     """Clipped logits max(−c, z − max z + c), rounded to `GRID`, along the last axis.
 
-    The result is a fixed function of each row by itself, so neither the clip nor the rounding costs privacy. Where c is
-    no multiple of GRID, it is first rounded down to one, so that no entry leaves [−c, c].
+    The result is a fixed function of each row by itself, so neither the clip nor the rounding costs privacy. If c is
+    not a multiple of GRID, it is first rounded down to one, so that no entry leaves [−c, c].
 
     Args:
-        logits: shape (…, V); −inf is allowed where another entry of the row is finite.
+        logits: shape (…, V); −inf is allowed if another entry of the row is finite.
         clip: c > 0, at most 64.
 
     Returns:
         Shape (…, V), float64.
 
     Raises:
-        ValueError: for a row with NaN, +inf or no finite entry, and for an impossible clip.
+        ValueError: if a row has NaN, +inf or no finite entry, or the clip is invalid.
     """
     return np.asarray(clip_steps(logits, clip) * GRID, dtype=np.float64)
 
 
 def clip_steps(logits: ArrayLike, clip: float) -> Steps:
-    """What `clip_logits` gives, as whole numbers of `GRID`, int32. Arguments and errors are the same."""
+    """The result of `clip_logits` in whole steps of `GRID`, int32. Arguments and errors are the same."""
     limit = whole_clip(clip)
     raw = np.asarray(logits)
     if raw.ndim == 0 or raw.shape[-1] == 0:
-        raise ValueError(f"logits need a last axis over the vocabulary, not shape {raw.shape}")
+        raise ValueError(f"logits must have a last axis over the vocabulary, not shape {raw.shape}")
     flat = raw.reshape(-1, raw.shape[-1])
     return _clipped(flat, _tops(flat), limit).reshape(raw.shape)
 
 
 def check_clip(clip: float) -> None:
-    """Refuses a clip that the grid of logits cannot hold.
+    """Checks that the grid of logits can represent a clip.
 
     Raises:
-        ValueError: for a clip below 2⁻²⁴ or above 64.
+        ValueError: if it is below 2⁻²⁴ or above 64.
     """
     validate.positive(clip=clip)
     if not GRID <= clip <= _MAX_CLIP:
@@ -101,11 +102,11 @@ def whole_clip(clip: float) -> int:
 
 
 class StepRows:
-    """A batch that is clipped already. It takes every column to be live.
+    """A batch that is already clipped. Every column counts as live.
 
     Args:
-        steps: shape (B, V), as `clip_steps` gives it.
-        clip: that it was clipped with.
+        steps: shape (B, V), from `clip_steps`.
+        clip: the c it was clipped with.
     """
 
     def __init__(self, steps: Steps, clip: float) -> None:
@@ -121,32 +122,32 @@ class StepRows:
 
 
 class LogitRows:
-    """A batch of raw logits, clipped where it is needed.
+    """A batch of raw logits, clipped only in the columns that are needed.
 
     Args:
         logits: shape (B, V), B ≥ 0.
         clip: c.
 
     Raises:
-        ValueError: as `clip_steps`.
+        ValueError: as for `clip_steps`.
     """
 
     def __init__(self, logits: ArrayLike, clip: float) -> None:
         self._limit = whole_clip(clip)
         raw = np.asarray(logits)
         if raw.ndim != 2 or raw.shape[1] == 0:
-            raise ValueError(f"a batch needs shape (records, vocabulary), not {raw.shape}")
+            raise ValueError(f"a batch must have shape (records, vocabulary), not {raw.shape}")
         self._raw = raw if raw.dtype in (np.float16, np.float32, np.float64) else raw.astype(np.float64)
         self.shape: tuple[int, int] = (raw.shape[0], raw.shape[1])
         self._tops = _tops(self._raw)
-        # An entry above the bottom is more than half a step above top − 2c. Rounding that number to float64 and to the
-        # logits' own type moves it by less than a step of that type up, which `nextafter` takes back.
+        # An entry above the bottom is more than half a step above top − 2c. Rounding top − 2c to float64 and to the
+        # type of the logits raises it by less than one step of that type, which `nextafter` undoes.
         least = (self._tops - 2 * self._limit * GRID).astype(self._raw.dtype)
         self._least = np.nextafter(least, np.array(-np.inf, dtype=self._raw.dtype))
         self._live: Steps = np.empty((0, 0), dtype=np.int32)
 
     def steps(self) -> Steps:
-        """All of it, shape (B, V)."""
+        """The whole batch, shape (B, V)."""
         return _clipped(self._raw, self._tops, self._limit)
 
     def middle(self, ranks: range) -> tuple[Indices, Steps]:
@@ -172,10 +173,7 @@ class LogitRows:
         return total
 
     def _columns(self, last: int) -> Indices:
-        """Columns that may have an entry above the bottom at rank `last`: in as many rows as that rank has behind it.
-
-        All of them, where there are many.
-        """
+        """Columns that may have an entry above the bottom at rank `last`; all columns, if there are many."""
         size, vocabulary = self.shape
         if last < size:
             live = np.flatnonzero(self._counts_above() >= size - last)
@@ -184,7 +182,7 @@ class LogitRows:
         return np.arange(vocabulary)
 
     def _counts_above(self) -> NDArray[np.int32]:
-        """Shape (V,): in how many rows an entry may be above the bottom; never too few."""
+        """Shape (V,): an upper bound on the number of rows with an entry above the bottom."""
         counts = np.zeros(self.shape[1], dtype=np.int32)
         height = max(1, min(255, 2 * _BLOCK // self.shape[1]))
         for start in range(0, self.shape[0], 255):  # as many as one byte counts
@@ -198,10 +196,10 @@ class LogitRows:
 
 
 def sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
-    """The wanted rows of the batch sorted along its first axis; −limit and limit before the first and after the last.
+    """The wanted rows of the batch sorted along its first axis, −limit before the first row and limit after the last.
 
-    Sorting short contiguous columns, some at a time, is three times as fast as sorting along the first axis. They are
-    turned a few rows at a time, because rows that lie a power of two apart push each other out of the cache.
+    Sorting short contiguous columns is three times as fast as sorting along the first axis. They are transposed a few
+    rows at a time, because rows that lie a power of two apart evict each other from the cache.
     """
     size, vocabulary = steps.shape
     ranks = np.empty((len(wanted), vocabulary), dtype=np.int32)
@@ -219,7 +217,7 @@ def sorted_rows(steps: Steps, wanted: range, limit: int) -> Steps:
 
 
 def fill_outside(ranks: Steps, wanted: range, size: int, limit: int) -> None:
-    """Writes −limit before rank 0 and limit behind rank `size` − 1 into values of shape (len(wanted), columns)."""
+    """Writes −limit before rank 0 and limit after rank `size` − 1 into values of shape (len(wanted), columns)."""
     for place, rank in enumerate(wanted):
         if not 0 <= rank < size:
             ranks[place] = -limit if rank < 0 else limit
@@ -248,6 +246,6 @@ def _clipped(raw: NDArray[np.generic], tops: Floats, limit: int) -> Steps:
 
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices of rows that stay in a processor's cache while several operations pass over them."""
+    """Slices of rows that fit into the processor's cache while several operations pass over them."""
     height = max(1, _BLOCK // max(1, columns))
     return (slice(start, min(start + height, rows)) for start in range(0, rows, height))

@@ -1,39 +1,20 @@
-"""Ex-post accounting of median aggregation: what one sampled token cost, given the batch that produced it.
+"""Ex-post cost of median aggregation: the cost of one sampled token, given the batch that produced it.
 
-A batch of B records gives B logit vectors over V tokens. Each is clipped to [−c, c] (`clip_logits`), the batch releases
-one token drawn from softmax(m/τ), m the coordinate-wise median. A neighbouring batch has another median m′, and each
-coordinate of m′ lies in an interval [L, R] that the middle of the batch determines:
-
-    =====================================  ============  ===========
-    batch, adjacency                       L             R
-    =====================================  ============  ===========
-    odd, middle a ≤ b ≤ d; add_remove      (a + b)/2     (b + d)/2
-    even, middle a ≤ b; add_remove         a             b
-    empty; add_remove                      −c            c
-    =====================================  ============  ===========
-
-with −c and c in place of the middle values that a small batch lacks. Every corner of the box [L, R] that matters is
-attained by an added vector with entries ±c, so these costs are exact for add_remove, not only bounds:
+A batch of B records gives B logit vectors over V tokens. Each is clipped to [−c, c] (`clip_logits`). The batch releases
+one token drawn from softmax(m/τ), m the coordinate-wise median. Each coordinate of a neighbour's median lies in an
+interval [L, R] that the middle of the batch determines. Then
 
     u⁻ = log p_m(x) − log p_w(x), w = R except w_x = L_x: the largest log p_D(x)/p_D′(x) over neighbours D′
     u⁺ = log p_w(x) − log p_m(x), w = L except w_x = R_x: the largest log p_D′(x)/p_D(x)
 
-because log softmax(w/τ)_x increases in w_x and decreases in every other coordinate. Both are at least 0. For a fixed D′
-the log-ratio of a whole transcript is the sum of those of its tokens, so max(Σ u⁻, Σ u⁺) bounds it in absolute value.
+are exact under add_remove. For a fixed D′ the log-ratio of a whole transcript is at most max(Σ u⁻, Σ u⁺) in absolute
+value. Under replace_one the cost is the largest over the rows of the batch.
 
-A removal from a batch of two or more stays within the box: removing from an odd batch gives (a+b)/2, (a+d)/2 or
-(b+d)/2, removing from an even one gives a or b. A batch of one (middle b) that loses its record releases the public
-fallback f, which may lie outside [(b−c)/2, (b+c)/2]; that neighbour is compared by itself: u⁻ is the maximum with
-log p_b(x) − log p_f(x), and u⁺ with its negative. (Over many tokens this neighbour is the same each time, so the sum
-of its signed log-ratios is at most the sum of these maxima.)
-
-Under replace_one D′ has row i exchanged for any vector, so m′ ranges over the add_remove box of the batch without row
-i, and the cost is the maximum over i. In particular a batch of one has the box [−c, c] (an empty batch plus any vector:
-a replacement never gives the fallback), a batch of two has [(v−c)/2, (v+c)/2] for the row v that stays, and an empty
-batch has no row to exchange and costs 0: a unit that moves into it from another batch is counted by `of_run`.
+Proof: docs/proofs/ex-post.md, Theorems 1 to 4.
 
 Source: "Clustering and Median Aggregation Improve Differentially Private Inference", Appendix B, Definitions 3 and 4
-and Theorem 2; the boxes above are ours (Definition 3 prints right-median = c for an even batch; it is b).
+    and Theorem 2. The intervals are derived in the proof; Definition 3 prints right-median = c for an even batch, and
+    it is b.
 """
 
 from __future__ import annotations
@@ -85,7 +66,7 @@ class TokenCosts:
 
 
 class PartCost(Protocol):
-    """What one disjoint part of a run has cost: Σ u⁻ and Σ u⁺ over its tokens, rounded up."""
+    """The cost of one disjoint part of a run: Σ u⁻ and Σ u⁺ over its tokens, rounded up."""
 
     @property
     def u_minus(self) -> float: ...
@@ -95,7 +76,9 @@ class PartCost(Protocol):
 
 
 def upward_sum(values: Sequence[float] | Floats) -> float:
-    """The sum of non-negative numbers, rounded up: `math.fsum` rounds correctly, one step up covers its rounding."""
+    """The sum of non-negative numbers, rounded up: `math.fsum` rounds correctly, and the next float covers its
+    rounding.
+    """
     total = math.fsum(values)
     return math.nextafter(total, math.inf) if total else 0.0
 
@@ -105,9 +88,10 @@ def gamma(
 ) -> float:
     """The per-token cost γ of Definition 4, with right-median b for an even batch and ±c beyond a small one.
 
-    γ bounds γ* under add_remove for every batch size: the boxes above, and the fallback of a batch of one, lie within
-    [a, d] (odd), [a, b] (even). It is no bound under replace_one. The paper defines it for batches of two or more.
-    Arguments and errors as for `token_costs`.
+    It bounds γ* under add_remove for every batch size, and is no bound under replace_one. The paper defines it for
+    batches of two or more. Arguments and errors as for `token_costs`.
+
+    Proof: docs/proofs/ex-post.md, Theorem 4.
     """
     return float(token_costs(logits, token, clip=clip, temperature=temperature, fallback=fallback).gamma[0])
 
@@ -142,7 +126,8 @@ def token_costs(
     """The costs of several tokens.
 
     Args:
-        logits: raw logits, shape (B, V) for one batch that serves all tokens, or (tokens, B, V) with one batch a token.
+        logits: raw logits, shape (B, V) for one batch that serves all tokens, or (tokens, B, V) with one batch per
+            token.
         tokens: the sampled tokens, shape (tokens,), or one.
         clip: c in (0, 64].
         temperature: τ > 0, with 2c/τ at most 600.
@@ -151,11 +136,11 @@ def token_costs(
         rounding: as for `Medians.costs`.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: if an argument is invalid.
     """
     rows = [
         medians.costs(token, temperature, rounding=rounding)
-        for medians, token in _pairs(logits, tokens, clip, temperature, adjacency, fallback)
+        for medians, token in _medians_by_token(logits, tokens, clip, temperature, adjacency, fallback)
     ]
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
     return TokenCosts(table[:, 0], table[:, 1], table[:, 2])
@@ -164,19 +149,19 @@ def token_costs(
 def leave_one_out(
     logits: ArrayLike, tokens: ArrayLike, *, clip: float, temperature: float, fallback: ArrayLike | None = None
 ) -> Floats:
-    """log p_D(x) − log p_{D∖i}(x) for every row i, all of them from one sort.
+    """log p_D(x) − log p_{D∖i}(x) for every row i, from a single sort.
 
     Returns:
         Shape (B,) for a single token, (tokens, B) for several. Arguments and errors as for `token_costs`.
     """
     rows = [
         medians.leave_one_out(token, temperature)
-        for medians, token in _pairs(logits, tokens, clip, temperature, Adjacency.ADD_REMOVE, fallback)
+        for medians, token in _medians_by_token(logits, tokens, clip, temperature, Adjacency.ADD_REMOVE, fallback)
     ]
     return rows[0] if np.ndim(tokens) == 0 else np.array(rows, dtype=np.float64)
 
 
-def _pairs(
+def _medians_by_token(
     logits: ArrayLike,
     tokens: ArrayLike,
     clip: float,
@@ -187,7 +172,7 @@ def _pairs(
     """Each token with the medians of its batch."""
     array, chosen = np.asarray(logits), np.atleast_1d(np.asarray(tokens))
     if chosen.ndim != 1 or (chosen.size and not np.issubdtype(chosen.dtype, np.integer)):
-        raise ValueError(f"tokens must be whole numbers in one list, not {chosen.dtype} of shape {chosen.shape}")
+        raise ValueError(f"tokens must be a list of whole numbers, not {chosen.dtype} of shape {chosen.shape}")
     if array.ndim not in (2, 3) or (array.ndim == 3 and len(array) != len(chosen)):
         raise ValueError(f"logits need shape (B, V), or (tokens, B, V) for {len(chosen)} tokens, not {array.shape}")
     public = None if fallback is None else clip_logits(fallback, clip)

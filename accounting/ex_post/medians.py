@@ -1,6 +1,6 @@
-"""The medians of one batch of clipped logits, those of its neighbours, and what releasing one token costs.
+"""The median of a batch of clipped logits, the medians of its neighbours, and the cost of releasing one token.
 
-`cupel.accounting.ex_post.costs` says what these costs mean and why they are exact.
+Definitions and proofs are in `cupel.accounting.ex_post.costs` and docs/proofs/ex-post.md.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.ex_post.clipped_rows import GRID, Floats, Indices, Rows, StepRows, Steps, whole_clip
 
-_BLOCK = 2**18  # entries of the batch that are compared at a time
+_BLOCK = 2**18  # entries of the batch that are compared at once
 _MAX_RANGE = 600.0  # 2c/τ; above it exp(−2c/τ) times a float64 rounding error would underflow
 
 Pair = tuple[int, int]
-"""Two of the middle rows: the vector half way between them, or the one itself."""
+"""Indices of two middle rows: the vector halfway between them, or the row itself if they are equal."""
 
 
 class Cost(NamedTuple):
-    """What one token cost: upper bounds on the signed log-ratios, and the γ of Definition 4."""
+    """The cost of one token: upper bounds on the signed log-ratios, and the γ of Definition 4."""
 
     u_minus: float
     u_plus: float
@@ -38,15 +38,14 @@ class Cost(NamedTuple):
 
 
 def slack(vocabulary: int, clip: float, temperature: float) -> float:
-    """A bound on the float64 error of a difference of two log-probabilities computed here.
+    """A bound on the float64 error of a difference of two log-probabilities computed here, and of γ.
 
-    With u = 2^-53 and r = 2c/τ: z − c is exact (a multiple of GRID/2 below 2^8), the quotient by 2τ has absolute error
-    ≤ r·u/2, exp is taken to be accurate to 4 units in the last place, so the product of two of them, a weight, has
-    relative error ≤ (r + 17)u. The increments of `_ladder_sums` telescope, so they keep that error and add ≤ 2u. A sum
-    of at most 3V positive terms in any order adds ≤ 3V·u. The logarithm, at most r + log V in absolute value, the
-    quotient and the two subtractions round ≤ 4(r + log V)u. Twice the total, for two log-probabilities, is
-    (6V + 10r + 8 log V + 38)u. For γ, which rounds more sums of logarithms, the term in r is at most 19r·u. The value
-    returned leaves room for both, and for the terms in u².
+    Proof: docs/proofs/ex-post.md, Theorem 5.
+
+    Args:
+        vocabulary: V.
+        clip: c.
+        temperature: τ.
     """
     spread = 2 * clip / temperature
     return 2.0**-52 * (3 * vocabulary + 10 * spread + 4 * math.log(vocabulary) + 32)
@@ -54,9 +53,9 @@ def slack(vocabulary: int, clip: float, temperature: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class Medians:
-    """The middle of one batch of clipped logits: its median, the medians of its neighbours, and what a token costs.
+    """The middle of one batch of clipped logits: its median, the medians of its neighbours, and the cost of a token.
 
-    Build it with `Medians.of`. Columns in which all of the middle is −c are counted, not computed.
+    Build it with `Medians.of`. Columns in which the whole middle is −c are counted, not computed.
 
     Attributes:
         size: the number of rows B.
@@ -93,7 +92,7 @@ class Medians:
             fallback: shape (V,), the public clipped logits that an empty batch releases; None is the uniform law.
 
         Raises:
-            ValueError: for another shape, an entry outside [−c, c], or another adjacency.
+            ValueError: if the shape or the adjacency is invalid, or an entry is outside [−c, c].
         """
         limit = whole_clip(clip)
         batch = np.asarray(clipped)
@@ -117,7 +116,7 @@ class Medians:
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         fallback: ArrayLike | None = None,
     ) -> Medians:
-        """The same for a batch that is somewhere else, clipped with the same c: no entry is checked again."""
+        """The medians of a batch stored elsewhere and clipped with the same c; its entries are not checked."""
         limit = whole_clip(clip)
         size, vocabulary = rows.shape
         half = size // 2
@@ -128,17 +127,17 @@ class Medians:
             median[live] = ranks[1] * GRID if size % 2 else (ranks[1].astype(np.int64) + ranks[2]) * (GRID / 2)
         else:
             median = base
-        return cls(size, limit * GRID, median, _relation(adjacency), base, live, ranks, rows)
+        return cls(size, limit * GRID, median, _checked_adjacency(adjacency), base, live, ranks, rows)
 
     @property
     def left(self) -> Floats:
         """Shape (V,): the smallest median of a neighbour in each coordinate (for replace_one, over all rows)."""
-        return self._everywhere(self._interval(self.adjacency)[0])
+        return self._full_vector(self._interval(self.adjacency)[0])
 
     @property
     def right(self) -> Floats:
         """Shape (V,): the largest median of a neighbour in each coordinate (for replace_one, over all rows)."""
-        return self._everywhere(self._interval(self.adjacency)[1])
+        return self._full_vector(self._interval(self.adjacency)[1])
 
     def log_probability(self, token: int, temperature: float) -> float:
         """log softmax(median/τ) of `token`."""
@@ -148,8 +147,11 @@ class Medians:
         return self._log_law(centre, centre, token, temperature)
 
     def leave_one_out(self, token: int, temperature: float) -> Floats:
-        """log p_D(x) − log p_{D∖i}(x) for every row i, shape (B,): what row i changed. A batch of one is compared with
-        the fallback. These are realised values, not upper bounds; each is within [−u⁺, u⁻] of `costs` up to `slack`."""
+        """log p_D(x) − log p_{D∖i}(x) for every row i, shape (B,).
+
+        A batch of one is compared with the fallback. These are realised values, not upper bounds; each is within [−u⁺,
+        u⁻] of `costs` up to `slack`.
+        """
         self._check(token, temperature)
         base = self.log_probability(token, temperature)
         if self.size <= 1:
@@ -160,8 +162,8 @@ class Medians:
             ladder, masks = ((0, 1), (0, 2), (1, 2)), ((1, False), (1, True))
         else:
             ladder, masks = ((1, 1), (2, 2)), ((1, False),)
-        sums, values = self._ladder_sums(ladder, masks, temperature, token)
-        return base - self._log_odds(sums, values, temperature)
+        sums, values = self._weights_and_logits_by_row(ladder, masks, temperature, token)
+        return base - self._log_probabilities(sums, values, temperature)
 
     def costs(
         self,
@@ -171,20 +173,23 @@ class Medians:
         *,
         rounding: float = 0.0,
     ) -> Cost:
-        """What releasing `token` costs.
+        """The cost of releasing `token`.
 
         Args:
             token: the sampled x, in [0, V).
             temperature: τ > 0, with 2c/τ at most 600.
             adjacency: add_remove or replace_one; by default the object's own.
-            rounding: a bound on |log p̃(y)/p(y)| between the law that was sampled and the exact softmax; twice it is
-                added to u⁻ and u⁺.
+            rounding: a bound on |log p̃(y)/p(y)| between the law that was sampled and the exact softmax; twice this
+                bound is added to u⁻ and u⁺.
 
         Returns:
-            (u⁻, u⁺, γ), each an upper bound that counts its float error.
+            (u⁻, u⁺, γ), each an upper bound that includes its float error.
+
+        Raises:
+            ValueError: if an argument is invalid.
         """
         self._check(token, temperature)
-        relation = self.adjacency if adjacency is None else _relation(adjacency)
+        relation = self.adjacency if adjacency is None else _checked_adjacency(adjacency)
         error = slack(len(self.median), self.clip, temperature)
         base = self.log_probability(token, temperature)
         if relation is Adjacency.REPLACE_ONE:
@@ -200,7 +205,7 @@ class Medians:
         return Cost(
             max(base - lowest, 0.0) + extra,
             max(highest - base, 0.0) + extra,
-            self._published(token, temperature, base) + error,
+            self._gamma(token, temperature, base) + error,
         )
 
     def _check(self, token: int, temperature: float) -> None:
@@ -209,37 +214,40 @@ class Medians:
         check_temperature(self.clip, temperature)
 
     def _interval(self, adjacency: Adjacency) -> tuple[Pair, Pair]:
-        """L and R: the rows of the table in `ex_post`, or for replace_one the hull over all rows."""
+        """L and R of docs/proofs/ex-post.md, Theorem 1; for replace_one the hull over all rows."""
         if self.size % 2:
             return ((0, 0), (2, 2)) if adjacency is Adjacency.REPLACE_ONE else ((0, 1), (1, 2))
         return ((0, 1), (2, 3)) if adjacency is Adjacency.REPLACE_ONE else ((1, 1), (2, 2))
 
-    def _between(self, pair: Pair) -> Floats:
+    def _midpoint(self, pair: Pair) -> Floats:
         """Shape (A,): a vector in the live columns."""
         return np.asarray((self._ranks[pair[0]].astype(np.int64) + self._ranks[pair[1]]) * (GRID / 2))
 
-    def _everywhere(self, pair: Pair) -> Floats:
+    def _full_vector(self, pair: Pair) -> Floats:
         if self.size == 0 and self.adjacency is Adjacency.REPLACE_ONE:
             return self.median
         vector = np.full(len(self.median), -self.clip)
-        vector[self._live] = self._between(pair)
+        vector[self._live] = self._midpoint(pair)
         return vector
 
     def _root(self, rank: int, temperature: float) -> Floats:
-        """exp((z − c)/2τ) of a middle row, at most 1, so that no sum overflows. The weight of a vector half way between
-        two rows is the product of theirs. Kept: every cost of a batch is made of three or four of them."""
+        """exp((z − c)/2τ) of a middle row, at most 1, so that no sum overflows.
+
+        The weight of a vector halfway between two rows is the product of theirs. Cached, since every cost of a batch
+        uses three or four of them.
+        """
         key = rank, temperature
         if key not in self._roots:
             self._roots[key] = np.exp((self._ranks[rank] * GRID - self.clip) / (2 * temperature))
         return self._roots[key]
 
-    def _bottom(self, token: int, temperature: float) -> float:
-        """The total weight of the columns that are not live, but for the token's."""
+    def _clipped_weight(self, token: int, temperature: float) -> float:
+        """The total weight of the columns that are not live, without the token's."""
         dead = len(self.median) - len(self._live) - (self._place(token) is None)
         return dead * math.exp(-2 * self.clip / temperature)
 
     def _place(self, token: int) -> int | None:
-        """Where the token is among the live columns."""
+        """The token's position among the live columns; None if its column is not live."""
         place = int(np.searchsorted(self._live, token))
         return place if place < len(self._live) and self._live[place] == token else None
 
@@ -253,9 +261,9 @@ class Medians:
     def _log_law(self, others: Pair, own: Pair, token: int, temperature: float) -> float:
         """log softmax(w/τ)_x for w = `others` except w_x = `own`_x."""
         exponent = (self._at(own, token) - self.clip) / temperature
-        return exponent - math.log(self._others(others, token, temperature) + math.exp(exponent))
+        return exponent - math.log(self._weight_of_others(others, token, temperature) + math.exp(exponent))
 
-    def _others(self, pair: Pair, token: int, temperature: float) -> float:
+    def _weight_of_others(self, pair: Pair, token: int, temperature: float) -> float:
         """The total weight of all tokens but one in a vector."""
         first, second = self._root(pair[0], temperature), self._root(pair[1], temperature)
         place = self._place(token)
@@ -263,10 +271,10 @@ class Medians:
             live = first @ second
         else:
             live = first[:place] @ second[:place] + first[place + 1 :] @ second[place + 1 :]
-        return float(live) + self._bottom(token, temperature)
+        return float(live) + self._clipped_weight(token, temperature)
 
-    def _log_odds(self, others: Floats, own: Floats, temperature: float) -> Floats:
-        """Log-probability of the token with logits `own` when all others weigh `others`, both of one shape."""
+    def _log_probabilities(self, others: Floats, own: Floats, temperature: float) -> Floats:
+        """Log-probability of the token with logits `own` if all others weigh `others`; both of one shape."""
         exponent = (own - self.clip) / temperature
         return np.asarray(exponent - np.log(others + np.exp(exponent)))
 
@@ -275,7 +283,7 @@ class Medians:
         exponents = (self._fallback - self.clip) / temperature
         return float(exponents[token]) - math.log(float(np.exp(exponents).sum()))
 
-    def _published(self, token: int, temperature: float, base: float) -> float:
+    def _gamma(self, token: int, temperature: float, base: float) -> float:
         """γ = max{log 1/α, log β} of Definition 4, with [a, d] of an odd batch and [a, b] of an even one."""
         left, right = ((0, 0), (2, 2)) if self.size % 2 else ((1, 1), (2, 2))
         low, centre, high = (
@@ -288,33 +296,34 @@ class Medians:
         return max(high - centre + log_total - log_left, centre - low + log_right - log_total, 0.0)
 
     def _replacement_extremes(self, token: int, temperature: float, base: float) -> tuple[float, float]:
-        """The smallest and largest log-probability of `token` when one row is exchanged for any vector.
+        """The smallest and largest log-probability of `token` if one row is exchanged for any vector.
 
-        Without row i, whose entry in a coordinate is v, the box of an added vector is, for an odd batch,
-        L = b if v < b else a and R = d if v ≤ b else b; for an even one, L = (a+b)/2 if v < a, (w+b)/2 if v = a,
-        (w+a)/2 if v > a, and R = (b+d)/2 if v ≤ a, (a+d)/2 if a < v ≤ b, (a+b)/2 if v > b. (Ties are covered: equal
-        values give the same batch whichever of them goes.)
+        Proof: docs/proofs/ex-post.md, Theorem 3, with the middle rows named as there.
         """
         if self.size == 0:
             return base, base
         if self.size % 2:
-            lower = self._ladder_sums(((0, 0), (1, 1)), ((1, True),), temperature, token)
-            upper = self._ladder_sums(((1, 1), (2, 2)), ((1, False),), temperature, token)
+            lower = self._weights_and_logits_by_row(((0, 0), (1, 1)), ((1, True),), temperature, token)
+            upper = self._weights_and_logits_by_row(((1, 1), (2, 2)), ((1, False),), temperature, token)
         else:
-            lower = self._ladder_sums(((0, 1), (0, 2), (1, 2)), ((1, False), (1, True)), temperature, token)
-            upper = self._ladder_sums(((1, 2), (1, 3), (2, 3)), ((2, False), (1, False)), temperature, token)
-        lowest = self._log_odds(upper[0], lower[1], temperature)
-        highest = self._log_odds(lower[0], upper[1], temperature)
+            lower = self._weights_and_logits_by_row(
+                ((0, 1), (0, 2), (1, 2)), ((1, False), (1, True)), temperature, token
+            )
+            upper = self._weights_and_logits_by_row(
+                ((1, 2), (1, 3), (2, 3)), ((2, False), (1, False)), temperature, token
+            )
+        lowest = self._log_probabilities(upper[0], lower[1], temperature)
+        highest = self._log_probabilities(lower[0], upper[1], temperature)
         return float(lowest.min()), float(highest.max())
 
-    def _ladder_sums(
+    def _weights_and_logits_by_row(
         self, levels: Sequence[Pair], masks: Sequence[tuple[int, bool]], temperature: float, token: int
     ) -> tuple[Floats, Floats]:
         """For every row i, the total weight of all tokens but `token`, and the logit of `token`, both of shape (B,).
 
-        Row i's vector is levels[0] where no mask holds, levels[1] where the first does, levels[2] where the second
-        does too. A mask holds where an entry is at most (below, if strict) a middle row's. Levels ascend, so every
-        increment is ≥ 0 and nothing cancels. Columns that are not live are the same in all levels.
+        Row i's vector is levels[0] if no mask holds, levels[1] if the first holds, and levels[2] if the second holds
+        too. A mask holds if an entry is at most (below, if strict) a middle row's. Levels ascend, so every increment
+        is ≥ 0 and nothing cancels. Columns that are not live are equal in all levels.
         """
         place = self._place(token)
         weights = [self._root(one, temperature) * self._root(other, temperature) for one, other in levels]
@@ -322,7 +331,7 @@ class Medians:
         if place is not None:
             for weight in weights:
                 weight[place] = 0.0
-        sums = np.full(self.size, weights[0].sum() + self._bottom(token, temperature))
+        sums = np.full(self.size, weights[0].sum() + self._clipped_weight(token, temperature))
         values = np.full(self.size, logits[0])
         increments = [weights[index + 1] - weights[index] for index in range(len(masks))]
         most = [self._ranks[rank] - strict for rank, strict in masks]
@@ -339,6 +348,11 @@ class Medians:
 
 
 def check_temperature(clip: float, temperature: float) -> None:
+    """Checks that τ is positive and 2c/τ is at most 600.
+
+    Raises:
+        ValueError: if it is not.
+    """
     validate.positive(temperature=temperature)
     if 2 * clip / temperature > _MAX_RANGE:
         raise ValueError(
@@ -346,7 +360,7 @@ def check_temperature(clip: float, temperature: float) -> None:
         )
 
 
-def _relation(adjacency: Adjacency | str) -> Adjacency:
+def _checked_adjacency(adjacency: Adjacency | str) -> Adjacency:
     if adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
         raise ValueError(f"ex-post costs are defined under add_remove and replace_one, not {str(adjacency)!r}")
     return Adjacency(adjacency)
@@ -358,6 +372,6 @@ def _fallback_vector(fallback: ArrayLike | None, vocabulary: int, limit: int) ->
     vector = np.rint(np.asarray(fallback, dtype=np.float64) / GRID)
     if vector.shape != (vocabulary,) or not (np.abs(vector) <= limit).all():
         raise ValueError(
-            f"the fallback needs shape ({vocabulary},) and entries within the clip, not shape {vector.shape}"
+            f"fallback must have shape ({vocabulary},) and entries within the clip, not shape {vector.shape}"
         )
     return np.asarray(vector * GRID)

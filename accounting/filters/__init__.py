@@ -1,4 +1,4 @@
-"""Privacy filters and odometers, for interactions in which each step depends on those before it."""
+"""Privacy filters and odometers, for interactions in which each step may depend on the outcomes of earlier steps."""
 
 from __future__ import annotations
 

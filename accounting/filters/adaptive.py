@@ -1,44 +1,21 @@
-"""What filters and odometers share: how spends are counted, and why the count holds for adaptive interactions.
+"""How filters and odometers count the cost of steps, and the ε that holds at a stopping time.
 
-Mechanisms run one after another, and which one runs next, with which parameters, may depend on all that was *released*
-before (fully adaptive composition, Rogers et al. 2016). Fix neighbours; let P and Q be the laws of the transcript and
-L = dP/dQ. Step i is chosen from the transcript so far and has Rényi divergence at most D_i(α) of order α, both ways.
-With S(α) = Σ D_i(α), which is a function of the transcript,
+Mechanisms run one after another. Which one runs next, and when to stop, may depend on everything that was *released*
+before (fully adaptive composition, Rogers et al. 2016). With S(α) the sum of the steps' Rényi divergences of order α:
 
-    M_α = L^α e^{−(α−1)S(α)} is a non-negative supermartingale under Q that starts at 1  (Feldman and Zrnic 2021),
+- one order: S(α) ≤ B on every transcript gives Rényi divergence B (Theorem 2);
+- (ε, δ): `stopped_epsilon` of S(α) at several weighted orders holds at every stopping time (Theorem 3);
+- pure steps: Σ ε_i holds too, at no cost in δ (Theorem 5);
+- (ε_i, δ_i) steps: Σ δ_i is added, from a part of δ that is fixed in advance (Theorem 6);
+- Gaussian DP: Σ μ_i² ≤ μ² gives μ-GDP (Theorem 7).
 
-because E_Q[(dP_i/dQ_i)^α | transcript] ≤ e^{(α−1)D_i(α)}. So is M = Σ w_α M_α for weights w ≥ 0 with Σ w_α ≤ 1, and
-E_Q[M] ≤ 1 at every stopping time.
-
-**One order.** If S(α) ≤ B surely, E_Q[L^α] ≤ e^{(α−1)B}: the interaction has Rényi divergence B of order α. If
-S(α) ≤ ρα for all α surely, it is ρ-zCDP.
-
-**(ε, δ) at a stopping time.** Let ε be the least number with (L − e^ε)₊ ≤ δ·M for all L ≥ 0, which is a function of
-the transcript: e^ε = max_L [L − δ Σ w_α e^{−(α−1)S(α)} L^α] (`stopped_epsilon`). Then for every set E of transcripts
-
-    P(E) ≤ E_Q[1_E e^ε] + δ, and in particular P(E) ≤ e^{ε₀} Q(E) + δ for E ⊆ {ε ≤ ε₀}.
-
-With one order this is the conversion of Canonne, Kamath and Steinke (2020). With several it reads at most log(1/w_α)/
-(α − 1) more than the single order α alone, because M ≥ w_α M_α. The weights cannot be left out: "at least one order is
-within its own budget at the whole δ" lets an interaction pick the order by its outcomes, and is false by a factor of
-1.8 with two orders (a test has the example).
-
-**Pure ε.** Where every step is pure, L ≤ e^{Σ ε_i} surely, so (L − e^ε)₊ = 0 on {Σ ε_i ≤ ε}: the least of Σ ε_i and
-the above is as good a reading, at no cost in δ.
-
-**Steps with δ_i.** An (ε_i, δ_i)-DP step is a post-processing of one that tells all with probability δ_i and is ε_i-DP
-otherwise (Kairouz, Oh and Viswanath 2015). If Σ δ_i ≤ δ″ surely, the first ever happens with probability at most δ″,
-and where it does not, the above holds: the interaction has δ = δ′ + δ″ with δ′ in the formula. δ″ is fixed in advance.
-
-**Gaussian DP.** N(0, 1) against N(μ_i, 1) is a Brownian motion, without or with drift 1, watched for a time μ_i², and
-every μ_i-GDP step is a post-processing of it (Dong, Roth and Su 2022). Run the steps on one motion after another: an
-interaction with Σ μ_i² ≤ μ² surely sees a part of its path up to time μ², and is μ-GDP (Smith and Thakurta 2022).
+Proof: docs/proofs/filters.md, Theorems 1 to 8.
 
 Source: Rogers, Roth, Ullman and Vadhan, "Privacy Odometers and Filters" (2016); Feldman and Zrnic, "Individual Privacy
-Accounting via a Rényi Filter" (2021); Lécuyer, "Practical Privacy Filters and Odometers with Rényi Differential
-Privacy" (2021); Smith and Thakurta, "Fully Adaptive Composition for Gaussian Differential Privacy" (2022); Whitehouse
-et al., "Fully-Adaptive Composition in Differential Privacy" (2023). The mixture over orders is a method of mixtures in
-the sense of the last; its form for (ε, δ) is proven above.
+    Accounting via a Rényi Filter" (2021); Lécuyer, "Practical Privacy Filters and Odometers with Rényi Differential
+    Privacy" (2021); Smith and Thakurta, "Fully Adaptive Composition for Gaussian Differential Privacy" (2022);
+    Whitehouse et al., "Fully-Adaptive Composition in Differential Privacy" (2023). The mixture over orders is a method
+    of mixtures in the sense of the last; its form for (ε, δ) is Theorem 3.
 """
 
 from __future__ import annotations
@@ -66,29 +43,29 @@ from cupel.accounting.errors import CupelError
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
 
 Spend: TypeAlias = DpEvent | Guarantee
-"""What can be charged: an event, or a guarantee that what runs is known to have."""
+"""What can be charged: an event, or a guarantee that the step is known to satisfy."""
 
 WHOLE_ORDERS: tuple[float, ...] = (
     *(1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0),
     *(64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0),
 )
-"""The orders that Rényi costs are tried at: whole from 2, where those of sampled Gaussians are certified."""
+"""The orders for Rényi costs. From 2 on they are whole, where sampled Gaussians are certified."""
 
 ALL_ORDERS: tuple[float, ...] = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 21))
-"""The orders for zCDP costs, which are known at all of them: α − 1 from 1/8 to 1024."""
+"""The orders for zCDP costs, which are known at every order: α − 1 from 1/8 to 1024."""
 
 _ACCOUNTANTS: dict[str, type[Accountant[Any]]] = {
     kind.name: kind for kind in (Basic, ZeroConcentrated, RenyiAccountant, GaussianDP)
 }
 
-RELEASED = "What ran, and when it stopped, was chosen from released outputs only."
-FIXED = "What was spent was fixed before the first outcome was seen."
+RELEASED = "Each step, and when to stop, was chosen from released outputs only."
+FIXED = "The costs were fixed before the first outcome was seen."
 
 _UNIT = 2.0**-53
 
 
 class BudgetExhausted(CupelError):
-    """What was asked for would exceed the budget. Nothing was charged, and it must not run."""
+    """The step would exceed the budget. Nothing was charged; do not run it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,27 +73,30 @@ class Total:
     """A sum of costs.
 
     Attributes:
-        pure: Σ ε_i, inf where a step has no pure ε.
-        cost: the sum in the currency of the method: Σ ε_i (basic), (Σ ρ_i, Σ ξ_i) (zcdp), an array of divergences, one
-            an order (rdp), Σ μ_i² (gdp).
-        leak: Σ δ_i.
+        pure: Σ ε_i, inf if a step has no pure ε.
+        cost: the sum in the accountant's own parameter: Σ ε_i (basic), (Σ ρ_i, Σ ξ_i) (zcdp), an array of divergences,
+            one per order (rdp), Σ μ_i² (gdp).
+        delta: Σ δ_i.
         assumptions: what the accountant listed for the events.
     """
 
     pure: Exact
     cost: Any
-    leak: Fraction
+    delta: Fraction
     assumptions: tuple[str, ...] = ()
 
 
 class Meter:
-    """How spends are counted: by which accountant, at which adjacency, unit and orders.
+    """Adds up costs: with one accountant, at one adjacency, unit and set of orders.
 
     Args:
         method: basic, zcdp, rdp or gdp.
         adjacency: the neighbouring relation of everything that is charged.
         unit: record or user, by default a record.
         orders: Rényi orders above 1 for rdp and zcdp, one or several; by default `WHOLE_ORDERS` or `ALL_ORDERS`.
+
+    Raises:
+        ValueError: if an argument is invalid.
     """
 
     def __init__(
@@ -145,21 +125,21 @@ class Meter:
 
     @property
     def zero(self) -> Total:
-        """Nothing spent."""
+        """The total before anything is charged."""
         cost = self.accountant._zero()
         return Total(Fraction(0), cost.divergence if isinstance(cost, Renyi) else cost, Fraction(0))
 
     def cost(self, spend: Spend) -> Total:
-        """The cost of one spend.
+        """The cost of one step.
 
         Raises:
-            ValueError: with the reason, where it has no bound; for realised, ex-post costs in any form.
+            ValueError: if there is no bound, with the reason; if `spend` is a realised, ex-post cost.
         """
         if not isinstance(spend, DpEvent):
-            leak = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
+            delta = Fraction(spend.delta) if isinstance(spend, ApproxDP) else Fraction(0)
             cost = self._certified(_cost_of_guarantee(self.accountant, spend), spend)
-            return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, leak)
-        name = repr(spend)  # the same events come again and again; dp_accounting's lists do not hash
+            return Total(_cost_of_guarantee(self.basic, spend, missing=math.inf), cost, delta)
+        name = repr(spend)  # the same events recur; dp_accounting's events with lists are not hashable
         if name not in self._known:
             pure: Exact = math.inf if self.basic.supports(spend) else self.basic.compose(spend).cost
             composed = self.accountant.compose(spend)
@@ -170,7 +150,7 @@ class Meter:
         return self._known[name]
 
     def _certified(self, cost: Any, spend: Spend) -> Any:
-        """A cost without the divergences whose numerical error is not counted."""
+        """The cost with uncertified Rényi divergences replaced by inf."""
         if not isinstance(cost, Renyi):
             return cost
         if not cost.certified.any():
@@ -178,9 +158,9 @@ class Meter:
         return np.where(cost.certified, cost.divergence, math.inf)
 
     def add(self, first: Total, second: Total) -> Total:
-        """The sum: exact, but for Rényi divergences, which are rounded up.
+        """The sum of two totals: exact, except that Rényi divergences are rounded up.
 
-        Sums of many different fractions are rounded up too, by less than 2⁻²⁰⁴⁸, once they have 4096 binary digits.
+        Sums of many different fractions are rounded up as well, by less than 2⁻²⁰⁴⁸, once they have 4096 binary digits.
         """
         cost: Any
         if isinstance(first.cost, np.ndarray):
@@ -188,9 +168,11 @@ class Meter:
             cost = np.where(second.cost == 0, first.cost, np.where(first.cost == 0, second.cost, above))
         else:
             cost = self.accountant._add([first.cost, second.cost])
-            cost = tuple(map(_short, cost)) if isinstance(cost, tuple) else _short(cost)
+            cost = (
+                tuple(map(_with_short_denominator, cost)) if isinstance(cost, tuple) else _with_short_denominator(cost)
+            )
         assumptions = tuple(dict.fromkeys(first.assumptions + second.assumptions))
-        return Total(_short(first.pure + second.pure), cost, first.leak + second.leak, assumptions)
+        return Total(_with_short_denominator(first.pure + second.pure), cost, first.delta + second.delta, assumptions)
 
     def divergences(self, total: Total) -> Floats:
         """S(α) at each order, for rdp and zcdp."""
@@ -211,7 +193,7 @@ class Meter:
         at: float | None = None,
         fixed: bool = False,
     ) -> Bound:
-        """A certified upper bound; `fixed` if it holds only where the costs did not depend on outcomes."""
+        """A certified upper bound; `fixed` means that it holds only if the costs did not depend on outcomes."""
         assumptions = (RELEASED, *((FIXED,) if fixed else ()), *total.assumptions)
         return Bound(
             direction=Direction.UPPER,
@@ -227,25 +209,30 @@ class Meter:
         )
 
 
-def _short(value: Exact) -> Exact:
-    """`value`, or a slightly larger number where it has a very long denominator."""
+def _with_short_denominator(value: Exact) -> Exact:
+    """`value`, or a slightly larger number if its denominator is very long."""
     if isinstance(value, Fraction) and value.denominator.bit_length() > 4096:
         return Fraction(math.ceil(value * 2**2048), 2**2048)
     return value
 
 
 _EX_POST = (
-    "a realised, ex-post cost is a function of the private data, and a stop that depends on it would leak; "
-    "charge the event, at its a-priori worst case"
+    "a realised, ex-post cost depends on the private data, and stopping because of it is not private; "
+    "charge the event at its worst-case cost"
 )
 
 
 def _cost_of_guarantee(accountant: Accountant[Any], guarantee: Guarantee, missing: float | None = None) -> Any:
-    """The cost of a guarantee in an accountant's currency; `missing` where it has none, or `Unsupported`.
+    """The cost of a guarantee in the accountant's parameter.
 
-    Pure ε is ε·tanh(ε/2)-zCDP (`conversions.zcdp_of_pure`). A μ-GDP pair is a post-processing of N(0, 1) and N(μ, 1)
-    (Dong, Roth and Su 2022), so it is μ²/2-zCDP. Rényi divergences grow with their order. The ε_i of (ε_i, δ_i) is that
-    of the step when it does not tell all.
+    Pure ε is ε·tanh(ε/2)-zCDP (`formulas.zcdp_of_pure`). μ-GDP is μ²/2-zCDP, since its pair is a post-processing of
+    N(0, 1) and N(μ, 1) (Dong, Roth and Su 2022). Rényi divergences increase with their order. The ε_i of an (ε_i, δ_i)
+    step is that of the step when it does not reveal everything.
+
+    Args:
+        accountant: whose parameter.
+        guarantee: what holds.
+        missing: returned if the guarantee has no such cost; None raises `Unsupported`.
     """
     if isinstance(guarantee, ExPostDP) or hasattr(guarantee, "u_minus") or getattr(guarantee, "private", False):
         raise ValueError(_EX_POST)
@@ -277,21 +264,19 @@ def _cost_of_guarantee(accountant: Accountant[Any], guarantee: Guarantee, missin
         case _:
             if missing is not None:
                 return missing
-            raise Unsupported(f"{accountant.name} has no cost for {guarantee!r}; give it an event or another guarantee")
+            raise Unsupported(f"{accountant.name} has no cost for {guarantee!r}; charge an event or another guarantee")
     return cost
 
 
 def equal_weights(orders: Floats) -> Floats:
-    """One weight an order, all equal, whose exact sum is at most 1."""
+    """Equal weights, one per order, whose exact sum is at most 1."""
     return np.full(orders.shape, math.nextafter(1 / orders.size, 0) if orders.size > 1 else 1.0)
 
 
 def stopped_epsilon(orders: Floats, weights: Floats, divergences: Floats, delta: float) -> float:
-    """log max_L [L − δ Σ w_α e^{−(α−1)S(α)} L^α], at least 0 and rounded up: the reading at a stopping time.
+    """The ε that holds at a stopping time, rounded up: log max_L [L − δ Σ w_α e^{−(α−1)S(α)} L^α], at least 0.
 
-    For every λ ≥ 0 with Σ λ_α ≥ 1 the maximum is at most Σ_α max_L [λ_α L − δ w_α e^{−(α−1)S(α)} L^α], and the maximum
-    of one term is λ_α (1 − 1/α) e^{S(α)} (λ_α/(α w_α δ))^{1/(α−1)}. The λ at which the terms share their maximum gives
-    equality; it is found to a relative 1e-9, and any other is a valid bound.
+    Proof: docs/proofs/filters.md, Theorems 3 and 4; λ, the weights of the dual, as there.
 
     Args:
         orders: α > 1, shape (n,).
@@ -307,7 +292,7 @@ def stopped_epsilon(orders: Floats, weights: Floats, divergences: Floats, delta:
     intercept = (
         log_order + log_delta + log_weight - excess * renyi
     )  # of the log of a term's slope in L, α − 1 its slope
-    level = float((-intercept / excess).min())  # log L where one term's slope is 1, so the sum's is at least 1
+    level = float((-intercept / excess).min())  # log L at which one term has slope 1, so the sum has at least 1
     for _ in range(60):  # Newton from above, for a log-sum-exp, which is convex and increasing
         share = np.exp(intercept + excess * level)
         slope = float(share.sum())
@@ -335,10 +320,11 @@ def stopped_epsilon(orders: Floats, weights: Floats, divergences: Floats, delta:
 
 
 def simultaneous_epsilon(orders: Floats, weights: Floats, divergences: Floats, delta: float) -> float:
-    """The least ε with Σ w_α e^{(α−1)(ε − S(α))} ≥ 1/δ, at least 0 and rounded up: a reading for all times at once.
+    """An ε that bounds the loss at all times at once: the least ε with Σ w_α e^{(α−1)(ε − S(α))} ≥ 1/δ.
 
-    N = Σ w_α L^{α−1} e^{−(α−1)S(α)} is a supermartingale under P that starts at most at 1, so N ≥ 1/δ ever happens with
-    probability at most δ (Ville's inequality), and N grows with L. Arguments as for `stopped_epsilon`.
+    It is at least 0 and rounded up. Arguments as for `stopped_epsilon`.
+
+    Proof: docs/proofs/filters.md, Theorem 8.
     """
     known = np.isfinite(divergences)
     if not known.any():
@@ -365,11 +351,11 @@ def simultaneous_epsilon(orders: Floats, weights: Floats, divergences: Floats, d
     return high
 
 
-def split(delta: float, step_delta: float, *, basic: bool) -> tuple[Fraction, float]:
-    """δ as (δ″ for the δ_i of the steps, δ′ for the rest, rounded down).
+def split_delta(delta: float, step_delta: float, *, basic: bool) -> tuple[Fraction, float]:
+    """(δ″ for the δ_i of the steps, δ′ for the conversion, rounded down), with δ = δ′ + δ″.
 
     Raises:
-        ValueError: where nothing is left for a formula that needs it.
+        ValueError: if nothing is left for a conversion that needs it.
     """
     kept = Fraction(delta) if basic else Fraction(validate.probability(step_delta=step_delta))
     rest = Fraction(delta) - kept

@@ -1,31 +1,28 @@
-"""Privacy filters: guards that stop an adaptive interaction before it can exceed its budget.
+"""Privacy filters: they stop an adaptive interaction before it exceeds its budget.
 
-A filter is asked before each step, with the step's worst-case cost. It lets the step run only if the total stays
-within the budget, so whatever is picked next, and whenever it stops, the whole interaction has the guarantee that the
-filter was made with. The proofs are in `cupel.accounting.filters.adaptive`; what each budget demands of the total,
-surely:
+Ask a filter before each step, with the step's worst-case cost. The step may run only if the total stays within the
+budget. So the whole interaction has the guarantee of the budget, whichever steps are chosen and whenever it stops. Each
+budget requires, on every transcript:
 
     ==================  =======  ===================================================================================
-    budget              method   the total may run to
+    budget              method   requirement on the total
     ==================  =======  ===================================================================================
     PureDP(ε)           basic    Σ ε_i ≤ ε
     ApproxDP(ε, δ)      basic    Σ ε_i ≤ ε and Σ δ_i ≤ δ (Rogers et al. 2016)
-    ApproxDP(ε, δ)      zcdp     S(α) = Σ ξ_i + αΣ ρ_i within what converts to (ε, δ′) at one order α
-    ApproxDP(ε, δ)      rdp      S(α) within what converts to (ε, δ′), at one order or at a mixture of several
+    ApproxDP(ε, δ)      zcdp     S(α) = Σ ξ_i + αΣ ρ_i converts to (ε, δ′) at one order α
+    ApproxDP(ε, δ)      rdp      S(α) converts to (ε, δ′), at one order or at a mixture of several
     ApproxDP(ε, δ)      gdp      Σ μ_i² ≤ μ² where μ-GDP is (ε, δ′)-DP
     ZCDP(ρ)             zcdp     Σ (ρ_i + ξ_i) ≤ ρ, since ξ + ρα ≤ (ξ + ρ)α (Whitehouse et al. 2023)
     RDP(α, ε)           rdp      S(α) ≤ ε at that order (Feldman and Zrnic 2021)
     GDP(μ)              gdp      Σ μ_i² ≤ μ² (Smith and Thakurta 2022)
     ==================  =======  ===================================================================================
 
-For (ε, δ) with a method other than basic, δ = δ′ + δ″, Σ δ_i ≤ δ″, and the step also runs while Σ ε_i ≤ ε.
+For (ε, δ) with a method other than basic, δ = δ′ + δ″ and Σ δ_i ≤ δ″, and the step also runs while Σ ε_i ≤ ε.
 
-The zcdp filter admits all that "√(2 log(1/δ′) Σ ε_i²) + ½Σ ε_i² ≤ ε and Σ δ_i ≤ δ″" (Whitehouse et al. 2023) admits.
-That rule is the case ρ_i = ε_i²/2 with the conversion ε = ρ + 2√(ρ log(1/δ′)) of Bun and Steinke (2016); the conversion
-used here is never larger.
+An accountant's ε(δ) of the composition so far, compared with a budget, is not a filter: its best order, or its worst
+event, may depend on the outcomes.
 
-What is no filter: an accountant's ε(δ) of the composition so far, for all orders at once or by an exact numerical
-composition, compared with ε. Its best order, or its best event E, may depend on the outcomes (tests have examples).
+Proof: docs/proofs/filters.md, Theorems 2 to 9.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ from cupel.accounting.filters.adaptive import (
     Spend,
     Total,
     equal_weights,
-    split,
+    split_delta,
     stopped_epsilon,
 )
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, Guarantee, PureDP
@@ -63,29 +60,28 @@ _METHODS: dict[type, tuple[str, ...]] = {
     RDP: ("rdp",),
     GDP: ("gdp",),
 }
-"""Which methods can keep which budget; the first is the default."""
+"""The methods for each kind of budget; the first is the default."""
 
 
 class Filter:
-    """A budget that adaptively chosen steps are charged against, before they run.
+    """A budget that adaptively chosen steps are charged against before they run.
 
-    Numbers are taken as they are in binary and added exactly, so ten steps of 0.1 exceed 1.0 by 6e-17, and are refused.
+    Numbers are added exactly, as the binary floats that they are: ten steps of 0.1 exceed 1.0 by 6e-17 and are refused.
 
-    A filter changes: it is a guard, and a guard whose `spend` returned a new one would under-count as soon as a caller
-    kept the old. For the same reason it cannot be copied, and its total never decreases. `admits` and `spend` depend on
-    costs only, so a refusal tells nothing.
+    A filter has state: its total never decreases, and it cannot be copied, since a copy would not see what the original
+    is charged. `admits` and `spend` depend on costs only, so a refusal reveals nothing.
 
     Args:
-        budget: PureDP, ApproxDP, ZCDP, RDP or GDP; what the whole interaction will satisfy.
+        budget: PureDP, ApproxDP, ZCDP, RDP or GDP; the guarantee of the whole interaction.
         adjacency: the neighbouring relation of the budget and of everything that is charged.
         unit: record or user.
         method: for ApproxDP, rdp (default; most events), zcdp, gdp (best for Gaussians) or basic.
         orders: for ApproxDP by rdp or zcdp, one Rényi order or several; see `order_for`. By default several for rdp,
-            and for zcdp the one that allows the largest ρ.
-        step_delta: δ″ for ApproxDP, the part of δ that is kept for (ε_i, δ_i)-DP steps; all of it for basic.
+            and for zcdp the order that allows the largest ρ.
+        step_delta: δ″ for ApproxDP, the part of δ for (ε_i, δ_i)-DP steps; for basic it is all of δ.
 
     Raises:
-        ValueError: for a budget that has no filter, or another argument that does not fit it.
+        ValueError: if there is no filter for the budget, or an argument is invalid.
     """
 
     def __init__(
@@ -104,9 +100,9 @@ class Filter:
         method = validate.one_of(methods, method=methods[0] if method is None else method)
         if orders is not None and not (isinstance(budget, ApproxDP) and method in ("rdp", "zcdp")):
             raise ValueError(f"orders are for ApproxDP by rdp or zcdp, not for {type(budget).__name__} by {method}")
-        self._kept, self._delta = Fraction(0), 0.0
+        self._step_delta, self._delta = Fraction(0), 0.0
         if isinstance(budget, ApproxDP):
-            self._kept, self._delta = split(budget.delta, step_delta, basic=method == "basic")
+            self._step_delta, self._delta = split_delta(budget.delta, step_delta, basic=method == "basic")
             if method == "zcdp" and orders is None:
                 orders = _zcdp_order(budget.epsilon, self._delta)
         elif step_delta:
@@ -121,45 +117,50 @@ class Filter:
 
     @classmethod
     def replay(cls, spends: Iterable[Spend], budget: Guarantee, **options: Any) -> Self:
-        """A filter that has charged all of `spends`, as after a crash; the other arguments are the class's own.
+        """A filter that has charged all of `spends`, for instance after a crash.
 
-        A ledger gives ``[ledger.event()]``, in which a step that was charged and never ran counts too.
+        Pass ``[ledger.event()]`` for a ledger; it includes steps that were charged and never ran.
+
+        Args:
+            spends: what was charged.
+            budget: the budget.
+            options: the other arguments of the class.
 
         Raises:
-            BudgetExhausted: where what ran already exceeds the budget: then there is no filter, and nothing may run.
-            ValueError: where a spend has no bound on its cost.
+            BudgetExhausted: if `spends` already exceed the budget. No filter is returned, and nothing more may run.
+            ValueError: if there is no bound on a cost.
         """
         guard = cls(budget, **options)
         for spend in spends:
             guard._total = guard._meter.add(guard._total, guard._meter.cost(spend))
         if not guard._within(guard._total):
             raise BudgetExhausted(
-                f"what already ran exceeds {budget!r}: nothing more may run, and the budget is broken"
+                f"what already ran exceeds {budget!r}: the guarantee does not hold, and nothing more may run"
             )
         return guard
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the interaction satisfies, whatever is spent and whenever it stops."""
+        """What the interaction satisfies, whichever steps run and whenever it stops."""
         return self._budget
 
     def admits(self, spend: Spend) -> bool:
         """Whether `spend` may run now. Nothing is charged.
 
         Raises:
-            ValueError: where there is no bound on its cost.
+            ValueError: if there is no bound on its cost.
         """
         return self._within(self._meter.add(self._total, self._meter.cost(spend)))
 
     def spend(self, spend: Spend) -> None:
-        """Charges an event, or a guarantee that what runs is known to have; only then may it run.
+        """Charges a step. Run it only after this returns.
 
         Args:
-            spend: an event, at its a-priori worst case, or a guarantee at the filter's adjacency and unit.
+            spend: an event, at its worst-case cost, or a guarantee of the step at the filter's adjacency and unit.
 
         Raises:
-            BudgetExhausted: where the total would exceed the budget; then nothing was charged.
-            ValueError: where there is no bound on its cost, and for a realised, ex-post cost in any form.
+            BudgetExhausted: if the total would exceed the budget; nothing was charged.
+            ValueError: if there is no bound on its cost; if it is a realised, ex-post cost.
         """
         cost = self._meter.cost(spend)
         with self._lock:
@@ -167,15 +168,16 @@ class Filter:
             if not self._within(total):
                 raise BudgetExhausted(
                     f"{type(spend).__name__} would exceed {self._budget!r}; "
-                    f"what is left admits {self.remaining()!r}: stop, or spend less"
+                    f"{self.remaining()!r} remains: stop, or spend less"
                 )
             self._total = total
 
     def spent(self) -> Bound:
-        """What was spent, in the unit of the budget; for ApproxDP the ε at the budget's δ.
+        """The total cost, in the unit of the budget; for ApproxDP the ε at the budget's δ.
 
-        By basic, zcdp and rdp an ε holds even if one stops now because of the outcomes. A ρ, a divergence, a μ, and an
-        ε by gdp hold if what was spent was fixed in advance, which the bound lists; if it was not, `guarantee` holds.
+        By basic, zcdp and rdp the ε holds even if the interaction stops now because of its outcomes. A ρ, a divergence,
+        a μ, and an ε by gdp hold only if the costs were fixed in advance, which the bound lists as an assumption;
+        `guarantee` holds always.
         """
         total = self._total
         bound = functools.partial(self._meter.bound, total)
@@ -193,14 +195,14 @@ class Filter:
         return bound(formulas.up(total.pure), "epsilon")
 
     def remaining(self) -> Guarantee:
-        """A guarantee that would still be admitted, and the largest of its kind up to a relative 1e-9.
+        """The largest guarantee that would still be admitted, up to a relative 1e-9.
 
-        Its kind is the method's own: PureDP or ApproxDP (basic), ZCDP (zcdp, and rdp for ApproxDP), RDP, GDP.
+        Its kind depends on the method: PureDP or ApproxDP (basic), ZCDP (zcdp, and rdp for ApproxDP), RDP, GDP.
         """
         total = self._total
         match self._budget:
             case PureDP(epsilon) | ApproxDP(epsilon, _) if self._meter.accountant.name == "basic":
-                pure, delta = _down(Fraction(epsilon) - Fraction(total.pure)), _down(self._kept - total.leak)
+                pure, delta = _down(Fraction(epsilon) - Fraction(total.pure)), _down(self._step_delta - total.delta)
                 return ApproxDP(pure, delta) if delta else PureDP(pure)
             case ZCDP(rho):
                 return ZCDP(_down(Fraction(rho) - sum(total.cost)))
@@ -215,7 +217,7 @@ class Filter:
         return kind(self._largest(kind, high))
 
     def _within(self, total: Total) -> bool:
-        if total.leak > self._kept:
+        if total.delta > self._step_delta:
             return False
         match self._budget:
             case ZCDP(rho):
@@ -231,13 +233,13 @@ class Filter:
         return False
 
     def _converts(self, total: Total, epsilon: float) -> bool:
-        """Whether a total is within (ε, δ′) by its currency alone."""
+        """Whether the accountant's own parameter alone gives (ε, δ′)."""
         if self._meter.accountant.name == "gdp":
             return formulas.delta_from_gdp(_root_up(total.cost), epsilon) <= self._delta
         return self._epsilon(total) <= epsilon
 
     def _epsilon(self, total: Total) -> float:
-        """ε at δ′ of a total by its currency alone."""
+        """ε at δ′ from the accountant's own parameter alone."""
         if self._meter.accountant.name == "basic":
             return formulas.up(total.pure)
         if self._meter.accountant.name == "gdp":
@@ -245,7 +247,7 @@ class Filter:
         return stopped_epsilon(self._meter.orders, self._weights, self._meter.divergences(total), self._delta)
 
     def _largest(self, kind: Callable[[float], Guarantee], high: float) -> float:
-        """The largest parameter of a guarantee that is still admitted, at most `high`; 0 if it is below 1e-12·high."""
+        """The largest parameter in [0, high] that is still admitted; 0 if it is below 1e-12·high."""
         low, least = 0.0, 1e-12 * high
         if self.admits(kind(high)):
             return high
@@ -255,22 +257,24 @@ class Filter:
         return low
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a filter cannot be copied or pickled, its budget would be spent twice; replay what it charged")
+        raise TypeError(
+            "a filter cannot be copied or pickled, as its budget would be spent twice; use Filter.replay instead"
+        )
 
 
 def order_for(plan: DpEvent, delta: float, *, adjacency: Adjacency | str, unit: Unit | None = None) -> float:
-    """The Rényi order at which a planned composition converts to the least ε(δ): the one to give to a filter.
+    """The Rényi order with the least ε(δ) for a planned composition: the order to give to a filter.
 
-    It may depend on the plan and on nothing that was seen, since the order of a filter is fixed in advance.
+    It may depend on the plan, but on no outcome, since the order of a filter is fixed in advance.
 
     Args:
         plan: about what will run in all.
-        delta: the δ of the budget, less `step_delta`.
+        delta: the δ of the budget, minus `step_delta`.
         adjacency: the neighbouring relation.
         unit: record or user.
 
     Raises:
-        ValueError: where rdp has no certified bound for the plan.
+        ValueError: if rdp has no certified bound for the plan.
     """
     validate.open_probability(delta=delta)
     composed = RenyiAccountant(adjacency, unit).compose(plan)
@@ -282,7 +286,7 @@ def order_for(plan: DpEvent, delta: float, *, adjacency: Adjacency | str, unit: 
 
 
 def _zcdp_order(epsilon: float, delta: float) -> float:
-    """The order α at which (ε, δ) allows the largest ρ: the largest (ε + log(αδ)/(α − 1) − log(1 − 1/α))/α.
+    """The order α at which (ε, δ) allows the largest ρ: it maximises (ε + log(αδ)/(α − 1) − log(1 − 1/α))/α.
 
     Any order is valid, so the search need not be exact.
     """

@@ -1,13 +1,13 @@
-"""Privacy odometers: what an interaction has cost so far, valid whenever its own outcomes say "stop".
+"""Privacy odometers: an upper bound on the cost so far that holds even if the outcomes decide when to stop.
 
-An accountant's ε(δ) of what has run is no bound at a moment that was chosen by looking at the outcomes: someone who
-waits for a likelihood ratio above it will get one. An odometer reads a little more, and holds at every such moment.
-Why is in `cupel.accounting.filters.adaptive`.
+An accountant's ε(δ) of what has run is no bound at a time that was chosen by looking at the outcomes: one can wait for
+a likelihood ratio above it. An odometer's ε is a little larger and holds at every such time.
 
-The reading is that of a mixture over Rényi orders. A union over a grid of filters, each with a share of δ (Rogers et
-al. 2016; Lécuyer 2021), reads at least as much: where a filter with budget ε_k, order α_k and share w_k is still open,
-the mixture with these orders and weights reads at most ε_k. Against a filter whose order was tuned in advance to the
-final cost the loss is at most log(1/w_α)/(α − 1) in ε; ``docs/filters.md`` has it in numbers.
+The ε is that of a mixture over Rényi orders, which is at most that of a union over a grid of filters (Rogers et al.
+2016; Lécuyer 2021). Compared with a filter whose order was tuned in advance to the final cost, it is at most
+log(1/w_α)/(α − 1) larger; ``docs/filters.md`` has numbers.
+
+Proof: docs/proofs/filters.md, Theorems 3, 8 and 9.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ from cupel.accounting.filters.adaptive import (
     Spend,
     equal_weights,
     simultaneous_epsilon,
-    split,
+    split_delta,
     stopped_epsilon,
 )
 
 
 class Odometer:
-    """A running upper bound on ε at a fixed δ, valid at every moment that may be chosen from the released outputs.
+    """An upper bound on ε at a fixed δ, valid at every time that is chosen from the released outputs.
 
-    It promises: for every strategy that picks what runs next and when to stop from what was released, for all
-    neighbours and every set E of transcripts, P(E) ≤ E_Q[1_E e^ε] + δ, where ε is the reading at the end of the
-    transcript. What it charges never decreases; it cannot be copied, because two copies would each
-    miss what the other one charged.
+    For every strategy that chooses the steps and when to stop from the released outputs, for all neighbours, and for
+    every set E of transcripts with finite ε, P(E) ≤ E_Q[1_E e^ε] + δ, where ε is the value at the end of the
+    transcript. The total never decreases. An odometer cannot be copied, since a copy would not see what the original is
+    charged.
 
     Args:
         delta: δ in (0, 1); also 0 for basic.
         adjacency: the neighbouring relation of everything that is charged.
         unit: record or user.
-        method: rdp (all events that have a Rényi divergence), zcdp (exact sums), or basic (Σ ε_i, Σ δ_i ≤ δ).
-        orders: as for `Meter`; all have the same weight. Fewer orders lose less: an odometer of one order reads what
-            the filter of that order reads.
-        step_delta: δ″, the part of `delta` that is kept for the δ_i of (ε_i, δ_i)-DP steps; all of it for basic.
+        method: rdp (all events with a Rényi divergence), zcdp (exact sums), or basic (Σ ε_i, Σ δ_i ≤ δ).
+        orders: as for `Meter`, equally weighted. With a single order, ε is that of the filter of that order.
+        step_delta: δ″, the part of `delta` for the δ_i of (ε_i, δ_i)-DP steps; for basic it is all of δ.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: if an argument is invalid.
     """
 
     def __init__(
@@ -68,14 +67,20 @@ class Odometer:
             self.delta = float(validate.probability(delta=delta))
         else:
             self.delta = float(validate.open_probability(delta=delta))
-        self.step_delta, self.own_delta = split(self.delta, step_delta, basic=method == "basic")
+        self.step_delta, self.conversion_delta = split_delta(self.delta, step_delta, basic=method == "basic")
         self.weights = equal_weights(self.meter.orders)
         self._total = self.meter.zero
         self._lock = threading.Lock()
 
     @classmethod
     def replay(cls, spends: Iterable[Spend], delta: float, **options: Any) -> Self:
-        """An odometer that has charged all of `spends`, as after a restart; the other arguments are the class's own."""
+        """An odometer that has charged all of `spends`, for instance after a restart.
+
+        Args:
+            spends: what was charged.
+            delta: δ.
+            options: the other arguments of the class.
+        """
         odometer = cls(delta, **options)
         for spend in spends:
             odometer.charge(spend)
@@ -85,35 +90,36 @@ class Odometer:
         """Charges an event, or a guarantee, before it runs.
 
         Raises:
-            BudgetExhausted: where Σ δ_i would exceed `step_delta`; an odometer has no other budget.
-            ValueError: where there is no bound on its cost; then nothing was charged.
+            BudgetExhausted: if Σ δ_i would exceed `step_delta`; an odometer has no other budget.
+            ValueError: if there is no bound on its cost; nothing was charged.
         """
         cost = self.meter.cost(spend)
         with self._lock:
             total = self.meter.add(self._total, cost)
-            if total.leak > self.step_delta:
+            if total.delta > self.step_delta:
                 raise BudgetExhausted(
-                    f"the δ of the steps would be {float(total.leak):g}, "
-                    f"and {float(self.step_delta):g} is kept for them"
+                    f"the δ of the steps would be {float(total.delta):g}, above step_delta = {float(self.step_delta):g}"
                 )
             self._total = total
 
     def epsilon(self, *, simultaneous: bool = False) -> Bound:
-        """The reading.
+        """The upper bound on ε of everything charged so far.
 
         Args:
-            simultaneous: a slightly larger one, for looking back: with probability 1 − δ under P, the log-likelihood
-                ratio never exceeded what the odometer read at the same time. Not with (ε_i, δ_i) steps, whose
-                likelihood ratio is not bounded.
+            simultaneous: a slightly larger ε that holds at all times at once: with probability 1 − δ under P, the
+                log-likelihood ratio never exceeded the ε of the same time. Not available with (ε_i, δ_i) steps, whose
+                likelihood ratio is unbounded.
         """
         total = self._total
-        if simultaneous and total.leak:
-            raise ValueError("an (ε_i, δ_i) step has no bound on its likelihood ratio; ask without simultaneous")
+        if simultaneous and total.delta:
+            raise ValueError("the likelihood ratio of an (ε_i, δ_i) step is unbounded; use simultaneous=False")
         value = formulas.up(total.pure)
         if self.meter.accountant.name != "basic":
             formula = simultaneous_epsilon if simultaneous else stopped_epsilon
-            value = min(value, formula(self.meter.orders, self.weights, self.meter.divergences(total), self.own_delta))
+            value = min(
+                value, formula(self.meter.orders, self.weights, self.meter.divergences(total), self.conversion_delta)
+            )
         return self.meter.bound(total, value, "epsilon", delta=self.delta or None)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an odometer cannot be copied or pickled: replay what it charged")
+        raise TypeError("an odometer cannot be copied or pickled; use Odometer.replay instead")

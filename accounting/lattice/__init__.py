@@ -1,4 +1,4 @@
-"""The certified accountant: dominating pairs, composed on lattices of losses, with every error counted."""
+"""The lattice accountant: dominating pairs composed on lattices of losses, with every numerical error counted."""
 
 from __future__ import annotations
 

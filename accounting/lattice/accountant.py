@@ -1,4 +1,4 @@
-"""The certified accountant: every event becomes a dominating pair, and every answer an interval."""
+"""The lattice accountant: it turns an event into a dominating pair, and every answer is a certified interval."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from cupel.accounting.lattice.pairs import WIDTH, DominatingPair
 
 
 class Lattice(Accountant[DominatingPair]):
-    """Privacy-loss distributions of both directions on a lattice, enclosed from above and from below.
+    """Privacy-loss distributions of both directions on a lattice, bounded from above and from below.
 
-    Rigor: certified; discretisation, truncation and the rounding of the transforms are counted. Where the pair is
-    attained by neighbours, a bound carries the interval that contains the exact value.
+    Rigor: certified; discretisation, truncation and the rounding of the transforms are counted. If neighbours attain
+    the pair, a bound carries the interval that contains the exact value.
 
     Args:
         adjacency: add_remove, replace_one or zero_out.
         unit: the privacy unit.
-        width: the relative width that is asked for.
+        width: the requested relative width of intervals.
     """
 
     name = "lattice"
@@ -54,7 +54,7 @@ class Lattice(Accountant[DominatingPair]):
 
     @property
     def pair(self) -> DominatingPair:
-        """The dominating pair of all that was composed."""
+        """The dominating pair of everything composed so far."""
         return self.cost
 
     def epsilon(self, delta: float) -> Bound:
@@ -79,9 +79,10 @@ class Lattice(Accountant[DominatingPair]):
         return self._answer(self.pair.blowup(p, width=self.width), "r", at=p)
 
     def _capped(self, ask_pair: Callable[[float], Interval], ask: Callable[[Accountant[Any]], Bound]) -> Interval:
-        """No more than what simpler accountants certify: `basic` always, the others where the interval is wide.
+        """The interval, with an upper end of at most what simpler accountants certify.
 
-        Whether it is wide is found at the default width, so that a narrower request does not ask fewer of them.
+        `basic` is always asked, the others only if the interval is wide. This is decided at the default width, so that
+        a narrower request does not ask fewer of them.
         """
         first = found = ask_pair(WIDTH)
         narrow = math.isfinite(first.upper) and first.upper - first.lower <= WIDTH * first.upper
@@ -131,10 +132,10 @@ def dominating_pair(event: DpEvent, adjacency: Adjacency | str) -> DominatingPai
 
     Args:
         event: any event that the `lattice` accountant supports.
-        adjacency: the neighbouring relation, a string of `Adjacency` or a member.
+        adjacency: the neighbouring relation, a member of `Adjacency` or its string.
 
     Raises:
-        ValueError: with the reason, for an event that is not supported at the adjacency.
+        ValueError: if the event is not supported at the adjacency, with the reason.
     """
     return Lattice(adjacency).compose(event).pair
 
@@ -171,7 +172,7 @@ def _zcdp(accountant: Lattice, event: dp_event.ZCDpEvent) -> DominatingPair:
 
 
 def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> DominatingPair:
-    """The adaptive worst case of selections of one range (Dong, Durfee and Rogers 2020)."""
+    """The adaptive bound for selections of one range (Dong, Durfee and Rogers 2020)."""
     return DominatingPair.bounded_range(formulas.up(Fraction(event.eta) + 4 * Fraction(event.rounding)))
 
 
@@ -183,11 +184,9 @@ def _mixture(accountant: Lattice, event: dp_event.MixtureOfGaussiansDpEvent) -> 
 
 
 def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> DominatingPair:
-    """Gaussians under all adjacencies, other single mechanisms where a unit is added, removed or nulled.
+    """Gaussians under all adjacencies, other single mechanisms under add_remove and zero_out.
 
-    Replacing a unit, whatever the others and the two vectors u, v in the unit ball: for a set A of N(0)-mass a, the
-    masses under N(u) and N(v) are at most Φ(Φ⁻¹(a) + 1/σ) and at least Φ(Φ⁻¹(a) − 1/σ), and a half-space with u = −v
-    attains both. So H_t((1 − q)N(0) + qN(u) ‖ (1 − q)N(0) + qN(v)) is largest there, for every t.
+    Proof: docs/proofs/lattice.md, Theorems 8 and 9.
     """
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
     inner = event.event
@@ -208,7 +207,7 @@ def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> Domi
 def _sampled(accountant: Lattice, inner: DpEvent, rate: float) -> DominatingPair:
     if _is_response(inner):
         raise Unsupported(
-            "lattice has no bound for sampled randomised response: whether a unit responds shows whether it was drawn"
+            "lattice has no bound for sampled randomised response: a response reveals that its unit was sampled"
         )
     try:
         return accountant._cost(inner).poisson_sampled(rate)
@@ -224,7 +223,7 @@ def _is_response(event: DpEvent) -> bool:
 
 
 def _joint_mu(event: DpEvent) -> float | None:
-    """μ of Gaussians on one sample for one unit's own contribution, None for anything else, inf without noise."""
+    """μ of Gaussians on one sample for one unit's own contribution; None for any other event, inf without noise."""
     part = Lattice(Adjacency.ADD_REMOVE)
     if isinstance(event, dp_event.GaussianDpEvent) and not event.noise_multiplier:
         return math.inf
@@ -234,13 +233,11 @@ def _joint_mu(event: DpEvent) -> float | None:
 
 
 def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutReplacementDpEvent) -> DominatingPair:
-    """A Gaussian on m of n records, exchanging one: δ(ε) = q·δ_{2/σ}(log(1 + (e^ε − 1)/q)) for ε ≥ 0, q = m/n, and the
-    mirror image below 0.
+    """A Gaussian on m of n records under replace_one: q·δ_{2/σ}(log(1 + (e^ε − 1)/q)) for ε ≥ 0, with q = m/n.
 
-    Given the m − 1 others and the record that takes the place of the exchanged one where that is not drawn, the laws
-    are (1 − q)N(y) + qN(x) and (1 − q)N(y) + qN(x′), no two of x, x′, y further apart than 2. By joint convexity
-    (Balle, Barthe and Gaboardi 2018, Theorem 2) H_t is at most q times that of a Gaussian at distance 2, and x′ = y
-    attains it for t ≥ 1. A composition of such releases is dominated, not attained.
+    A composition of such releases is dominated by the product, not attained.
+
+    Proof: docs/proofs/lattice.md, Theorem 10.
     """
     if accountant.adjacency is not Adjacency.REPLACE_ONE:
         raise Unsupported("lattice has a bound for sampling without replacement under replace_one only")
@@ -260,20 +257,13 @@ def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutRepl
     rate = sample / size
     law = Symmetrized(NormalMixtures([1 - rate, rate], [0.0, 2 * mu]))
     label = f"without_replacement({rate!r}, {mu!r})"
-    return DominatingPair([((Component(law, law, label, tight=True, alone=True), 1),)])
+    return DominatingPair([((Component(law, law, label, tight=True, tight_alone=True), 1),)])
 
 
 def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> DominatingPair:
-    """Poisson sampling of n units where a batch above the limit B is cut to B of its units, chosen uniformly.
+    """Poisson sampling of n units, with batches above the limit B cut to B units, chosen uniformly.
 
-    Condition on the number N of other units in the batch, which has the same law with and without the unit. If
-    N < B nothing is cut: the sampled pair at rate q. Otherwise the unit is in the batch with probability at most
-    q·B/(B + 1), in the place of another: a pair at that rate and distance 2, of which the other laws are mixtures
-    with more of Q. Revealing N only helps the adversary, and H_t of the blend is the average.
-
-    A null record may take a place in the batch too. Where N ≥ B the laws are then (1 − r)N(y) + rN(x) and
-    (1 − r)N(y) + rN(0), no two of x, y, 0 further apart than 2: as for sampling without replacement, H_t is at most r
-    times that of a Gaussian at distance 2 for t ≥ 1 in both directions.
+    Proof: docs/proofs/lattice.md, Theorem 11.
     """
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("lattice has no bound for truncated Poisson sampling under replace_one")
@@ -299,7 +289,7 @@ def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> Do
         law = Symmetrized(NormalMixtures([1 - share, share], [0.0, 2 * mu]))
         cut = DominatingPair.of(law, law, label=f"symmetrized({share!r}, {2 * mu!r})")
     chances = [1 - overflow * (1 - 1e-9), min(1.0, overflow * (1 + 1e-9))]
-    return DominatingPair.blend([whole, cut], chances, rounded_up=True).loosened()
+    return DominatingPair.blend([whole, cut], chances, rounded_up=True).as_upper_bound()
 
 
 def _non_private(accountant: Lattice, event: dp_event.NonPrivateDpEvent) -> DominatingPair:

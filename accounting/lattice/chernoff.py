@@ -1,7 +1,9 @@
-"""Chernoff's bound on δ(ε) of a product, for values far below what sums of float64 reach.
+"""Chernoff's bound on δ(ε) of a product, for values far below the reach of sums in float64.
 
-For λ > 0, (1 − e^{ε − L})⁺ ≤ e^{λ(L − ε)} λ^λ/(1 + λ)^{1 + λ}, so δ(ε) is at most that factor times e^{−λε} Π E e^{λL},
-plus the probability that some loss exceeds the largest that the moments count.
+For λ > 0, δ(ε) is at most λ^λ/(1 + λ)^{1+λ} e^{−λε} Π E e^{λL}, plus the probability that some loss exceeds the largest
+one that the moments include.
+
+Proof: docs/proofs/lattice.md, Theorem 7.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _HIGHEST = 650.0
 
 
 def tail_bound(laws: Sequence[tuple[Law, int]], epsilon: float) -> float:
-    """An upper bound on δ(ε), ε > 0, of runs of several laws: the least over many λ and largest losses counted."""
+    """An upper bound on δ(ε), ε > 0, of a composition: the least over many λ and many largest losses."""
     tails = [_tail(law) for law, _ in laws]
     cuts = np.append(epsilon * np.geomspace(1 / 64, 64, 25), math.inf)
     counted = _Counted.of(laws, tails, cuts)
@@ -36,14 +38,14 @@ def tail_bound(laws: Sequence[tuple[Law, int]], epsilon: float) -> float:
 
 
 def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
-    """An upper bound on ε(δ) of runs of several laws, from the same moments; inf where they say nothing.
+    """An upper bound on ε(δ) of a composition, from the same moments; inf if they give none.
 
-    For each λ and each largest loss counted, the ε at which Chernoff's bound is what that loss leaves of δ.
+    For each λ and each largest loss, it is the ε at which Chernoff's bound equals what that loss leaves of δ.
     """
     tails = [_tail(law) for law, _ in laws]
     shares = np.array([0.9, 0.5, 0.1, 1e-2, 1e-4, 1e-8])
     cuts = [math.inf]
-    for share in shares:  # a loss that all together exceed with at most this share of δ
+    for share in shares:  # a loss that some mechanism exceeds with probability at most this share of δ, in all
         places = [
             int(np.count_nonzero(above * count * len(laws) > share * delta))
             for (_, above), (_, count) in zip(tails, laws, strict=True)
@@ -70,10 +72,10 @@ def tail_bound_epsilon(laws: Sequence[tuple[Law, int]], delta: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counted:
-    """Laws with losses up to some cuts counted, and the rest taken as infinite.
+    """Laws with losses up to some cuts; larger losses count as infinite.
 
     Attributes:
-        parts: for each law its losses, bounds on the mass beyond them, the places of the cuts, and its count.
+        parts: for each law its losses, bounds on the mass beyond them, the indices of the cuts, and its count.
         beyond: a bound on the probability of a loss beyond each cut.
     """
 
@@ -90,7 +92,7 @@ class _Counted:
         return cls(parts, beyond)
 
     def moments(self, tilts: Floats) -> tuple[Floats, Floats]:
-        """Bounds on Σ n log E[e^{λL}; L ≤ cut] at each λ (rows) and cut, and the size of what was rounded."""
+        """Bounds on Σ n log E[e^{λL}; L ≤ cut] at each λ (rows) and cut, and the size of the rounded terms."""
         exponents, sizes = np.zeros((tilts.size, self.beyond.size)), np.zeros((tilts.size, 1))
         for losses, above, place, count in self.parts:
             moments, room = _log_moments(losses, above, tilts, place)
@@ -99,17 +101,20 @@ class _Counted:
 
 
 def _tail(law: Law) -> tuple[Floats, Floats]:
-    """Increasing losses, and bounds on the probability under P of a larger one.
+    """Increasing losses, and bounds on the probability under P of a larger loss.
 
-    Close to each other near 0, where most of a loss lies that is composed many times, and where the law itself is.
+    The grid is dense near 0, where the losses of mechanisms that are composed many times lie, and where the law itself
+    is.
     """
     around = np.geomspace(1e-12, _HIGHEST, int(math.log(_HIGHEST / 1e-12) / math.log(_RATIO)))
     low, high = law.support(1e-12, 1e-290)
     losses = np.unique(np.concatenate([-around, [0.0], around, np.linspace(low, high, 4001)]))
     losses = losses[(losses >= max(-_HIGHEST, low)) & (losses <= high)]
     if law.upper_only:  # H at b − g is at least 1 − e^{−g} of the mass above b
-        above = np.min([law.above(losses - gap) / -math.expm1(-gap) for gap in (0.02, 0.1, 0.5, 2.0)], axis=0)
-        above = above * (1 + 1e-11)  # a loss of 650 less a gap of .02 is rounded
+        above = np.min(
+            [law.hockey_stick_upper(losses - gap) / -math.expm1(-gap) for gap in (0.02, 0.1, 0.5, 2.0)], axis=0
+        )
+        above = above * (1 + 1e-11)  # losses minus a gap are rounded
     else:
         known = law.tails(losses)
         losses = losses + known.shift
@@ -119,7 +124,7 @@ def _tail(law: Law) -> tuple[Floats, Floats]:
 
 
 def _log_moments(losses: Floats, above: Floats, tilts: Floats, places: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Upper bounds on log E[e^{λL}; L ≤ b] at each λ (rows) and b = losses[place], and the size of what was rounded.
+    """Upper bounds on log E[e^{λL}; L ≤ b] at each λ (rows) and b = losses[place], and the size of the rounded terms.
 
     By parts, with the mass between two losses put at the larger: e^{λb₀} + Σ (e^{λb_{i+1}} − e^{λb_i}) P(L > b_i).
     """

@@ -1,4 +1,4 @@
-"""Single mechanisms as laws of their privacy loss: what dominating pairs are composed of."""
+"""Single mechanisms as laws of their privacy loss: the components of dominating pairs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Component:
         remove: (P, Q), P the data set with the unit, Q without it.
         add: (Q, P).
         label: equal labels mean equal components.
-        mu: set where the pair is N(μ, 1) against N(0, 1), whose products are closed forms.
+        mu: μ, if the pair is N(μ, 1) against N(0, 1), whose products have closed forms.
         tight: some pair of neighbours attains the laws.
-        alone: attained only by a single run and nothing else.
-        symmetric: both directions are the same law, so that runs in opposite directions are no other composition.
-        concentrated: (ρ, ξ) of a mechanism of which no more is known than that its Rényi divergences are at most
-            ξ + ρα; these add up before anything is converted.
-        selection: η of a bounded-range selection; the worst case of all that have one η is followed adaptively.
-        squares: of what μ is the rounded root, so that many sums of μ² are rounded once.
+        tight_alone: neighbours attain a single run, but no composition.
+        symmetric: both directions have the same law, so runs in opposite directions compose alike.
+        concentrated: (ρ, ξ), if all that is known is that Rényi divergences are at most ξ + ρα; these add up before any
+            conversion.
+        selection_eta: η of a bounded-range selection; selections of one η compose by their adaptive bound.
+        mu_squared: the exact square of which μ is the rounded root, so that a sum of many μ² is rounded once.
     """
 
     remove: Law
@@ -44,11 +44,11 @@ class Component:
     label: str
     mu: float | None = None
     tight: bool = True
-    alone: bool = False
+    tight_alone: bool = False
     symmetric: bool = False
     concentrated: tuple[Fraction, Fraction] | None = None
-    selection: float | None = None
-    squares: Fraction | None = None
+    selection_eta: float | None = None
+    mu_squared: Fraction | None = None
 
 
 def of_laws(
@@ -59,29 +59,31 @@ def of_laws(
     return Component(remove, other, label, None, tight and not remove.upper_only, symmetric=symmetric)
 
 
-def gaussian(mu: float, squares: Fraction | None = None) -> Component:
-    """N(μ, 1) against N(0, 1), its own mirror image."""
+def gaussian(mu: float, mu_squared: Fraction | None = None) -> Component:
+    """N(μ, 1) against N(0, 1), which is its own mirror image."""
     law = NormalMixtures([1.0], [mu])
-    return Component(law, law, f"gaussian({mu!r})", mu, squares=squares)
+    return Component(law, law, f"gaussian({mu!r})", mu, mu_squared=mu_squared)
 
 
 def laplace(noise_multiplier: float, sensitivity: float) -> Component:
-    """Laplace noise of a scale above 0 on a number that moves by more than 0."""
+    """Laplace noise of positive scale on a number of positive sensitivity."""
     epsilon = sensitivity / noise_multiplier
     exact = Fraction(epsilon) * Fraction(noise_multiplier) == Fraction(sensitivity)
     return of_laws(Laplace(epsilon, exact=exact), label=f"laplace({epsilon!r}, {exact})", symmetric=True)
 
 
 def discrete_gaussian(sigma: float, sensitivity: int) -> Component:
-    """See `DominatingPair.discrete_gaussian`; a sensitivity of at least 1."""
+    """See `DominatingPair.discrete_gaussian`; the sensitivity is at least 1."""
     if not sensitivity / 10 <= sigma <= 1e5:
-        raise ValueError(f"sigma must be between a tenth of the sensitivity and 1e5, not {sigma!r}; use a Gaussian")
+        raise ValueError(
+            f"sigma must be between a tenth of the sensitivity and 1e5, not {sigma!r}; use the continuous Gaussian"
+        )
     reach = math.floor(36 * sigma) if sigma > 0.5 else math.floor(37.4 * sigma)  # where nothing underflows
     x = np.arange(sensitivity - reach, reach + 1, dtype=np.float64)
     p, q = np.exp(-((x - sensitivity) ** 2) / (2 * sigma**2)), np.exp(-(x**2) / (2 * sigma**2))
     total = float(np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2)).sum())
     losses = sensitivity * (2 * x - sensitivity) / (2 * sigma**2)
-    # What is left out of P lies above `reach`, and of Q on the other side.
+    # The mass left out of P lies above `reach`, and that of Q on the other side.
     slack = 4 * math.exp(-((reach - sensitivity) ** 2) / (2 * sigma**2))
     error = 2.0**-53 * (32 + 2 * (reach / sigma) ** 2)
     law = Atoms(p / total, q / total, error=error, slack=slack, losses=losses)
@@ -115,30 +117,34 @@ def approx_dp(epsilon: float, delta: float) -> Component:
 
 
 def concentrated(rho: Fraction, xi: Fraction) -> Component:
-    """All that has Rényi divergences of at most ξ + ρα; not both 0."""
+    """Any mechanism with Rényi divergences of at most ξ + ρα; not both 0."""
     law = concentrated_curve.law(rho, xi)
     return Component(law, law, f"concentrated({rho}, {xi})", tight=False, concentrated=(rho, xi))
 
 
 def bounded_range(eta: float) -> Component:
-    """One selection of range η above 0."""
+    """One selection of range η > 0."""
     rho = min(Fraction(eta) ** 2 / 8, Fraction(formulas.zcdp_of_pure(float(eta))))
-    return replace(concentrated(rho, Fraction(0)), label=f"bounded_range({eta!r})", selection=float(eta))
+    return replace(concentrated(rho, Fraction(0)), label=f"bounded_range({eta!r})", selection_eta=float(eta))
 
 
 def gaussian_mixture(
     weights: Sequence[float], sensitivities: Sequence[float], standard_deviation: float, *, mirrored: bool
 ) -> Component | None:
-    """See `DominatingPair.gaussian_mixture`; None where nothing moves."""
+    """See `DominatingPair.gaussian_mixture`; None if all sensitivities are 0.
+
+    Raises:
+        ValueError: if an argument is invalid.
+    """
     w, s = np.asarray(weights, dtype=np.float64), np.asarray(sensitivities, dtype=np.float64)
     if w.ndim != 1 or w.shape != s.shape or not w.size:
         raise ValueError(f"a mixture needs as many weights as sensitivities, not {w.size} and {s.size}")
     if not (np.isfinite(w).all() and (w >= 0).all() and abs(w.sum() - 1) < 1e-9):
         raise ValueError(f"the weights of a mixture must be at least 0 with sum 1; their sum is {w.sum()!r}")
     if not (np.isfinite(s).all() and (s >= 0).all()):
-        raise ValueError("the sensitivities of a mixture must be finite and at least 0: the loss must grow with x")
+        raise ValueError("the sensitivities of a mixture must be finite and at least 0")
     if s.max() >= _NEAREST * standard_deviation:
-        # What hardly moves counts as still: H changes by less than the room that every bound on it has for underflow.
+        # A tiny shift is replaced by 0: H changes by less than what every bound on it adds for underflow.
         s = np.where(s < _NEAREST * standard_deviation, 0.0, s)
     groups: dict[float, list[float]] = {}
     for place, weight in zip(s[w > 0].tolist(), w[w > 0].tolist(), strict=True):
@@ -151,9 +157,9 @@ def gaussian_mixture(
         return None
     if not standard_deviation:
         return _noiseless(w, s, mirrored)
-    if s.max() > _FARTHEST * standard_deviation:  # losses that float64 does not hold count as infinite
+    if s.max() > _FARTHEST * standard_deviation:  # losses beyond float64 count as infinite
         return replace(_noiseless(w, s, mirrored), tight=False)
-    # A shift that is not 0 stays so, which changes H by less than that room, too.
+    # A shift that is not 0 stays positive, which changes H by less than that too.
     shifts = np.where(s > 0, np.maximum(s / standard_deviation, _NEAREST), 0.0)
     law = NormalMixtures(w, shifts, mirrored=mirrored)
     if w.size == 1:
@@ -163,7 +169,11 @@ def gaussian_mixture(
 
 
 def finite(p: Sequence[float] | Floats, q: Sequence[float] | Floats) -> Component:
-    """See `DominatingPair.finite`."""
+    """See `DominatingPair.finite`.
+
+    Raises:
+        ValueError: if an argument is invalid.
+    """
     sides = []
     for name, side in (("p", p), ("q", q)):
         vector = np.asarray(side, dtype=np.float64)
@@ -186,7 +196,11 @@ def profile(
     high: float,
     label: str | None = None,
 ) -> Component:
-    """See `DominatingPair.profile`."""
+    """See `DominatingPair.profile`.
+
+    Raises:
+        ValueError: if an argument is invalid.
+    """
     validate.finite(low=low)
     validate.finite(high=high)
     if low >= high:
@@ -197,7 +211,7 @@ def profile(
 
 
 def _noiseless(weights: Floats, sensitivities: Floats, mirrored: bool) -> Component:
-    """A mixture without noise: with probability w₀ nothing is told, otherwise all."""
+    """A mixture without noise: with probability w₀ nothing is revealed, otherwise everything."""
     still, moved = (math.fsum(weights[there]) for there in (sensitivities == 0, sensitivities > 0))
     if mirrored:
         return finite(np.array([still, moved, 0.0]), np.array([still, 0.0, moved]))
@@ -205,7 +219,7 @@ def _noiseless(weights: Floats, sensitivities: Floats, mirrored: bool) -> Compon
 
 
 def _far_pure(epsilon: float, delta: float) -> Component:
-    """The profile of the worst (ε, δ)-DP pair, known from above only: for an ε whose e^−ε underflows."""
+    """An upper bound on the profile of the worst (ε, δ)-DP pair, for an ε whose e^−ε underflows."""
 
     def curve(losses: Floats) -> Floats:
         rest = np.maximum(-np.expm1(np.minimum(losses - epsilon, 0.0)), 0.0) / (1 + math.exp(-min(epsilon, 700.0)))

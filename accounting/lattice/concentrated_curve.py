@@ -1,4 +1,4 @@
-"""The privacy profile that Rényi divergences ξ + ρα of all orders imply, as a law for the lattice."""
+"""The privacy profile implied by Rényi divergences ξ + ρα of all orders, as a law for the lattice."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from cupel.accounting.lattice.law_transforms import Profile
 from cupel.accounting.lattice.laws import Floats
 
 _LEAST = 1e-18
-"""The δ below which the curve counts as constant."""
+"""The curve is treated as constant below this δ."""
 
 _BLOCK = 1024
 
 _TINY = 1e-320
-"""More than what underflow takes: a δ above 0 must not read as 0, which would say pure DP."""
+"""More than underflow removes: a positive δ must not become 0, which would mean pure DP."""
 
 
 @functools.lru_cache(maxsize=64)
 def law(rho: Fraction, xi: Fraction) -> Profile:
-    """δ(ε) at the best of many orders, each of which is a bound by itself (Canonne, Kamath and Steinke 2020).
+    """An upper bound on δ(ε): the least over many orders, each of which gives a bound by itself.
 
     Args:
         rho, xi: at least 0, not both 0; the divergence of order α is at most ξ + ρα in both directions.
+
+    Source: Canonne, Kamath and Steinke (2020).
     """
     slope, offset = formulas.up(rho), formulas.up(xi)
     highest = formulas.epsilon_from_zcdp(slope, _LEAST, offset)
@@ -49,8 +51,8 @@ def law(rho: Fraction, xi: Fraction) -> Profile:
 def _least_delta(excess: Floats, rho: float, xi: float, epsilons: Floats) -> Floats:
     """The least δ over orders 1 + `excess` at each ε ≥ 0.
 
-    The best order grows with ε, so for a block of them only the orders from the best of one end to that of the other
-    are tried. Every order gives a bound.
+    The best order increases with ε, so for a block of ε only the orders between those of its two ends are tried. Every
+    order gives a bound.
     """
     orders = 1 + excess
     divergence = (xi + rho * orders) * (1 + 2.0**-50)

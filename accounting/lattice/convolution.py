@@ -1,19 +1,11 @@
 """Products of measures on one lattice, by FFT, with every error counted.
 
 The masses of one mechanism are tilted to w_i ∝ p_i e^{λ a_i}, so that the losses that matter are the likely ones, and
-normalised. Then Π F(w)^n is transformed back, and untilted. What is counted:
+normalised. Then Π F(w)^n is transformed back and untilted. Counted are the rounding of the transforms, of the powers
+and of the tilt, the mass outside the window of N points, and the excess of each measure. If the error of powers by
+repeated squaring is too large, powers are taken of F relative to the likeliest cell (`_convolved_by_logarithm`).
 
-- rounding of the transforms: each output of an FFT of non-negative numbers that sum to 1 is off by at most
-  8(log₂N + 1)u, since every output is a sum over all inputs along log₂N butterflies, each of which errs by less than 8u
-  of the absolute values that enter it (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, Section 24.1,
-  with u = 2⁻⁵³; a butterfly of radix r counts as log₂r of them);
-- powers by repeated squaring: a complex product errs by √5u (Brent, Percival and Zimmermann 2007), so n of them by less
-  than 2.3nu. Where that, or n times the transform's error, is more than the question allows, the powers are taken of
-  1 − F instead, which is small at all frequencies that count (`careful_powers`);
-- what falls outside the window of N points: it wraps around, which only adds from above and is taken off from below,
-  and on the right it counts as infinite from above. Its mass is bounded by Chernoff's inequality on the measures
-  themselves, which holds for every exponent;
-- rounding of the tilt, and the excess of each measure.
+Proof: docs/proofs/lattice.md, Theorems 2, 5 and 6.
 """
 
 from __future__ import annotations
@@ -27,13 +19,13 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
-from cupel.accounting.lattice.measure import LEAST, MOST_POINTS, Measure, TooFine, points, sums_from, total_of
+from cupel.accounting.lattice.measure import LEAST, MOST_POINTS, Measure, TooManyPoints, block_sum, points, suffix_sums
 
 Counted = tuple[Measure, int]
 Complexes = NDArray[np.complex128]
 
 _MANY = 64
-"""From how many copies on a law's power may be taken of 1 − F: where F^n counts, |F| is then above 1/3."""
+"""From this many copies on, a power may be taken by log F: wherever F^n matters, |F| is then above 1/3."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,18 +33,18 @@ class Product:
     """Masses of a product of measures at start + k·step, tilted by e^{λ·loss} and normalised.
 
     Attributes:
-        start, step: of the lattice; `start` is rounded, by at most `blur`.
+        start, step: of the lattice; `start` is rounded by at most `blur`.
         weights: float64 (N,), the tilted masses of the window as computed.
-        error: each weight is off by at most this.
-        outside: bound on the tilted mass outside the window, all of it wrapped into it.
+        error: absolute error of each weight.
+        outside: bound on the tilted mass outside the window, all of which wraps into it.
         beyond: bound on the tilted mass to the right of the window.
         tilt: λ ≥ 0.
-        log_total: log of what the weights were normalised by.
-        certain: P-mass at infinity, a bound from the side that the product bounds from.
+        log_total: log of the normalising constant of the weights.
+        infinity_mass: P-mass at infinity, a bound from the product's side.
         excess: as for a measure.
-        blur: how far losses may be off.
+        blur: error of the losses.
         floor: the loss from which on the weights hold.
-        missing: bound on the tilted mass above it that they do not contain.
+        missing: bound on the tilted mass above `floor` that the weights do not contain.
     """
 
     start: float
@@ -63,13 +55,14 @@ class Product:
     beyond: float
     tilt: float
     log_total: float
-    certain: float
+    infinity_mass: float
     excess: float
     blur: float
     floor: float = -math.inf
     missing: float = 0.0
 
     def losses(self) -> Floats:
+        """The losses of the weights, float64 (N,)."""
         return points(self.start, self.step, self.weights.size)
 
 
@@ -90,14 +83,14 @@ def products(
         focus: the loss from which on the product is wanted.
 
     Raises:
-        TooFine: where more than `MOST_POINTS` points would be needed.
+        TooManyPoints: if more than `MOST_POINTS` points would be needed.
     """
     tilted = [_tilted(side, tilt) for side in sides]
     windows = [_window(side, tail, slopes) for side in tilted]
     step = sides[0][0][0].step
     count = max(high - low for low, high, _, _ in windows) / step + 4
     if not count <= MOST_POINTS:
-        raise TooFine(f"a product of {count:.3g} lattice points does not fit")
+        raise TooManyPoints(f"a product of {count:.3g} lattice points does not fit")
     size = scipy.fft.next_fast_len(max(int(count), 16), real=True)
     return [_product(side, tilt, tail, window, size, focus) for side, window in zip(tilted, windows, strict=True)]
 
@@ -116,12 +109,12 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
     out = []
     for measure, count in side:
         some = np.flatnonzero(measure.masses)
-        if not some.size:  # all of it is at infinity, from above; a little more changes nothing
+        if not some.size:  # an upper measure with all mass at infinity; add a negligible finite mass
             measure = replace(measure, masses=np.full(1, LEAST))
             some = np.zeros(1, dtype=np.intp)
         first, last = int(some[0]), int(some[-1]) + 1
         begin = measure.start + measure.step * first
-        measure = Measure(begin, measure.step, measure.masses[first:last], measure.certain, measure.excess)
+        measure = Measure(begin, measure.step, measure.masses[first:last], measure.infinity_mass, measure.excess)
         losses = measure.losses()
         top = tilt * float(losses[-1])
         weights = measure.masses * np.exp(tilt * losses - top)
@@ -140,9 +133,9 @@ def _tilted(side: Sequence[Counted], tilt: float) -> list[_Tilted]:
 
 
 def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -> tuple[float, float, float, float]:
-    """Losses between which all but `tail` of the tilted product lies, and Chernoff bounds of the mass on each side."""
+    """Losses between which all but `tail` of the tilted product lies, and Chernoff bounds on the mass on each side."""
     ends = []
-    # The sum of n copies cannot leave n times the support, so a product of few needs no wide window.
+    # The sum of n copies stays within n times the support, so a product of few copies needs no wide window.
     low = sum(part.count * part.measure.start for part in side)
     high = sum(part.count * float(part.losses[-1]) for part in side)
     room = math.log(2 / tail)
@@ -152,7 +145,7 @@ def _window(side: Sequence[_Tilted], tail: float, slopes: tuple[float, float]) -
         if sign * (end - last) >= 0:
             ends.append((last, 0.0))
         else:
-            # The rounding of the moments, each a sum of as many terms as there are weights.
+            # The rounding of the moments, each a sum with one term per weight.
             rounding = UNIT * sum(part.count * (part.weights.size + 64 + 8 * slope * _far(part)) for part in side)
             rounding += 8 * UNIT * slope * abs(end)
             ends.append((end, math.exp(min(0.0, rounding + 1e-9 - room))))
@@ -170,7 +163,7 @@ def _log_moment(side: Sequence[_Tilted], slope: float) -> float:
         heights = slope * part.losses
         top = max(float(heights[0]), float(heights[-1]))
         mean = float(part.weights @ np.exp(heights - top))
-        if mean < 1e-280:  # or what underflows would count
+        if mean < 1e-280:  # underflow would matter
             with np.errstate(divide="ignore"):
                 heights = heights + np.log(part.weights)
             top = float(heights.max())
@@ -190,22 +183,24 @@ def _product(
     low, _, left, right = window
     step = side[0].measure.step
     start = math.fsum(part.count * part.measure.start for part in side)
-    first = math.floor((low - start) / step) - 1  # so that the curve bends nowhere left of the first point but one
+    first = math.floor((low - start) / step) - 1  # the curve has no kink left of the second point
     weights, error = _convolved(side, size)
     floor, missing, scale_error = -math.inf, 0.0, 0.0
-    # Once they are untilted, the errors of about 1/(λ·step) elements add up.
+    # After untilting, the errors of about 1/(λ·step) elements add up.
     if error * min(size, 1 / max(tilt * step, 1e-9)) > tail and max(part.count for part in side) >= _MANY:
-        careful = _carefully_convolved(side, size, focus - 2 * step, tail)
-        if careful.error < error:
-            weights, error, scale_error = careful.weights, careful.error, careful.scale_error
-            floor, missing = careful.floor, careful.missing
+        by_logarithm = _convolved_by_logarithm(side, size, focus - 2 * step, tail)
+        if by_logarithm.error < error:
+            weights, error, scale_error = by_logarithm.weights, by_logarithm.error, by_logarithm.scale_error
+            floor, missing = by_logarithm.floor, by_logarithm.missing
     total = sum(part.count for part in side)
     log_total = math.fsum(part.count * part.log_mass for part in side)
     log_excess = math.fsum(part.count * math.log1p(part.excess) for part in side) * (1 + 4 * UNIT)
     log_excess += scale_error
     excess = math.expm1(log_excess) if log_excess < 600 else 1e300
     finite = math.fsum(part.count * math.log(float(part.measure.masses.sum())) for part in side)
-    more = math.fsum(part.count * math.log1p(part.measure.certain / float(part.measure.masses.sum())) for part in side)
+    more = math.fsum(
+        part.count * math.log1p(part.measure.infinity_mass / float(part.measure.masses.sum())) for part in side
+    )
     excess += (4 * _EXP + 4 * UNIT * (total + sum(part.measure.masses.size for part in side))) * min(more, 1.0)
     return Product(
         start=start + first * step,
@@ -216,7 +211,7 @@ def _product(
         beyond=right,
         tilt=tilt,
         log_total=log_total,
-        certain=math.exp(finite) * math.expm1(more) if max(more, finite) < 600 else math.inf,
+        infinity_mass=math.exp(finite) * math.expm1(more) if max(more, finite) < 600 else math.inf,
         excess=excess,
         blur=8 * UNIT * (math.fsum(part.count * abs(part.measure.start) for part in side) + (abs(first) + size) * step),
         floor=floor,
@@ -226,14 +221,14 @@ def _product(
 
 def _convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
     """The cyclic convolution of all weights with their counts, and a bound on the error of each element."""
-    rows = max(-(-part.weights.size // size) for part in side)  # summed when the weights are folded
+    rows = max(-(-part.weights.size // size) for part in side)  # rows that are summed when weights are folded
     if len(side) == 1 and side[0].count == 1:
         weights = _folded(side[0].weights, size)
         return weights, float(weights.max()) * rows * UNIT if rows > 1 else 0.0
     transform_error = _transform_error(size, rows)
     spectra = [scipy.fft.rfft(_folded(part.weights, size)) for part in side]
     sizes = [np.abs(spectrum) for spectrum in spectra]
-    # Where one factor is below e^−70 so is the product, since no factor is above 1 by more than its error.
+    # If one factor is below e^−70, so is the product, since no factor exceeds 1 by more than its error.
     keep = np.ones(size // 2 + 1, dtype=bool)
     for part, magnitude in zip(side, sizes, strict=True):
         keep &= magnitude > math.exp(-70 / part.count) - transform_error
@@ -252,7 +247,7 @@ def _convolved(side: Sequence[_Tilted], size: int) -> tuple[Floats, float]:
 
 
 def _transform_error(size: int, rows: int) -> float:
-    """What an output of a transform of non-negative numbers that sum to 1 may be off by."""
+    """The error of an output of a transform of non-negative numbers that sum to 1."""
     return (8 * (math.log2(size) + 1) + rows) * UNIT
 
 
@@ -268,9 +263,11 @@ def _transformed_back(powered: Complexes, error: Floats, size: int) -> tuple[Flo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Careful:
-    """A product of tilted measures from a loss on: see `Product`; all weights may be off by a relative `scale_error`
-    together, besides `error` each."""
+class _LogConvolution:
+    """A product of tilted measures from some loss on; see `Product`.
+
+    All weights together may have a relative error of `scale_error`, besides `error` each.
+    """
 
     weights: Floats
     error: float
@@ -279,19 +276,16 @@ class _Careful:
     missing: float
 
 
-def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _Careful:
-    """As `_convolved`, with an error that does not grow with the count where losses are rare, or cells are many.
+def _convolved_by_logarithm(side: Sequence[_Tilted], size: int, focus: float, tail: float) -> _LogConvolution:
+    """As `_convolved`, with an error that does not grow with the count if losses are rare or cells are many.
 
-    F is taken relative to the likeliest cell c. 1 − F = Σ w_k (1 − z^{k−c}) is found as the sum of the other weights
-    less their transform, which errs by those weights only, or by parts as (1 − z) times the transform of the
-    weights beyond k, which errs by |1 − z|·E|k − c|; at each frequency the better of both is taken, and
-    F^n = e^{n log F}.
+    F is taken relative to the likeliest cell c, and F^n = e^{n log F}. If no sum of losses below a threshold reaches
+    the focus, only the part of the product that contains a rarer loss is transformed back. Its errors are as small as
+    rare losses are. `missing` bounds the mass above the focus of sums without a rare loss.
 
-    Where no sum of losses below a threshold reaches the focus, all that matters contains a rarer loss. So
-    ΠF^n − ΠB^n = ΠB^n (ΠF^n/ΠB^n − 1) is transformed back, B the transform of what lies below the threshold: it is as
-    small as rare losses are, and so are its errors. What B alone has above the focus, by Chernoff, is `missing`.
+    Proof: docs/proofs/lattice.md, Theorem 6.
     """
-    split = _split(side, focus, tail)
+    split = _rare_loss_split(side, focus, tail)
     spectra = [
         _log_spectrum(part, size, None if split is None else last)
         for part, last in zip(side, split.last if split else [0] * len(side), strict=True)
@@ -315,7 +309,7 @@ def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail:
             power, sizes = _power(plain, part.count), np.abs(plain)
             growth = np.expm1(part.count * np.log1p(off / np.maximum(sizes, 1e-300)))
             power_error = np.abs(power) * (growth + 3 * part.count * UNIT)
-            # Where |F| is below its own error the power is at most (2·error)^n.
+            # If |F| is below its own error, the power is at most (2·error)^n.
             power_error = np.where(sizes > off, power_error, (3 * off) ** part.count)
             error = np.abs(powered) * power_error + np.abs(power) * error + error * power_error
             powered = powered * power
@@ -328,19 +322,21 @@ def _carefully_convolved(side: Sequence[_Tilted], size: int, focus: float, tail:
     shift = sum(part.count * int(np.argmax(part.weights)) for part in side if part.count >= _MANY)
     scale_error = sum(part.count for part in side) * 256 * UNIT
     floor, missing = (focus, split.missing) if split else (-math.inf, 0.0)
-    return _Careful(np.roll(weights * scale, shift % size), off * scale * (1 + 8 * UNIT), scale_error, floor, missing)
+    return _LogConvolution(
+        np.roll(weights * scale, shift % size), off * scale * (1 + 8 * UNIT), scale_error, floor, missing
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Split:
-    """For each part the first cell that is rare, and the tilted mass that the others have above the focus."""
+class _RareLossSplit:
+    """For each part the first rare cell, and the tilted mass that sums without a rare loss have above the focus."""
 
     last: list[int]
     missing: float
 
 
-def _split(side: Sequence[_Tilted], focus: float, tail: float) -> _Split | None:
-    """The largest threshold on a single loss at which no sum of smaller ones reaches the focus, but for `tail`."""
+def _rare_loss_split(side: Sequence[_Tilted], focus: float, tail: float) -> _RareLossSplit | None:
+    """The largest threshold such that sums of losses below it reach the focus with mass at most `tail`."""
     step = side[0].measure.step
     centres = [int(np.argmax(part.weights)) for part in side]
     middle = sum(part.count * float(part.losses[centre]) for part, centre in zip(side, centres, strict=True))
@@ -362,21 +358,21 @@ def _split(side: Sequence[_Tilted], focus: float, tail: float) -> _Split | None:
                 if heights.max() > 600:
                     exponent = math.inf
                     break
-                # Relative to the centre, since the rounding of e^height would count n-fold.
-                mass = total_of(part.weights[:end]) + total_of(part.weights[:end] * np.expm1(heights))
+                # Relative to the centre, since a rounding of e^height would count n times.
+                mass = block_sum(part.weights[:end]) + block_sum(part.weights[:end] * np.expm1(heights))
                 exponent += part.count * math.log(mass)
                 rounding += part.count * (256 + 8 * float(np.abs(heights).max())) * UNIT * (1 + 2 / mass)
             if exponent + rounding <= math.log(tail):
-                return _Split(last, math.exp(exponent + rounding))
+                return _RareLossSplit(last, math.exp(exponent + rounding))
     return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LogSpectrum:
-    """n·log of a part's spectrum relative to its likeliest cell, and of what rare losses add to it.
+    """n·log of a part's spectrum relative to its likeliest cell, and what rare losses add to it.
 
     Attributes:
-        log: real and imaginary part of n·log(B/S), and a bound on their error together.
+        log: real and imaginary part of n·log(B/S), and a bound on their joint error.
         rare: the same of n·log(F/B).
         log_scale: n·log S, S the sum of B's weights.
         dropped: the frequencies at which |F|^n is below e^−70.
@@ -393,7 +389,7 @@ def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:
     likely = part.weights if last is None else part.weights[:last]
     rows = -(-part.weights.size // size)
     transform_error = _transform_error(size, rows)
-    scale = total_of(likely)
+    scale = block_sum(likely)
     missing, error = _one_minus(likely, centre, size)
     missing, error = missing / scale, error / scale * (1 + 1e-9) + 256 * UNIT * np.abs(missing)
     changed = -2 * missing.real + np.abs(missing) ** 2
@@ -408,7 +404,7 @@ def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:
         spectrum = scipy.fft.rfft(np.roll(_folded(np.append(np.zeros(last), part.weights[last:]), size), -centre))
         lifted = np.where(dropped, 0.0, spectrum / scale / np.where(dropped, 1.0, 1 - missing))
         off = np.where(dropped, 0.0, (transform_error + 4 * UNIT) * rare_mass / np.where(dropped, 1.0, magnitude))
-        # With at most .5/64 of rare mass and |B/S| above .3, |F/B − 1| is below .03.
+        # With a rare mass of at most 0.5/64 and |B/S| above 0.3, |F/B − 1| is below 0.03.
         off += np.abs(lifted) * (2 * np.expm1(log[2]) + 256 * UNIT)
         rare = _log1p(2 * lifted.real + np.abs(lifted) ** 2, -lifted, off / (1 - np.abs(lifted)))
     times = [
@@ -423,30 +419,30 @@ def _one_minus(weights: Floats, centre: int, size: int) -> tuple[Complexes, Floa
     rows = -(-weights.size // size)
     others = weights.copy()
     others[centre] = 0.0
-    moved = total_of(others)
+    moved = block_sum(others)
     direct = moved - scipy.fft.rfft(np.roll(_folded(others, size), -centre))
     error = (_transform_error(size, rows) + 256 * UNIT) * moved
-    # By parts: Σ_m w_{c+m} (1 − z^m) = (1 − z) Σ_i z^i W_i, W_i what lies beyond c + i, with its sign.
+    # By parts: Σ_m w_{c+m} (1 − z^m) = (1 − z) Σ_i z^i W_i, W_i the weight beyond c + i, with its sign.
     beyond = np.zeros(weights.size)
-    right, sums_error = sums_from(others[centre:])
-    left, other_error = sums_from(others[:centre][::-1])
+    right, sums_error = suffix_sums(others[centre:])
+    left, other_error = suffix_sums(others[:centre][::-1])
     beyond[centre:-1], beyond[:centre] = right[1:], -left[::-1]
     angles = 2 * math.pi / size * np.arange(size // 2 + 1)
     turn = 2 * np.sin(angles / 2) ** 2 + 1j * np.sin(angles)
     parts = turn * scipy.fft.rfft(np.roll(_folded(beyond, size), -centre))
-    weight = total_of(np.abs(beyond)) * (1 + 512 * UNIT)
+    weight = block_sum(np.abs(beyond)) * (1 + 512 * UNIT)
     parts_error = np.abs(turn) * (_transform_error(size, rows) + sums_error + other_error + 32 * UNIT) * weight
     better = parts_error < error
     return np.where(better, parts, direct), np.where(better, parts_error, error)
 
 
 def _log1p(changed: Floats, missing: Complexes, error: Floats) -> tuple[Floats, Floats, Floats]:
-    """log(1 − D) of complex D, as its real and its imaginary part, and a bound on their error together.
+    """log(1 − D) of complex D, as real and imaginary part, and a bound on their joint error.
 
     Args:
         changed: |1 − D|² − 1.
         missing: D.
-        error: of D, over |1 − D|.
+        error: of D, divided by |1 − D|.
     """
     real = np.log1p(changed) / 2
     imaginary = np.arctan2(-missing.imag, 1 - missing.real)
@@ -465,7 +461,7 @@ def _expm1(real: Floats, imaginary: Floats, error: Floats) -> tuple[Complexes, F
 
 
 def _folded(weights: Floats, size: int) -> Floats:
-    """`weights` modulo `size`."""
+    """`weights` summed modulo `size`."""
     if weights.size <= size:
         return np.append(weights, np.zeros(size - weights.size))
     pad = -weights.size % size
@@ -473,6 +469,7 @@ def _folded(weights: Floats, size: int) -> Floats:
 
 
 def _power(base: np.ndarray, count: int) -> np.ndarray:
+    """`base` to the power `count`, by repeated squaring."""
     result = None
     while True:
         if count & 1:

@@ -1,4 +1,4 @@
-"""What a product of measures says about δ(ε), ε(δ) and the blow-up, from one side."""
+"""δ(ε), ε(δ) and the blow-up of a product of measures, bounded from one side."""
 
 from __future__ import annotations
 
@@ -9,95 +9,95 @@ import numpy as np
 
 from cupel.accounting.lattice.convolution import Product
 from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
-from cupel.accounting.lattice.measure import LEAST, curve_of
+from cupel.accounting.lattice.measure import LEAST, hockey_stick_of_masses
 
 
-class Curve:
-    """A bound on H(e^ε) of a product at its lattice points, from above or from below.
+class OneSidedCurve:
+    """An upper or a lower bound on H(e^ε) of a product at its lattice points.
 
     Between two points the bound is linear in e^ε: a chord of upper bounds lies above a convex curve, and the curve of a
-    measure is its own chord.
+    measure is piecewise linear itself.
     """
 
-    def __init__(self, product: Product, *, above: bool, focus: float = -math.inf) -> None:
-        """Keeps what lies above the loss `focus` only, which is all that the curve there needs."""
+    def __init__(self, product: Product, *, is_upper: bool, focus: float = -math.inf) -> None:
+        """Keeps only losses above `focus`, which is enough for the curve there."""
         first = min(max(0, math.floor((focus - product.start) / product.step)) if focus > -math.inf else 0, 1 << 62)
         first = min(first, product.weights.size - 2)
         if first:
             start = product.start + first * product.step
             product = dataclasses.replace(product, start=start, weights=product.weights[first:])
-        self.above = above
+        self.is_upper = is_upper
         self.losses = product.losses()
         self.step = product.step
         self._blur = product.blur
         values = self._untilted(product)
         values, whole = values[:-1], float(values[-1])
-        if above:
+        if is_upper:
             beyond = self._at(product, self.losses[-1]) * product.beyond if product.beyond else 0.0
             if product.missing:
                 beyond += self._at(product, product.floor) * product.missing
-            values = (values + product.certain + beyond * (1 + 64 * UNIT)) * (1 + product.excess) * (1 + 4 * UNIT)
-            # Left of the product's floor its weights say nothing.
+            values = (values + product.infinity_mass + beyond * (1 + 64 * UNIT)) * (1 + product.excess) * (1 + 4 * UNIT)
+            # Left of the product's floor the weights give no bound.
             self.values: Floats = np.where(self.losses < product.floor, 1.0, np.minimum(values, 1.0))
             self._alias = np.zeros(1)
         else:
-            values = (values + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
+            values = (values + product.infinity_mass) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT)
             self.values = np.clip(values, 0.0, 1 - 2 * UNIT)
-            self._whole = min(1.0, (whole + product.certain) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
-            # What wrapped around counts at most e^{log_total − λε} a unit of tilted mass.
+            self._whole = min(1.0, (whole + product.infinity_mass) * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            # Mass that wrapped around counts at most e^{log_total − λε} per unit of tilted mass.
             with np.errstate(over="ignore", invalid="ignore"):
                 alias = product.outside * np.exp(product.log_total - product.tilt * self.losses) * (1 + 1e-9)
             self._alias = alias if product.outside else np.zeros(self.losses.size)
-            # δ falls, so further left it is at least this.
-            certain = min(1.0, product.certain * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
-            known = np.maximum(self.values - self._alias, certain)
+            # δ decreases, so it is at least this further left.
+            infinity_mass = min(1.0, product.infinity_mass * (1 - min(product.excess, 1.0)) * (1 - 4 * UNIT))
+            known = np.maximum(self.values - self._alias, infinity_mass)
             self._known: Floats = np.maximum.accumulate(known[::-1])[::-1]
 
     def _at(self, product: Product, loss: float) -> float:
-        """What a unit of tilted mass weighs at a loss, rounded up."""
+        """The weight of a unit of tilted mass at a loss, rounded up."""
         exponent = product.log_total - product.tilt * (loss - product.blur)
         if exponent > 700:
             return math.inf
         return math.exp(exponent) * (1 + 8 * UNIT * (1 + abs(product.log_total) + abs(product.tilt * loss)))
 
     def _untilted(self, product: Product) -> Floats:
-        """Σ_{j>k} W_j (1 − e^{−(j−k)·step}) of the untilted masses W, every error charged."""
-        weights = np.maximum(product.weights + product.error if self.above else product.weights - product.error, 0.0)
+        """Σ_{j>k} W_j (1 − e^{−(j−k)·step}) of the untilted masses W, with every error charged."""
+        weights = np.maximum(product.weights + product.error if self.is_upper else product.weights - product.error, 0.0)
         middle = (self.losses[0] + self.losses[-1]) / 2
         exponents = -product.tilt * (self.losses - middle)
         largest = float(np.abs(exponents).max())
         if largest > 690:
-            exponents = np.maximum(exponents, -690.0) if self.above else np.minimum(exponents, 690.0)
+            exponents = np.maximum(exponents, -690.0) if self.is_upper else np.minimum(exponents, 690.0)
         weights = weights * np.exp(exponents)
-        weights = np.maximum(weights, LEAST) if self.above else np.where(weights < LEAST, 0.0, weights)
-        values, error = curve_of(weights, 0.0, product.step)
-        values = np.append(values, weights.sum())  # last, the curve at t = 0
+        weights = np.maximum(weights, LEAST) if self.is_upper else np.where(weights < LEAST, 0.0, weights)
+        values, error = hockey_stick_of_masses(weights, 0.0, product.step)
+        values = np.append(values, weights.sum())  # the last entry is the curve at t = 0
         scale = product.log_total - product.tilt * middle
         error += 2 * _EXP + 4 * UNIT * (4 + abs(product.log_total) + 2 * product.tilt * abs(middle) + largest)
-        error += 2 * product.tilt * product.blur  # the losses themselves are off by no more than the blur
-        sign = 1 if self.above else -1
-        if scale < -690:  # a factor that underflows would say nothing from above and may be rounded up from below
-            values = values * math.exp(-690.0) if self.above else np.zeros(values.size)
+        error += 2 * product.tilt * product.blur  # the losses themselves err by at most the blur
+        sign = 1 if self.is_upper else -1
+        if scale < -690:  # the factor underflows: e^−690 is an upper bound, 0 a lower one
+            values = values * math.exp(-690.0) if self.is_upper else np.zeros(values.size)
             scale = 0.0
-        if scale > 690:  # beyond float64, which only a window far from the question can be
-            return np.where(values > 0, math.inf, 0.0) if self.above else values
+        if scale > 690:  # beyond float64, which happens only far from the loss of interest
+            return np.where(values > 0, math.inf, 0.0) if self.is_upper else values
         values = values * math.exp(scale) * (1 + sign * error)
-        return np.asarray(np.nan_to_num(values, nan=math.inf if self.above else 0.0))
+        return np.asarray(np.nan_to_num(values, nan=math.inf if self.is_upper else 0.0))
 
     def delta(self, epsilons: Floats) -> Floats:
         """The bound at each ε (float64, any shape)."""
-        shifted = epsilons - self._blur if self.above else epsilons + self._blur
+        shifted = epsilons - self._blur if self.is_upper else epsilons + self._blur
         place = np.clip(np.searchsorted(self.losses, shifted, side="right") - 1, 0, self.losses.size - 2)
         part = np.clip(np.expm1(shifted - self.losses[place]) / math.expm1(self.step), 0.0, 1.0)
         value = self.values[place] * (1 - part) + self.values[place + 1] * part
         trivial = -np.expm1(np.minimum(epsilons, 0.0))
-        if self.above:
+        if self.is_upper:
             value = value * (1 + 32 * UNIT)
             left = shifted < self.losses[0]
             chord = 1 - (1 - self.values[0]) * np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 - 16 * UNIT)
             return np.minimum(np.where(left, chord + 2 * UNIT, value), 1.0)
         value = value * (1 - 32 * UNIT) - self._alias[place]
-        # Left of the first point it is a line from its value at t = 0, and what wrapped around counts no more.
+        # Left of the first point the curve is a line from its value at t = 0, and wrapped mass counts no more there.
         part = np.exp(np.minimum(shifted - self.losses[0], 0.0)) * (1 + 16 * UNIT)
         line = self._whole * (1 - 8 * UNIT) - (self._whole - self.values[0]) * part - self._alias[0]
         value = np.where(shifted < self.losses[0], line, np.where(shifted > self.losses[-1], 0.0, value))
@@ -106,7 +106,7 @@ class Curve:
 
     def epsilon(self, delta: float) -> float:
         """The least ε whose upper bound is at most δ, or the largest ε whose lower bound is at least δ."""
-        if self.above:
+        if self.is_upper:
             if self.values[-1] > delta:
                 return math.inf
             place = int(np.argmax(self.values <= delta))
@@ -128,15 +128,15 @@ class Curve:
             wanted = delta + self._alias[place - 1]
             part = max(0.0, (high - wanted) / (high - low) * (1 - 8 * UNIT)) if high > low else 1.0
         inside = math.log1p(math.expm1(self.step) * min(max(part, 0.0), 1.0))
-        sign = 1 if self.above else -1
+        sign = 1 if self.is_upper else -1
         base = float(self.losses[place - 1])
         return base + inside + sign * (self._blur + 8 * UNIT * (abs(base) + inside))
 
     def blowup(self, p: Floats) -> Floats:
-        """min_ε [e^ε p + δ(ε)], from this side, for each p (float64, one dimension)."""
+        """min_ε [e^ε p + δ(ε)], bounded from this side, for each p (float64, one dimension)."""
         with np.errstate(over="ignore"):
-            t = np.exp(self.losses + (self._blur if self.above else -self._blur))
-        if self.above:
+            t = np.exp(self.losses + (self._blur if self.is_upper else -self._blur))
+        if self.is_upper:
             with np.errstate(invalid="ignore"):
                 slopes = np.nan_to_num((self.values[:-1] - self.values[1:]) / np.diff(t))
             place = np.searchsorted(-slopes, -p)
@@ -146,21 +146,21 @@ class Curve:
         return self._least(t, p)
 
     def _least(self, t: Floats, p: Floats) -> Floats:
-        """The least of t·p + δ(t) over all t > 0, for each p.
+        """A lower bound on the least t·p + δ(t) over all t > 0, for each p.
 
-        On every piece of the curve one of three lines is known to lie below it: the piece less what wrapped around,
-        1 − t, or what is known further right. Of all these lines the convex minorant is taken, whose tangent of slope
-        −p tells the least.
+        On each piece of the curve one of three lines is below it: the piece minus the mass that wrapped around, 1 − t,
+        or a lower bound from further right. The tangent of slope −p to the convex minorant of all these lines gives the
+        answer.
         """
         count = min(t.size, int(np.count_nonzero(t < 1e300)))
         if count < 2:
             return p.copy()
         t, values = t[:count], self.values[:count]
         alias = np.broadcast_to(self._alias, self.losses.shape)[:count]
-        over = t * math.exp(2 * self._blur) * (1 + 16 * UNIT)  # where points lie is known to this much
+        over = t * math.exp(2 * self._blur) * (1 + 16 * UNIT)  # an upper bound on the exact points
         known = values[:-1] - alias[:-1], values[1:] - alias[:-1]
         beyond = self._known[1:count]
-        falling = 1 - over[1:] > beyond  # of 1 − t what counts is the right end
+        falling = 1 - over[1:] > beyond  # the right end of 1 − t decides
         trivial = np.where(falling, 1 - t[:-1], beyond), np.where(falling, 1 - over[1:], beyond)
         better = (np.minimum(*known) >= 0) & (known[0] + known[1] > trivial[0] + trivial[1])
         left, right = (np.where(better, first, second) for first, second in zip(known, trivial, strict=True))
@@ -168,13 +168,13 @@ class Curve:
         convex, slopes = _convex_minorant(t, heights)
         touched = np.searchsorted(slopes, -p)
         least = t[touched] * p + convex[touched]
-        # Left of the first point the curve is a line from its value at t = 0, and what wrapped around counts no more.
+        # Left of the first point the curve is a line from its value at t = 0, and wrapped mass counts no more there.
         start = np.minimum(self._whole, t[0] * p + values[0]) - alias[0]
         first = float(self._known[0])
         start = np.maximum(start, 1 - over[0] + over[0] * p if 1 - over[0] > first else first)
-        # Right of the last point it is what it is there, if that is the curve's last.
-        certain = float(self._known[-1]) if count == self.values.size else 0.0
-        end = t[-1] * p + certain
+        # Right of the last point the bound is constant, if that is the last point of the whole curve.
+        infinity_mass = float(self._known[-1]) if count == self.values.size else 0.0
+        end = t[-1] * p + infinity_mass
         least = np.minimum(np.minimum(least, start), end) * (1 - 16 * UNIT)
         return np.asarray(np.clip(least, p, 1.0))
 
@@ -182,7 +182,8 @@ class Curve:
 def _convex_minorant(t: Floats, heights: Floats) -> tuple[Floats, Floats]:
     """Values at t of a convex function below `heights` ≥ 0 at increasing t, and its slopes between them, at most 0.
 
-    The slopes are those of the greatest one, but for rounding, which is found from the values and taken off.
+    The slopes are those of the greatest convex minorant, up to rounding, which is measured on the values and
+    subtracted.
     """
     from scipy.optimize import isotonic_regression
 

@@ -1,4 +1,4 @@
-"""Certified answers of a composition of laws in one direction: choose a lattice, compose, and refine until narrow."""
+"""Certified bounds on a composition of laws in one direction: choose a lattice, compose, and refine until narrow."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import numpy as np
 from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice.chernoff import tail_bound, tail_bound_epsilon
 from cupel.accounting.lattice.convolution import products
-from cupel.accounting.lattice.curve import Curve
+from cupel.accounting.lattice.curve import OneSidedCurve
 from cupel.accounting.lattice.laws import UNIT, Floats, Law
-from cupel.accounting.lattice.measure import MOST_POINTS, Measure, TooFine, pair_of, rounded_step
+from cupel.accounting.lattice.measure import MOST_POINTS, Measure, TooManyPoints, enclosing_measures, rounded_step
 from cupel.accounting.lattice.saddle import Cumulants, Saddle
 from cupel.accounting.lattice.single_law import SingleLaw
 
 Composed = Sequence[tuple[Law, int]]
 
 _ATTEMPTS = 7
-_WIDEST = 1e-3
+_FIRST_WIDTH = 1e-3
 """The relative width of the first lattice that is tried."""
-_ROUGH = 0.03
-"""That of the first one where a bound from above only has to be small enough."""
-_FEW = 1 << 15
-"""Lattices of fewer points are made finer: below this size a query is mostly overhead, not work on arrays."""
+_ROUGH_WIDTH = 0.03
+"""The relative width of the first lattice, if an upper bound only has to be below a target."""
+_FEW_POINTS = 1 << 15
+"""Lattices of fewer points are made finer: below this size the time goes to overhead, not to arrays."""
 _LEAST_DELTA = 1e-250
-"""Below it sums of weights say nothing, and Chernoff's bound answers."""
+"""Below this δ sums of weights give no bound, and Chernoff's bound is used."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,12 +38,12 @@ class Plan:
     Attributes:
         step: distance of lattice points.
         tilt: λ of the product.
-        cut: P-mass that each law may send to infinity.
+        cut: P-mass that each law may move to infinity.
         outside: tilted mass of the product that may lie outside its window.
-        slopes: exponents of Chernoff's bound on it, to the left and to the right.
+        slopes: exponents of Chernoff's bound on that mass, to the left and to the right.
         supports: the losses between which each law gets a lattice.
-        loss: a guess of the loss that is asked for, or about.
-        focus: the loss above which the curve is wanted.
+        loss: a guess of the loss of interest.
+        focus: the loss above which the curve is needed.
         log_delta: a guess of log δ at `loss`.
     """
 
@@ -60,12 +60,12 @@ class Plan:
 
 @dataclass(slots=True)
 class _Found:
-    """What lattices have said so far.
+    """The bounds found by the lattices so far.
 
     Attributes:
-        low, high: the best answers.
-        step, last: the last lattice and its own answer.
-        loss: a better guess of the loss than the first, where that was far off.
+        low, high: the best bounds.
+        step, last: the last lattice and its own bounds.
+        loss: a better guess of the loss, if the first was far off.
     """
 
     low: float = -math.inf
@@ -88,11 +88,11 @@ class _Found:
 
 
 class Enclosure:
-    """The curve δ(ε) of a product of laws in one direction, enclosed around the losses that a question asks about.
+    """The curve δ(ε) of a product of laws in one direction, enclosed around the losses of a question.
 
     Args:
         laws: with their counts.
-        target: if it is given, only a bound from above is wanted, on no finer a lattice than it takes to be this small.
+        target: if given, only an upper bound is computed, on no finer a lattice than is needed to get below the target.
     """
 
     def __init__(self, laws: Composed, *, target: float | None = None) -> None:
@@ -103,108 +103,119 @@ class Enclosure:
         self._target = target
         self._discrete = any(law.discrete for law, _ in laws)
         self.first = (0.0, math.inf)
-        """The ends after the first lattices, which are the same for every width: fallbacks are chosen by them, or a
-        narrower request might have a wider answer."""
+        """The bounds after the first lattices, which are the same for every width. Fallbacks are chosen by them, so
+        that a narrower request never has a wider answer."""
         self._last_measures: tuple[object, tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]] | None = None
-        self._kept: list[tuple[float, tuple[Curve, Curve | None]]] = []
+        self._kept: list[tuple[float, tuple[OneSidedCurve, OneSidedCurve | None]]] = []
         self._cut_laws: dict[float, tuple[list[Law], list[tuple[float, float]], Cumulants]] = {}
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
-        """ε(δ), at least 0 from above, and whether upper − lower ≤ width·upper."""
+        """ε(δ), with an upper end of at least 0, and whether upper − lower ≤ width·upper."""
         found, met = Interval(0.0, math.inf), False
         if delta > _LEAST_DELTA:
             found, met = self._epsilon_by_lattices(delta, width)
         low, high = found.lower, found.upper
         if self.wide and self._target is None:
             high = min(high, tail_bound_epsilon(self.laws, delta))
-            if not self.upper_only:  # a part of a composition is a post-processing of it
+            if not self.upper_only:  # each mechanism is a post-processing of the composition
                 low = max(low, *(SingleLaw(law).epsilon(delta, 1.0)[0].lower for law, _ in self.laws))
-        if self.certain(1) <= delta:
+        if self.infinity_mass(1) <= delta:
             high = min(high, max(self.highest + self._margin(), 0.0))
         return Interval(min(low, high), high), met or (self._target is None and _relative(low, high) <= width)
 
     @property
     def wide(self) -> bool:
         """Whether the first lattices gave no narrow answer."""
-        return not _relative(*self.first) <= _WIDEST
+        return not _relative(*self.first) <= _FIRST_WIDTH
 
     def _epsilon_by_lattices(self, delta: float, width: float) -> tuple[Interval, bool]:
-        first = self._prepared(self._cut(delta, _WIDEST))[2].at_delta(delta)
+        first = self._prepared(self._cut(delta, _FIRST_WIDTH))[2].at_delta(delta)
         if first.epsilon < 0.1 * first.spread and self._at_zero() <= delta:
             return Interval(0.0, 0.0), True
 
-        def planned(rung: float, epsilon: float | None) -> Plan:
-            cut = self._cut(delta, min(rung, _WIDEST))
+        def planned(lattice_width: float, epsilon: float | None) -> Plan:
+            cut = self._cut(delta, min(lattice_width, _FIRST_WIDTH))
             if epsilon is None:
-                saddle = first if rung >= _WIDEST else self._prepared(cut)[2].at_delta(delta)
+                saddle = first if lattice_width >= _FIRST_WIDTH else self._prepared(cut)[2].at_delta(delta)
             else:
                 saddle = self._prepared(cut)[2].at_epsilon(epsilon)
                 saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=math.log(delta))
             scale = max(saddle.epsilon, 0.02 * saddle.spread, 1e-9)
-            # An ε that is off by w·ε is a δ off by about λ·w·ε of itself.
-            precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * rung)
-            return self._plan(cut, saddle, rung * scale, precision, dense=rung < _ROUGH)
+            # A relative error w of ε is a relative error of about λ·w·ε of δ.
+            precision = min(1.0, max(saddle.tilt, 1e-3 / (saddle.spread + 1e-12)) * scale * lattice_width)
+            return self._plan(cut, saddle, lattice_width * scale, precision, dense=lattice_width < _ROUGH_WIDTH)
 
-        def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (0.0 if below is None else below.epsilon(delta)), above.epsilon(delta)
+        def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
+            return (0.0 if lower is None else lower.epsilon(delta)), upper.epsilon(delta)
 
         close = self._target is not None and first.epsilon > 0.95 * self._target
-        return self._refined(planned, ask, width, (_WIDEST,) if close else self._rungs(width), guessed=True)
+        return self._refined(
+            planned, ask, width, (_FIRST_WIDTH,) if close else self._lattice_widths(width), guessed=True
+        )
 
     def _at_zero(self) -> float:
-        """An upper bound on δ(0), which is also at most the sum of the parts' total variations."""
+        """An upper bound on δ(0); it is also at most the sum of the parts' total variations."""
         apart = math.fsum(count * SingleLaw(law).delta(0.0, 1.0)[0].upper for law, count in self.laws)
         whole = self if self._target is None else Enclosure(self.laws)
-        return min(apart * (1 + 1e-12), whole.delta(0.0, _WIDEST)[0].upper)
+        return min(apart * (1 + 1e-12), whole.delta(0.0, _FIRST_WIDTH)[0].upper)
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε) for ε ≥ 0, and whether upper − lower ≤ width·upper."""
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return Interval(1.0, 1.0), True
         margin = self._margin()
-        if epsilon >= self.highest - margin:  # how far the largest loss may be off, so δ may be that much more
+        if epsilon >= self.highest - margin:  # the error of the largest loss may add that much to δ
             more = 0.0 if epsilon > self.highest + margin else 4 * margin
-            return Interval(self.certain(-1), min(1.0, self.certain(1) + more)), True
+            return Interval(self.infinity_mass(-1), min(1.0, self.infinity_mass(1) + more)), True
         point = np.array([epsilon])
-        if self._plan_for_loss(epsilon, _WIDEST).log_delta < -230:
-            # δ is too small for a sum of weights: a bound from above is all there is to say
+        if self._plan_for_loss(epsilon, _FIRST_WIDTH).log_delta < -230:
+            # δ is too small for a sum of weights, so there is only an upper bound.
             return Interval(0.0, tail_bound(self.laws, epsilon)), True
 
-        def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (0.0 if below is None else float(below.delta(point)[0])), float(above.delta(point)[0])
+        def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
+            return (0.0 if lower is None else float(lower.delta(point)[0])), float(upper.delta(point)[0])
 
-        found, met = self._refined(lambda rung, _: self._plan_for_loss(epsilon, rung), ask, width, self._rungs(width))
+        found, met = self._refined(
+            lambda lattice_width, _: self._plan_for_loss(epsilon, lattice_width),
+            ask,
+            width,
+            self._lattice_widths(width),
+        )
         low, high = max(0.0, found.lower), min(1.0, found.upper)
-        # A lattice says little of losses that are rare and far from all others.
+        # A lattice is poor at losses that are rare and far from all others.
         if self._target is None and (self.first[0] <= 0 or self.first[1] > 100 * self.first[0]):
             high = min(high, tail_bound(self.laws, epsilon))
-            if not self.upper_only:  # a part of a composition is a post-processing of it
+            if not self.upper_only:  # each mechanism is a post-processing of the composition
                 low = max(low, *(SingleLaw(law).delta(epsilon, 1.0)[0].lower for law, _ in self.laws))
         return Interval(min(low, high), high), met
 
     def blowup(self, p: float, width: float) -> tuple[Interval, bool]:
         """sup{P(E): Q(E) ≤ p} for p in (0, 1), and whether upper − lower ≤ width·upper."""
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return Interval(1.0, 1.0), True
         point = np.array([p])
 
-        def ask(above: Curve, below: Curve | None) -> tuple[float, float]:
-            return (p if below is None else float(below.blowup(point)[0])), float(above.blowup(point)[0])
+        def ask(upper: OneSidedCurve, lower: OneSidedCurve | None) -> tuple[float, float]:
+            return (p if lower is None else float(lower.blowup(point)[0])), float(upper.blowup(point)[0])
 
-        found, met = self._refined(lambda rung, _: self._plan_for_level(p, rung), ask, width, self._rungs(width))
+        found, met = self._refined(
+            lambda lattice_width, _: self._plan_for_level(p, lattice_width), ask, width, self._lattice_widths(width)
+        )
         return Interval(max(p, found.lower), min(1.0, found.upper)), met
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
-        """Bounds on δ at each ε ≥ 0, the best of lattices for several of them and of those of earlier calls."""
+        """Lower and upper bounds on δ at each ε ≥ 0: the best of lattices for several of them and of those of earlier
+        calls.
+        """
         low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return high, high
 
-        def use(curves: tuple[Curve, Curve | None]) -> None:
-            above, below = curves
-            np.fmin(high, above.delta(epsilons), out=high)  # beyond float64 there is no answer
-            if below is not None:
-                np.fmax(low, below.delta(epsilons), out=low)
+        def use(curves: tuple[OneSidedCurve, OneSidedCurve | None]) -> None:
+            upper, lower = curves
+            np.fmin(high, upper.delta(epsilons), out=high)  # fmin ignores NaN, which is no bound
+            if lower is not None:
+                np.fmax(low, lower.delta(epsilons), out=low)
 
         for _, curves in self._kept:
             use(curves)
@@ -212,100 +223,104 @@ class Enclosure:
             point = float(epsilons[place])
             if point >= self.highest or self._is_known(point, low[place], high[place]):
                 continue
-            if (found := self._curves_or_coarser(self._plan_for_loss(point, _WIDEST))) is not None:
+            if (found := self._curves_or_coarser(self._plan_for_loss(point, _FIRST_WIDTH))) is not None:
                 use(found)
                 self._keep(point, found)
         outside = epsilons > self.highest + self._margin()
-        return np.where(outside, self.certain(-1), low), np.where(outside, self.certain(1), high)
+        return np.where(outside, self.infinity_mass(-1), low), np.where(outside, self.infinity_mass(1), high)
 
     def _is_known(self, loss: float, low: float, high: float) -> bool:
-        """Whether a kept lattice is as good at a loss as another would be."""
+        """Whether a kept lattice is as good at a loss as a new one would be."""
         if self.upper_only:
             return any(abs(loss - kept) <= 0.05 * loss for kept, _ in self._kept)
-        return _relative(low, high) <= _WIDEST
+        return _relative(low, high) <= _FIRST_WIDTH
 
-    def _keep(self, loss: float, curves: tuple[Curve, Curve | None]) -> None:
+    def _keep(self, loss: float, curves: tuple[OneSidedCurve, OneSidedCurve | None]) -> None:
         self._kept.append((loss, curves))
-        while len(self._kept) > 1 and sum(above.losses.size for _, (above, _) in self._kept) > MOST_POINTS:
+        while len(self._kept) > 1 and sum(upper.losses.size for _, (upper, _) in self._kept) > MOST_POINTS:
             self._kept.pop(0)
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
-        """Bounds on the blow-up of each p in (0, 1), the best of lattices for several of them."""
+        """Lower and upper bounds on the blow-up of each p in (0, 1): the best of lattices for several of them."""
         low, high = ps.copy(), np.ones(ps.size)
-        if self.certain(-1) >= 1:
+        if self.infinity_mass(-1) >= 1:
             return high, high
         for place in _spread_out(ps):
             point = min(max(float(ps[place]), 1e-280), 0.999)
             ends = float(low[place]), float(high[place])
-            if max(_relative(*ends), _relative(1 - ends[1], 1 - ends[0])) <= _WIDEST:  # of the type II error, too
+            if max(_relative(*ends), _relative(1 - ends[1], 1 - ends[0])) <= _FIRST_WIDTH:  # also for the type II error
                 continue
             if (found := self._curves_or_coarser(self._plan_for_level(point, 1e-3))) is None:
                 continue
-            above, below = found
-            high = np.fmin(high, above.blowup(ps))  # beyond float64 there is no answer
-            low = low if below is None else np.fmax(low, below.blowup(ps))
+            upper, lower = found
+            high = np.fmin(high, upper.blowup(ps))  # fmin ignores NaN, which is no bound
+            low = low if lower is None else np.fmax(low, lower.blowup(ps))
         return np.minimum(low, high), high
 
-    def _rungs(self, width: float) -> Iterable[float]:
-        """The relative widths that lattices are made for, one after the other."""
-        return _rungs(width) if self._target is None else (_ROUGH, _WIDEST)
+    def _lattice_widths(self, width: float) -> Iterable[float]:
+        """The relative widths of the lattices that are tried, in order."""
+        return _lattice_widths(width) if self._target is None else (_ROUGH_WIDTH, _FIRST_WIDTH)
 
     def _margin(self) -> float:
-        """How far `highest` may be off by rounding."""
+        """The rounding error of `highest`."""
         if not math.isfinite(self.highest):
             return 0.0
         return sum(count * (64 * UNIT * (1 + abs(law.highest)) + 2 * law.end_error) for law, count in self.laws)
 
-    def certain(self, side: int) -> float:
-        """P(loss = ∞) of the product, rounded to a side."""
-        if any(law.certain >= 1 for law, _ in self.laws):
+    def infinity_mass(self, side: int) -> float:
+        """P(loss = ∞) of the product, rounded up (side 1) or down (side −1)."""
+        if any(law.infinity_mass >= 1 for law, _ in self.laws):
             return 1.0
-        chances = [SingleLaw(law).certain(side) if law.upper_only else law.certain for law, _ in self.laws]
+        chances = [SingleLaw(law).infinity_mass(side) if law.upper_only else law.infinity_mass for law, _ in self.laws]
         if max(chances, default=0.0) >= 1:
             return 1.0
-        untold = (count * math.log1p(-chance) for chance, (_, count) in zip(chances, self.laws, strict=True))
-        exact = -math.expm1(math.fsum(untold))
-        error = 2 * max((law.certain_error for law, _ in self.laws), default=0.0)
+        log_finite_mass = (count * math.log1p(-chance) for chance, (_, count) in zip(chances, self.laws, strict=True))
+        exact = -math.expm1(math.fsum(log_finite_mass))
+        error = 2 * max((law.infinity_mass_error for law, _ in self.laws), default=0.0)
         return min(1.0, max(0.0, exact * (1 + side * error)))
 
-    def curves(self, plan: Plan) -> tuple[Curve, Curve | None]:
-        """The product on the plan's lattice, from above and from below (None if nothing is known from below)."""
-        above, below = self._measures(plan)
-        known = not self.upper_only and all(measure.masses.any() for measure, _ in below)
-        sides = [above, below] if known else [above]
+    def curves(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
+        """Upper and lower curve of the product on the plan's lattice; the second is None if nothing is known from
+        below.
+        """
+        uppers, lowers = self._measures(plan)
+        known = not self.upper_only and all(measure.masses.any() for measure, _ in lowers)
+        sides = [uppers, lowers] if known else [uppers]
         found = products(sides, plan.tilt, plan.outside, plan.slopes, plan.focus)
-        curves = [Curve(product, above=not index, focus=plan.focus) for index, product in enumerate(found)]
+        curves = [OneSidedCurve(product, is_upper=not index, focus=plan.focus) for index, product in enumerate(found)]
         return curves[0], (curves[1] if known else None)
 
     def _measures(self, plan: Plan) -> tuple[list[tuple[Measure, int]], list[tuple[Measure, int]]]:
-        """Every law on the plan's lattice, from above and from below; that of the last plan is kept."""
+        """Upper and lower measures of all laws on the plan's lattice; those of the last plan are cached."""
         key = plan.step, plan.cut, plan.supports, plan.log_delta
         if self._last_measures is not None and self._last_measures[0] == key:
             return self._last_measures[1]
         aligned = aligned_step(self.laws, plan.step)
         step = rounded_step(aligned)
         upper_step = rounded_step(aligned, up=True) if all(law.discrete for law, _ in self.laws) else step
-        above: list[tuple[Measure, int]] = []
-        below: list[tuple[Measure, int]] = []
+        uppers: list[tuple[Measure, int]] = []
+        lowers: list[tuple[Measure, int]] = []
         laws, _, _ = self._prepared(plan.cut)
         for law, (_, count), support in zip(laws, self.laws, plan.supports, strict=True):
             delta = math.exp(max(plan.log_delta, -600.0))
-            upper, lower = pair_of(law, step, upper_step, plan.cut, *support, delta, upper_only=self.upper_only)
-            above.append((upper, count))
+            upper, lower = enclosing_measures(
+                law, step, upper_step, plan.cut, *support, delta, upper_only=self.upper_only
+            )
+            uppers.append((upper, count))
             if lower is not None:
-                below.append((lower, count))
-        self._last_measures = key, (above, below)
-        return above, below
+                lowers.append((lower, count))
+        self._last_measures = key, (uppers, lowers)
+        return uppers, lowers
 
     def _cut(self, delta: float, width: float) -> float:
         """Mass that each law may ignore in a question about δ, a power of ten."""
         return float(10.0 ** math.floor(math.log10(max(1e-2 * min(width, 1.0) * delta / self.count, 1e-290))))
 
     def _prepared(self, cut: float) -> tuple[list[Law], list[tuple[float, float]], Cumulants]:
-        """The laws pruned of what a mass of `cut` allows, the losses between which they matter, and their cumulants."""
+        """The laws pruned by a mass of `cut`, the losses between which they matter, and their cumulants."""
         if cut not in self._cut_laws:
             laws = [law.pruned(cut) for law, _ in self.laws]
-            # What is merged on the left is rare and hardly moves the sum, so it may be more than what goes to infinity.
+            # Mass merged on the left hardly moves the sum, so it may be more than the mass moved to infinity.
             left = min(1e-4, max(cut, 1e-6 / self.count))
             supports = [law.support(left, cut) for law in laws]
             counted = [(law, count) for law, (_, count) in zip(laws, self.laws, strict=True)]
@@ -316,7 +331,7 @@ class Enclosure:
         cut = self._cut(min(p, 0.1) * 1e-2, width)
         saddle = self._prepared(cut)[2].at_level(min(p, 0.999))
         room = width / (saddle.tilt + 1 / (saddle.spread + 1e-12))
-        plan = self._plan(cut, saddle, room, width, dense=width < _ROUGH)
+        plan = self._plan(cut, saddle, room, width, dense=width < _ROUGH_WIDTH)
         return dataclasses.replace(plan, focus=-math.inf)
 
     def _plan_for_loss(self, epsilon: float, width: float) -> Plan:
@@ -329,17 +344,17 @@ class Enclosure:
         chernoff_exponent = float(self._prepared(cut)[2].values_at(np.array([saddle.tilt]))[0]) - saddle.tilt * epsilon
         log_delta = min(saddle.log_delta, chernoff_exponent)
         saddle = dataclasses.replace(saddle, epsilon=epsilon, log_delta=log_delta)
-        return self._plan(cut, saddle, room, width, dense=width < _ROUGH)
+        return self._plan(cut, saddle, room, width, dense=width < _ROUGH_WIDTH)
 
     def _plan(self, cut: float, saddle: Saddle, room: float, precision: float, *, dense: bool) -> Plan:
-        """Room is what ε may be off by; connecting dots and tangents cost n(λ + 1)h²/8 together, and some more.
+        """A lattice for a question. Its upper and lower curves together err by n(λ + 1)h²/8, and somewhat more.
 
         Args:
             cut: mass that each law may ignore.
-            saddle: where the question is asked.
-            room: what ε may be off by.
-            precision: what δ may be off by, relative to itself.
-            dense: a lattice of few points is made finer.
+            saddle: the saddle point of the question.
+            room: allowed error of ε.
+            precision: allowed relative error of δ.
+            dense: make a lattice of few points finer.
         """
         laws, supports, cumulants = self._prepared(cut)
         tilt, log_share = self._tilt(cumulants, saddle)
@@ -351,17 +366,19 @@ class Enclosure:
         outside = max(1e-2 * precision * math.exp(max(log_share, -600.0)), 1e-280)
         slopes, ends = cumulants.slopes(tilt, outside)
         if dense and step > 0 and (not self.upper_only or self._target is not None):
-            wide = [(high - low) * law.work for (low, high), law in zip(supports, laws, strict=True)]
+            wide = [(high - low) * law.relative_cost for (low, high), law in zip(supports, laws, strict=True)]
             points = max(ends[1] - ends[0], sum(wide)) / step
-            finer = min(1.0, max(points / _FEW, 0.1))
+            finer = min(1.0, max(points / _FEW_POINTS, 0.1))
             step, outside, precision = finer * step, max(finer**2 * outside, 1e-280), finer**2 * precision
         focus = saddle.epsilon - max(0.1 * abs(saddle.epsilon), 0.2 * saddle.spread) - 8 * step
         narrowed = self._narrowed(cut, tilt, 1e-3 * precision / self.count, step)
         return Plan(step, tilt, cut, outside, slopes, narrowed, saddle.epsilon, focus, saddle.log_delta)
 
     def _tilt(self, cumulants: Cumulants, saddle: Saddle) -> tuple[float, float]:
-        """λ, and the log of the tilted product's mass beyond the loss: a small λ keeps the window small, but that mass
-        must be more than what a transform's rounding takes."""
+        """λ, and the log of the tilted product's mass beyond the loss.
+
+        A small λ keeps the window small, but that mass must exceed the rounding of a transform.
+        """
         tilts = np.array([0.6, 0.75, 0.9, 1.0]) * saddle.tilt
         log_shares = np.minimum(saddle.log_delta - cumulants.values_at(tilts) + tilts * saddle.epsilon, 0.0)
         enough = np.flatnonzero(log_shares > math.log(1e-7))
@@ -369,7 +386,7 @@ class Enclosure:
         return float(tilts[chosen]), float(log_shares[chosen])
 
     def _narrowed(self, cut: float, tilt: float, share: float, step: float) -> tuple[tuple[float, float], ...]:
-        """Supports without what weighs less than `share` on the left when tilted, where that spares many steps."""
+        """Supports without losses on the left whose tilted mass is below `share`, if that saves many steps."""
         laws, supports, _ = self._prepared(cut)
         found = []
         for law, (low, high) in zip(laws, supports, strict=True):
@@ -384,62 +401,64 @@ class Enclosure:
     def _refined(
         self,
         planned: Callable[[float, float | None], Plan],
-        ask: Callable[[Curve, Curve | None], tuple[float, float]],
+        ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         width: float,
-        rungs: Iterable[float],
+        lattice_widths: Iterable[float],
         *,
         guessed: bool = False,
     ) -> tuple[Interval, bool]:
-        """The answer on finer and finer lattices, the best of both sides, until it is narrow enough.
+        """The best bounds on finer and finer lattices, until they are narrow enough.
 
-        Which lattices are tried, and in which order, does not depend on the width: it only says when to stop, so a
-        narrower request never has a wider answer.
+        The lattices and their order do not depend on the width, which only decides when to stop. So a narrower request
+        never has a wider answer.
 
         Args:
-            planned: a relative width and a guess of the loss, if there is one, to a lattice.
-            ask: the answer of two curves, from below and from above.
+            planned: maps a relative width, and a guess of the loss if there is one, to a lattice.
+            ask: the lower and upper answer of an upper and a lower curve.
             width: of the answer, relative to its upper end.
-            rungs: relative widths, each of which lattices are made for.
-            guessed: the answer is a loss, so a plan can be made again for it where the guess was far off.
+            lattice_widths: relative widths, one after the other, that lattices are made for.
+            guessed: the answer is a loss, so a new plan can be made if the guess of it was far off.
         """
         found = _Found()
-        for rung in rungs:
+        for lattice_width in lattice_widths:
             if self._target is not None:
-                alone = _Found()  # which lattices are tried on a rung must not depend on whether another came before
-                self._on_rung(rung, planned(rung, None), planned if guessed else None, ask, alone)
+                alone = _Found()  # the lattices tried at a width must not depend on earlier widths
+                self._search_at_width(
+                    lattice_width, planned(lattice_width, None), planned if guessed else None, ask, alone
+                )
                 found.high = min(found.high, alone.high)
                 if found.high <= self._target:
                     break
                 continue
             before = found.width
-            if found.last is not None and before <= rung:
-                continue  # the last lattice was fine enough for this one, too
-            plan = planned(rung, found.loss)
+            if found.last is not None and before <= lattice_width:
+                continue  # the last lattice is fine enough
+            plan = planned(lattice_width, found.loss)
             if found.last is not None:
-                plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, rung))
-            self._on_rung(rung, plan, planned if guessed else None, ask, found)
-            if rung == _WIDEST:
+                plan = dataclasses.replace(plan, step=found.step * self._shrink(found.last, lattice_width))
+            self._search_at_width(lattice_width, plan, planned if guessed else None, ask, found)
+            if lattice_width == _FIRST_WIDTH:
                 self.first = found.low, found.high
             if found.width <= width:
                 return found.interval, True
-            if not found.width <= 0.95 * before:  # finer lattices do not fit, or rounding is the limit
+            if not found.width <= 0.95 * before:  # finer lattices do not fit, or rounding dominates
                 break
         return found.interval, False
 
-    def _on_rung(
+    def _search_at_width(
         self,
-        rung: float,
+        lattice_width: float,
         plan: Plan,
         planned: Callable[[float, float | None], Plan] | None,
-        ask: Callable[[Curve, Curve | None], tuple[float, float]],
+        ask: Callable[[OneSidedCurve, OneSidedCurve | None], tuple[float, float]],
         found: _Found,
     ) -> None:
-        """Adds to what was found, on some lattices; `planned` where the answer is a loss that was guessed."""
+        """Adds the bounds of some lattices to `found`; `planned` is given if the answer is a loss that was guessed."""
         step, finest = plan.step, 0.0
         for _ in range(_ATTEMPTS):
             try:
                 answer = ask(*self.curves(dataclasses.replace(plan, step=step)))
-            except TooFine:
+            except TooManyPoints:
                 finest = step
                 if found.last is None or not math.isfinite(found.high):
                     step *= 4
@@ -449,72 +468,75 @@ class Enclosure:
                     break
                 continue
             if planned and plan.focus > -math.inf and (answer[0] == -math.inf or answer[1] <= plan.focus + 2 * step):
-                plan = dataclasses.replace(plan, focus=-math.inf)  # the guess was wrong: the answer lies below
+                plan = dataclasses.replace(plan, focus=-math.inf)  # the guess was wrong: the answer is smaller
                 continue
             before = found.high
             found.add(step, answer)
-            if self._target is not None or found.width <= rung:
+            if self._target is not None or found.width <= lattice_width:
                 break
             middle = found.high if self.upper_only else (max(found.low, 0.0) + found.high) / 2
             far_off = 0 < middle < math.inf and abs(middle - plan.loss) > 0.1 * middle
             if planned and found.loss is None and far_off:
                 found.loss = middle
-                plan = planned(rung, middle)
-                step = max(min(plan.step, step * self._shrink(answer, rung)), 1.5 * finest)
+                plan = planned(lattice_width, middle)
+                step = max(min(plan.step, step * self._shrink(answer, lattice_width)), 1.5 * finest)
                 continue
-            # Where a bound from above is all there is, it only has to stop falling.
-            if (answer[0] == -math.inf or self.upper_only) and before - found.high < rung * abs(found.high):
+            # If there is only an upper bound, refine until it stops decreasing.
+            if (answer[0] == -math.inf or self.upper_only) and before - found.high < lattice_width * abs(found.high):
                 break
-            step *= 0.5 if self.upper_only else self._shrink(answer, rung)
+            step *= 0.5 if self.upper_only else self._shrink(answer, lattice_width)
             if step <= finest:
                 if found.step <= 1.5 * finest:
                     break
                 step = math.sqrt(found.step * finest)
 
-    def _shrink(self, found: tuple[float, float], rung: float) -> float:
-        """How much finer the next lattice is: the width falls with the square of the step, or with the step."""
+    def _shrink(self, found: tuple[float, float], lattice_width: float) -> float:
+        """The factor by which the next lattice is finer: the width decreases with the square of the step, or with the
+        step.
+        """
         low, high = found
         if not math.isfinite(high) or not math.isfinite(low):
             return 0.3
-        factor = min(0.9, 0.9 * rung / max(_relative(low, high), 1e-300))
+        factor = min(0.9, 0.9 * lattice_width / max(_relative(low, high), 1e-300))
         return float(max(0.95 * factor if self._discrete else 0.95 * math.sqrt(factor), 0.02))
 
-    def _curves_or_coarser(self, plan: Plan) -> tuple[Curve, Curve | None] | None:
+    def _curves_or_coarser(self, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None] | None:
+        """The curves on the plan's lattice or on a coarser one; None if no lattice fits."""
         plan = dataclasses.replace(plan, focus=-math.inf)
         for _ in range(20):
             try:
                 return self.curves(plan)
-            except TooFine:
+            except TooManyPoints:
                 plan = dataclasses.replace(plan, step=4 * plan.step)
         return None
 
 
 def _spread_out(values: Floats) -> list[int]:
-    """The places of the middle of some values, of their ends and of their quartiles, in this order."""
+    """The indices of the middle value, of the smallest and largest, and of the quartiles, in this order."""
     order = np.argsort(values, kind="stable")
     return list(dict.fromkeys(int(order[round(share * (values.size - 1))]) for share in (0.5, 0.0, 1.0, 0.25, 0.75)))
 
 
-def _rungs(width: float) -> Iterator[float]:
-    """Widths from `_WIDEST` down by tens, the last at most `width`."""
-    rung = _WIDEST
-    yield rung
-    while rung > width * (1 + 1e-9) and rung > 1e-15:
-        rung /= 10
-        yield rung
+def _lattice_widths(width: float) -> Iterator[float]:
+    """Widths from `_FIRST_WIDTH` down by factors of ten, the last at most `width`."""
+    lattice_width = _FIRST_WIDTH
+    yield lattice_width
+    while lattice_width > width * (1 + 1e-9) and lattice_width > 1e-15:
+        lattice_width /= 10
+        yield lattice_width
 
 
 def _relative(low: float, high: float) -> float:
-    """The width of an answer, relative to its upper end; both count as at least 0."""
+    """The width of an interval relative to its upper end; negative ends count as 0."""
     low, high = max(low, 0.0), max(high, 0.0)
     return (high - low) / high if 0 < high < math.inf else (0.0 if not high else math.inf)
 
 
 def aligned_step(laws: Composed, step: float) -> float:
-    """The largest step that is not above `step` and of which the atoms' distances are multiples, where there is one.
+    """The largest step of at most `step` that divides the distances of the atoms, if there is one.
 
-    A law that is all atoms at equal distances needs no finer lattice than those. Atoms that are closer than `step` are
-    not worth a finer one.
+    A law of atoms only, at equal distances, needs no finer lattice than those. Atoms closer than `step` do not make it
+    finer.
     """
     if len(laws) == 1 and laws[0][0].discrete and laws[0][0].spacing:
         return laws[0][0].spacing / math.ceil(laws[0][0].spacing / 100)  # e^step must not overflow

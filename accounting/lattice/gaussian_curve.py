@@ -1,7 +1,9 @@
-"""The exact curves of N(μ, 1) against N(0, 1), enclosed: the closed forms that compositions of Gaussians have.
+"""δ(ε), ε(δ) and the blow-up of N(μ, 1) against N(0, 1), enclosed: the closed forms of compositions of Gaussians.
 
-δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) (Balle and Wang 2018, Theorem 8), and sup{P(E): Q(E) ≤ p} = Φ(Φ⁻¹(p) + μ). μ may
-itself be off by a relative 8u, which every answer covers.
+δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), and sup{P(E): Q(E) ≤ p} = Φ(Φ⁻¹(p) + μ). μ itself may have a relative error of
+8u, which every answer covers.
+
+Source: Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy" (2018), Theorem 8.
 """
 
 from __future__ import annotations
@@ -18,17 +20,17 @@ from cupel.accounting.lattice.laws import UNIT, Floats
 
 _PARTS = np.arange(1, 128) / 128
 _LEAST_DELTA = 1e-305
-"""Upper bounds are never below: e^x underflows before δ is 0."""
+"""The least upper bound: e^x underflows before δ is 0."""
 
 
-@np.errstate(all="ignore")  # what leaves float64 is looked after
+@np.errstate(all="ignore")  # values outside float64 are handled below
 def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats]:
     """Lower and upper bounds on δ(ε), elementwise; μ > 0 and ε of either sign, float64 of shapes that broadcast."""
     mu, signed = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.asarray(epsilons, dtype=np.float64))
     size = np.abs(signed)
     near, far = -size / mu + mu / 2, -size / mu - mu / 2
     log_first, log_second = log_ndtr(near), log_ndtr(far)
-    # An argument's error, 16u of its parts, moves log Φ by the hazard, at most |x| + 1, times that.
+    # An argument's error, 16u of its parts, moves log Φ by at most |x| + 1 times that (its hazard).
     width = 16 * UNIT * (size / mu + mu / 2)
     first_room = _NDTR_ERROR * np.abs(log_first) + width * (np.abs(near) + 1)
     second_room = _NDTR_ERROR * np.abs(log_second) + width * (np.abs(far) + 1)
@@ -38,7 +40,7 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
     for sign in (-1, 1):
         share = -np.expm1(np.minimum(ratio - sign * slack, 0.0))
         value = np.exp(log_first + sign * first_room) * share * (1 + sign * 16 * UNIT)
-        # Where a logarithm is beyond float64, all or none of the second term is left.
+        # If a logarithm is beyond float64, the second term counts fully or not at all.
         value = np.where(np.isnan(value), np.where(log_first > -1e300, (1.0 + sign) / 2, 0.0), value)
         # Below 0 it is 1 − e^ε (1 − δ(−ε)): the curve is its own mirror image.
         mirrored = (-np.expm1(-size) + np.exp(-size) * value) * (1 + sign * 32 * UNIT)
@@ -47,7 +49,7 @@ def deltas(mu: Floats | float, epsilons: Floats | float) -> tuple[Floats, Floats
 
 
 def delta(mu: float, epsilon: float) -> Interval:
-    """δ(ε) for any real ε."""
+    """An enclosure of δ(ε) for any real ε."""
     if mu == 0:
         trivial = max(0.0, -math.expm1(epsilon))
         return Interval(trivial * (1 - 8 * UNIT), min(1.0, trivial * (1 + 8 * UNIT)))
@@ -56,11 +58,12 @@ def delta(mu: float, epsilon: float) -> Interval:
 
 
 def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
-    """μ with δ_μ(ε) known to be at least the target (side 1), or at most it (side −1), to a relative 1e-9.
+    """μ with δ_μ(ε) certified to be at least the target (side 1), or at most it (side −1), to a relative 1e-9.
 
     Args:
         epsilons: ε ≥ 0, float64 (N,).
         targets: δ in [0, 1), float64 (N,).
+        side: 1 or −1.
     """
     low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
 
@@ -83,7 +86,7 @@ def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
 
 
 def epsilon(mu: float, target: float) -> Interval:
-    """The least ε ≥ 0 with δ(ε) ≤ target, target in (0, 1)."""
+    """An enclosure of the least ε ≥ 0 with δ(ε) ≤ target, target in (0, 1)."""
     if delta(mu, 0.0).upper <= target:
         return Interval(0.0, 0.0)
     if mu > 1e150 or target <= _LEAST_DELTA:
@@ -105,15 +108,15 @@ def epsilon(mu: float, target: float) -> Interval:
 
 
 def blowup(mu: float, p: float) -> Interval:
-    """Φ(Φ⁻¹(p) + μ) for p in [0, 1]."""
+    """An enclosure of Φ(Φ⁻¹(p) + μ) for p in [0, 1]."""
     if p in (0.0, 1.0):
         return Interval(p, p)
     quantile = float(ndtri(p)) if p > 1e-300 else float(ndtri_exp(math.log(p)))
-    # How far the computed quantile may be off: widened until Φ encloses p.
+    # The error of the computed quantile, widened until Φ encloses p.
     gap = 4 * UNIT * (1 + abs(quantile))
     while not (_tail(quantile - gap, 1) <= p <= _tail(quantile + gap, -1)):
         gap *= 2
-        if gap > 100:  # p is too near to 1 to be told from it
+        if gap > 100:  # p is too close to 1 for float64
             return Interval(p, 1.0)
     gap += 16 * UNIT * (abs(quantile) + mu)
     return Interval(max(p, _tail(quantile + mu - gap, -1)), min(1.0, _tail(quantile + mu + gap, 1)))

@@ -1,4 +1,4 @@
-"""Products that need no lattice: of finite laws outcome by outcome, and of one law with a finite one."""
+"""Products without a lattice: of finite laws, by enumerating outcomes, and of one law with a finite one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cupel.accounting.lattice.laws import _EXP, UNIT, Atoms, Floats, Law, Swappe
 
 MOST_OUTCOMES = 1 << 16
 _MOST_BESIDE = 16
-_LEAST = 1e-290  # below this a mass may have lost digits
+_LEAST = 1e-290  # a smaller mass may have lost digits
 
 
 def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
-    """The same product with its finite laws as one, and as a single law where at most one other is beside it.
+    """The same product with its finite laws merged into one, or into a single law with the only other one.
 
-    Where they have too many outcomes together, or too rare ones, the laws as they are.
+    The laws are returned unchanged if their product has too many outcomes, or too rare ones.
     """
     finite, rest = [], []
     for law, count in laws:
@@ -35,11 +35,13 @@ def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
     product = _product(finite, _MOST_BESIDE if rest else MOST_OUTCOMES)
     if product is None:
         return list(laws)
-    return [(WithAtoms(rest[0][0], product), 1)] if rest else [(product, 1)]
+    return [(ProductWithAtoms(rest[0][0], product), 1)] if rest else [(product, 1)]
 
 
 def _outcomes(law: Law) -> tuple[Floats, Floats, float, float] | None:
-    """P and Q of every outcome of a finite law, their relative error, and what may be missing."""
+    """P and Q of every outcome of a finite law, their relative error, and the mass that may be missing; None for other
+    laws.
+    """
     if isinstance(law, Swapped):
         sides = _outcomes(law.law)
         return None if sides is None else (sides[1], sides[0], *sides[2:])
@@ -47,9 +49,9 @@ def _outcomes(law: Law) -> tuple[Floats, Floats, float, float] | None:
 
 
 def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: int) -> Atoms | None:
-    """The product of finite laws, None where it has more than `most` outcomes or some are too rare.
+    """The product of finite laws; None if it has more than `most` outcomes or some are too rare.
 
-    Outcomes that only P or only Q gives tell all, whatever the others are, so they are no part of the enumeration.
+    Outcomes of infinite loss are not enumerated; they stay infinite whatever the other laws give.
     """
     size = 1.0
     for p, q, _, _, count in finite:
@@ -58,7 +60,7 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
         if size > most:
             return None
     p, q, error, slack = np.ones(1), np.ones(1), 0.0, 0.0
-    untold = [0.0, 0.0]  # log of the probability that nothing tells all, under P and under Q
+    log_finite_mass = [0.0, 0.0]  # log of the probability that all losses are finite, under P and under Q
     for one_p, one_q, its_error, its_slack, count in finite:
         both = (one_p > 0) & (one_q > 0)
         if min(one_p[both].min(), one_q[both].min()) ** count < _LEAST:
@@ -69,20 +71,20 @@ def _product(finite: Sequence[tuple[Floats, Floats, float, float, int]], most: i
             return None
         p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()
         for side, mass in enumerate((one_p[one_q == 0].sum(), one_q[one_p == 0].sum())):
-            if mass >= 1:  # up to rounding it tells all
+            if mass >= 1:  # up to rounding every loss is infinite
                 return None
-            untold[side] += count * math.log1p(-float(mass))
+            log_finite_mass[side] += count * math.log1p(-float(mass))
         error += count * its_error + (8 * kinds.shape[1] + 2 * count) * UNIT + 2 * _EXP * one_p.size
         slack += count * its_slack
     if min(p.min(), q.min()) < _LEAST:
         return None
-    p, q = np.append(p, [-math.expm1(untold[0]), 0.0]), np.append(q, [0.0, -math.expm1(untold[1])])
+    p, q = np.append(p, [-math.expm1(log_finite_mass[0]), 0.0]), np.append(q, [0.0, -math.expm1(log_finite_mass[1])])
     some = (p > 0) | (q > 0)
     return Atoms(p[some], q[some], error=error * (1 + 1e-9), slack=slack * (1 + 1e-9))
 
 
 def _kinds(size: int, count: int) -> Floats:
-    """How often each of `size` outcomes comes in `count` runs, a row for every possibility."""
+    """The number of times that each of `size` outcomes occurs in `count` runs, one row per possibility."""
     places, rows = range(count + size - 1), math.comb(count + size - 1, size - 1)
     bars = np.array(list(itertools.combinations(places, size - 1)), dtype=np.float64).reshape(rows, size - 1)
     edges = np.hstack([np.full((rows, 1), -1.0), bars, np.full((rows, 1), count + size - 1.0)])
@@ -90,7 +92,7 @@ def _kinds(size: int, count: int) -> Floats:
 
 
 def _masses(side: Floats, kinds: Floats) -> Floats:
-    """The probability of every row of `kinds`: multinomial, from exact binomial coefficients."""
+    """The multinomial probability of every row of `kinds`, from exact binomial coefficients."""
     count = int(kinds[0].sum())
     left, masses = np.full(kinds.shape[0], count), np.ones(kinds.shape[0])
     for place, mass in enumerate(side):
@@ -103,8 +105,8 @@ def _masses(side: Floats, kinds: Floats) -> Floats:
     return masses
 
 
-class WithAtoms(Law):
-    """A law beside a finite one: given an outcome of the latter the loss is shifted by its own."""
+class ProductWithAtoms(Law):
+    """The product of a law with a finite one: each outcome of the finite law shifts the loss by its own."""
 
     def __init__(self, law: Law, atoms: Atoms) -> None:
         self.law, self.atoms = law, atoms
@@ -112,29 +114,37 @@ class WithAtoms(Law):
         both = (p > 0) & (q > 0)
         self._p, self._q = p[both], q[both]
         self._losses = np.log(self._p) - np.log(self._q)
-        # A loss is a difference of two logarithms, of masses that are off themselves.
+        # A loss is a difference of two logarithms of masses that have errors themselves.
         self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log([*self._p, *self._q, 0.5])).max())
         self._error, self._slack = error + 2 * (p.size + 4) * UNIT, slack
-        self._certain, self._impossible = atoms.certain, atoms.impossible
-        self.certain = law.certain + atoms.certain - law.certain * atoms.certain
-        self.impossible = law.impossible + atoms.impossible - law.impossible * atoms.impossible
-        self.certain_error = law.certain_error + atoms.certain_error
+        self._atoms_infinity_mass, self._atoms_minus_infinity_mass = atoms.infinity_mass, atoms.minus_infinity_mass
+        self.infinity_mass = law.infinity_mass + atoms.infinity_mass - law.infinity_mass * atoms.infinity_mass
+        self.minus_infinity_mass = (
+            law.minus_infinity_mass + atoms.minus_infinity_mass - law.minus_infinity_mass * atoms.minus_infinity_mass
+        )
+        self.infinity_mass_error = law.infinity_mass_error + atoms.infinity_mass_error
         self.end_error = law.end_error + atoms.end_error
         self.lowest, self.highest = law.lowest + atoms.lowest, law.highest + atoms.highest
         self.upper_only = law.upper_only
         self.discrete = law.discrete
-        self.work = law.work * self._p.size
+        self.relative_cost = law.relative_cost * self._p.size
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         if not self.upper_only:
-            return super().above(thresholds)
+            return super().hockey_stick_upper(thresholds)
         room = self._shift + 4 * UNIT * (np.abs(thresholds) + float(np.abs(self._losses).max(initial=0.0)))
-        parts = [p * self.law.above(thresholds - loss - room) for p, loss in zip(self._p, self._losses, strict=True)]
+        parts = [
+            p * self.law.hockey_stick_upper(thresholds - loss - room)
+            for p, loss in zip(self._p, self._losses, strict=True)
+        ]
         total = np.sum(parts, axis=0) if parts else np.zeros(thresholds.shape)
-        return np.asarray(np.minimum((total + self._certain) * (1 + self._error) + self._slack, 1.0))
+        return np.asarray(np.minimum((total + self._atoms_infinity_mass) * (1 + self._error) + self._slack, 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
-        p_above, q_below = np.full(thresholds.shape, self._certain), np.full(thresholds.shape, self._impossible)
+        p_above, q_below = (
+            np.full(thresholds.shape, self._atoms_infinity_mass),
+            np.full(thresholds.shape, self._atoms_minus_infinity_mass),
+        )
         p_below, q_above, error, shift = (np.zeros(thresholds.shape) for _ in range(4))
         p_slack = q_slack = 0.0
         for p, q, loss in zip(self._p, self._q, self._losses, strict=True):

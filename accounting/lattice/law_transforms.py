@@ -1,4 +1,4 @@
-"""Laws made from other laws: sampled, blended, given by cdfs, or by nothing but an upper bound on their curve."""
+"""Laws made from other laws: Poisson-sampled, blended, symmetrised, given by cdfs, or by a bound on their curve."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Moved, Tails, odds_of
+from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, exp_minus_weight
 
 
 class Sampled(Law):
-    """((1 − q)Q + qP, Q): removal of a unit that took part with probability q, independently of all others.
+    """((1 − q)Q + qP, Q): a Poisson sample in which a unit takes part with probability q.
 
-    If (P, Q) dominates a mechanism in the direction of removal, this pair dominates it on a Poisson sample. With
-    t = (1 − q) + qs the hockey-stick divergence at t is q times that of (P, Q) at s, so L' = log(1 − q + q e^L).
+    At t = (1 − q) + qs the hockey-stick divergence is q times that of (P, Q) at s, so the loss is log(1 − q + q e^L).
 
-    Source: Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022),
-    Theorem 11.
+    Source: Zhu, Dong and Wang, "Optimal Accounting of Differential Privacy via Characteristic Function" (2022), Theorem
+        11.
     """
 
     def __init__(self, law: Law, rate: float) -> None:
         self.law, self.rate = law, rate
-        self.certain = rate * law.certain
-        self.certain_error, self.end_error = law.certain_error + 4 * UNIT, law.end_error
+        self.infinity_mass = rate * law.infinity_mass
+        self.infinity_mass_error, self.end_error = law.infinity_mass_error + 4 * UNIT, law.end_error
         if math.isfinite(law.highest):
             self.end_error += 64 * UNIT * (1 + abs(law.highest))
         self.discrete = law.discrete
         self.dominating_mu = law.dominating_mu
-        self.lowest = self._grown(-math.inf if law.impossible else law.lowest)
+        self.lowest = self._grown(-math.inf if law.minus_infinity_mass else law.lowest)
         self.highest = self._grown(law.highest)
-        if law.impossible:
+        if law.minus_infinity_mass:
             self.atom = self.lowest
         elif law.atom is not None:
             self.atom = self._grown(law.atom)
             if math.isfinite(law.spacing) and law.spacing and law.spacing >= 0.999 * (law.highest - law.lowest):
                 self.spacing = self.highest - self.lowest  # two atoms, one at each end
-        self.upper_only, self.work = law.upper_only, law.work
+        self.upper_only, self.relative_cost = law.upper_only, law.relative_cost
 
     def _grown(self, loss: float) -> float:
+        """The loss of the sample at a loss of the inner law: log(1 − q + q e^L)."""
         if loss > 700:
             return float(np.logaddexp(math.log1p(-self.rate), loss + math.log(self.rate)))
-        if loss < -math.log(2):  # 1 − q may be small
+        if loss < -math.log(2):  # accurate for a small 1 − q too
             return math.log((1 - self.rate) + self.rate * math.exp(loss))
         return math.log1p(self.rate * math.expm1(loss))
 
@@ -50,25 +50,26 @@ class Sampled(Law):
         return Sampled(self.law.pruned(mass), self.rate)
 
     def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats, Floats]:
-        """s = (t − 1 + q)/q as a loss, where it is none, how far the rounding of it moves the outer loss, and how far
-        the outer loss moves with the inner one."""
+        """The inner loss log((t − 1 + q)/q); where there is none; the outer loss's rounding; its derivative in the
+        inner loss.
+        """
         thresholds = np.clip(thresholds, -700.0, 700.0)
-        odds, rounding = odds_of(thresholds, self.rate, 1 - self.rate)
-        none = odds <= 0
+        t_minus_w, rounding = exp_minus_weight(thresholds, self.rate, 1 - self.rate)
+        none = t_minus_w <= 0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = odds / self.rate
-            inner = np.where(np.isinf(ratio), np.log(odds) - math.log(self.rate), np.log(ratio))
-        share = np.where(none, 0.0, odds * np.exp(-thresholds))
+            ratio = t_minus_w / self.rate
+            inner = np.where(np.isinf(ratio), np.log(t_minus_w) - math.log(self.rate), np.log(ratio))
+        share = np.where(none, 0.0, t_minus_w * np.exp(-thresholds))
         finite = np.where(none, 0.0, inner)
         shift = 2 * rounding + share * (2 * _EXP + 16 * UNIT * np.abs(finite))
-        edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
+        edge = np.where(t_minus_w < -16 * UNIT, 0.0, 16 * UNIT)
         return finite, none, np.where(none, edge, shift), share
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         if not self.upper_only:
-            return super().above(thresholds)
+            return super().hockey_stick_upper(thresholds)
         inner, none, shift, share = self._inner(thresholds)
-        curve = self.rate * self.law.above(inner - 2 * shift / np.maximum(share, 1e-300)) * (1 + 4 * UNIT)
+        curve = self.rate * self.law.hockey_stick_upper(inner - 2 * shift / np.maximum(share, 1e-300)) * (1 + 4 * UNIT)
         return np.where(none, -np.expm1(thresholds) * (1 + 2 * _EXP) + 32 * UNIT, np.minimum(curve, 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
@@ -77,50 +78,53 @@ class Sampled(Law):
         tails = self.law.tails(order)
         q_above, q_below = np.where(none, 1.0, tails.q_above), np.where(none, 0.0, tails.q_below)
         p_above, p_below = np.where(none, 1.0, tails.p_above), np.where(none, 0.0, tails.p_below)
-        stay = 1 - self.rate
+        complement = 1 - self.rate
         return Tails(
-            stay * q_above + self.rate * p_above,
-            stay * q_below + self.rate * p_below,
+            complement * q_above + self.rate * p_above,
+            complement * q_below + self.rate * p_below,
             q_above,
             q_below,
             np.where(none, 0.0, tails.error) + 4 * UNIT,
             np.where(none, 0.0, share * np.expm1(tails.shift)) + shift,
-            stay * tails.q_slack + self.rate * tails.p_slack,
+            complement * tails.q_slack + self.rate * tails.p_slack,
             tails.q_slack,
-            moved=Moved(self.rate * p_above, self.rate * p_below, self.rate, stay),
+            remainder=Remainder(self.rate * p_above, self.rate * p_below, self.rate, complement),
         )
 
 
 class Blend(Law):
-    """Σ w_i H_i: one of several pairs is chosen with probabilities w_i, and the choice is released.
+    """Σ w_i H_i: one of several pairs is chosen with probability w_i, and the choice is released.
 
     Args:
         laws: the pairs.
-        weights: w_i, positive, sum 1 up to a rounding each.
-        rounded_up: the weights are upper bounds, so their sum may be more; the blend is then known from above only.
+        weights: w_i, positive, with sum 1 up to one rounding each.
+        rounded_up: the weights are upper bounds, so their sum may be larger; the blend then has upper bounds only.
     """
 
     def __init__(self, laws: Sequence[Law], weights: Sequence[float], *, rounded_up: bool = False) -> None:
         self.laws, self.weights, self._rounded_up = tuple(laws), tuple(weights), rounded_up
-        self.certain = sum(w * law.certain for w, law in zip(weights, laws, strict=True))
-        chances = [law.most_certain if law.upper_only else law.certain * (1 + law.certain_error) for law in laws]
-        self.most_certain = sum(w * chance for w, chance in zip(weights, chances, strict=True)) * (1 + 1e-14)
-        self.impossible = sum(w * law.impossible for w, law in zip(weights, laws, strict=True))
+        self.infinity_mass = sum(w * law.infinity_mass for w, law in zip(weights, laws, strict=True))
+        chances = [
+            law.infinity_mass_bound if law.upper_only else law.infinity_mass * (1 + law.infinity_mass_error)
+            for law in laws
+        ]
+        self.infinity_mass_bound = sum(w * chance for w, chance in zip(weights, chances, strict=True)) * (1 + 1e-14)
+        self.minus_infinity_mass = sum(w * law.minus_infinity_mass for w, law in zip(weights, laws, strict=True))
         self.discrete = all(law.discrete for law in laws)
         self.atom = next((law.atom for law in laws if law.atom is not None), None)
         self.lowest = min(law.lowest for law in laws)
         self.highest = max(law.highest for law in laws)
         self.dominating_mu = max(law.dominating_mu for law in laws)
         self.end_error = max(law.end_error for law in laws)
-        self.certain_error = max(law.certain_error for law in laws)
+        self.infinity_mass_error = max(law.infinity_mass_error for law in laws)
         self.upper_only = rounded_up or any(law.upper_only for law in laws)
-        self.work = sum(law.work for law in laws)
+        self.relative_cost = sum(law.relative_cost for law in laws)
 
     def pruned(self, mass: float) -> Law:
         return Blend([law.pruned(mass) for law in self.laws], self.weights, rounded_up=self._rounded_up)
 
-    def above(self, thresholds: Floats) -> Floats:
-        curves = [w * law.above(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
+        curves = [w * law.hockey_stick_upper(thresholds) for w, law in zip(self.weights, self.laws, strict=True)]
         return np.asarray(np.minimum(np.sum(curves, axis=0) * (1 + 2 * (len(curves) + 2) * UNIT), 1.0))
 
     def tails(self, thresholds: Floats) -> Tails:
@@ -142,17 +146,19 @@ class Blend(Law):
 
 
 class Symmetrized(Law):
-    """The curve of a law for t ≥ 1 and its mirror image below: H(t) = 1 − t + t·H(1/t).
+    """The curve of a law for t ≥ 1, and its mirror image H(t) = 1 − t + t·H(1/t) for t < 1.
 
-    It is the larger of the law's curve and that of its other direction where the law's own is the larger for t ≥ 1, and
-    has an atom at loss 0 of what is left. For b ≥ 0 the masses above b are the law's; P and Q change places below 0.
+    It has an atom at loss 0 with the remaining mass. For b ≥ 0 the masses above b are the law's; below 0, P and Q
+    change places.
+
+    Proof: docs/proofs/lattice.md, Theorem 12.
     """
 
     atom = 0.0
 
     def __init__(self, law: Law) -> None:
         self.law = law
-        self.certain = self.impossible = law.certain
+        self.infinity_mass = self.minus_infinity_mass = law.infinity_mass
         self.highest, self.lowest = law.highest, -law.highest
         self.dominating_mu = law.dominating_mu
 
@@ -168,18 +174,18 @@ class Symmetrized(Law):
         p, q, error, shift = (getattr(sorted_tails, name)[back] for name in ("p_above", "q_above", "error", "shift"))
         p_above, p_below = np.where(negative, 1 - q, p), np.where(negative, q, 1 - p)
         q_above, q_below = np.where(negative, 1 - p, q), np.where(negative, p, 1 - q)
-        # 1 − p has the absolute error of p, relative to what is left.
+        # 1 − p has the absolute error of p.
         left = np.minimum(1 - p, 1 - q)
         grown = error * np.maximum(1.0, p / np.maximum(left, 1e-300)) + 2 * UNIT
         return Tails(p_above, p_below, q_above, q_below, grown, shift)
 
 
 class Cdfs(Law):
-    """A pair on the line given by its cdfs, with a loss that grows with x.
+    """A pair on the line given by its cdfs, with a loss that increases with x.
 
     Args:
         p_cdf, p_sf, q_cdf, q_sf: vectorised cdfs and survival functions (1 − cdf, without its cancellation).
-        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ beyond the support.
+        inverse: vectorised, b ↦ x with L(x) = b; −∞ or ∞ outside the support.
         error: relative error of the four functions.
         shift: bound on |L(inverse(b)) − b|.
         atom, lowest, highest: as for every law.
@@ -211,12 +217,12 @@ class Cdfs(Law):
 
 
 class Profile(Law):
-    """Known by an upper bound on its hockey-stick curve only.
+    """A law of which only an upper bound on the hockey-stick curve is known.
 
     Args:
         hockey_stick: vectorised, increasing losses b of either sign ↦ an upper bound on H(e^b). It need not be convex:
-            the lattice takes the least convex curve through its values, which still bounds a convex one from above.
-        low, high: the losses between which the curve is worth a lattice.
+            the lattice takes the least convex curve through its values, which is still an upper bound on the convex H.
+        low, high: the losses between which the lattice evaluates the curve.
     """
 
     upper_only = True
@@ -225,14 +231,14 @@ class Profile(Law):
         self._curve, self._low, self._high = hockey_stick, low, high
 
     def swapped(self) -> Law:
-        raise ValueError("a curve known from above only has no other direction; give both")
+        raise ValueError("an upper bound on a curve does not determine the other direction; give both directions")
 
     def support(self, left: float, right: float) -> tuple[float, float]:
         return self._low, self._high
 
     def tails(self, thresholds: Floats) -> Tails:
-        """What the curve's slopes say, for choosing a lattice: nothing is proven by it."""
-        curve = self.above(thresholds)
+        """Masses from the slopes of the curve, to choose a lattice; not bounds."""
+        curve = self.hockey_stick_upper(thresholds)
         t = np.exp(np.minimum(thresholds, 700.0))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             slopes = np.nan_to_num(np.maximum(-np.gradient(curve, t), 0.0)) if t.size > 1 else np.zeros(t.shape)
@@ -241,6 +247,6 @@ class Profile(Law):
         none = np.zeros(t.shape)
         return Tails(p_above, 1 - p_above, q_above, 1 - q_above, none, none)
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         """The upper bound, at most 1."""
         return np.minimum(np.asarray(self._curve(thresholds), dtype=np.float64), 1.0)

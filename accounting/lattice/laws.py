@@ -1,10 +1,10 @@
-"""Laws of the privacy loss of one mechanism: how likely is a loss above b, with the data set and with its neighbour.
+"""Laws of the privacy loss of one mechanism: P and Q of {L > b}, for the pair (P, Q) of neighbours' output laws.
 
-A law is a pair (P, Q) seen through its loss L = log dP/dQ. All that the certified accountant needs of it are the masses
-of {L > b} under P and under Q at thresholds b: for any set A, P(A) − tQ(A) is a lower bound on the hockey-stick
-divergence H(t) = sup_A P(A) − tQ(A), and at t = e^b the set {L > b} attains it. So thresholds need not be hit exactly:
-a set {L > b̃} with |b̃ − b| small still gives a lower bound, and misses H(e^b) by at most (e^{|b̃ − b|} − 1) times the
-P-mass between the two.
+L = log dP/dQ is the loss. The hockey-stick divergence H(t) = sup_A P(A) − tQ(A) at t = e^b is attained by {L > b}. Any
+other set gives a lower bound, so thresholds need not be met exactly: {L > b̃} misses H(e^b) by at most
+(e^{|b̃ − b|} − 1) times the P-mass between the two.
+
+Proof: docs/proofs/lattice.md, Theorem 1.
 """
 
 from __future__ import annotations
@@ -27,51 +27,53 @@ _SIXTEENTHS = np.arange(17) / 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
-    """What is left of one law of a pair where a share of it is the other: P = wQ + R, or Q = wP + R.
+class Remainder:
+    """R, if one law of a pair is a mixture with the other: P = wQ + R, or Q = wP + R.
 
-    Then P(A) − tQ(A) = R(A) − (t − w)Q(A), which does not cancel where w is near 1 and the two laws hardly differ.
+    Then P(A) − tQ(A) = R(A) − (t − w)Q(A), which does not cancel if w is near 1 and the two laws are close.
 
     Attributes:
         above, below: R on both sides of the thresholds.
-        rate, stay: 1 − w and w, each off by a relative 2u.
+        mass, weight: 1 − w and w, each with relative error at most 2u.
         of_p: P = wQ + R; otherwise Q = wP + R.
-        known: `odds` of the thresholds themselves, where they were needed before.
+        known: `t_minus_w` of the thresholds themselves, if it was already computed.
     """
 
     above: Floats
     below: Floats
-    rate: float
-    stay: float
+    mass: float
+    weight: float
     of_p: bool = True
     known: tuple[Floats, Floats] | None = None
 
-    def __getitem__(self, part: slice) -> Moved:
-        return Moved(self.above[part], self.below[part], self.rate, self.stay, self.of_p)
+    def __getitem__(self, part: slice) -> Remainder:
+        return Remainder(self.above[part], self.below[part], self.mass, self.weight, self.of_p)
 
-    def turned(self) -> Moved:
-        """The same for (Q, P) and the thresholds −b."""
+    def swapped(self) -> Remainder:
+        """The remainder of (Q, P) at the thresholds −b."""
         known = None if self.known is None else (self.known[0][::-1], self.known[1][::-1])
-        return Moved(self.below[::-1], self.above[::-1], self.rate, self.stay, not self.of_p, known)
+        return Remainder(self.below[::-1], self.above[::-1], self.mass, self.weight, not self.of_p, known)
 
-    def odds(self, log_t: Floats) -> tuple[Floats, Floats]:
-        """t − w, or 1/t − w where Q = wP + R, and its error over t or 1/t."""
-        return odds_of(np.minimum(np.maximum(log_t if self.of_p else -log_t, -700.0), 700.0), self.rate, self.stay)
+    def t_minus_w(self, log_t: Floats) -> tuple[Floats, Floats]:
+        """t − w (1/t − w if Q = wP + R), and its error divided by t (by 1/t)."""
+        return exp_minus_weight(
+            np.minimum(np.maximum(log_t if self.of_p else -log_t, -700.0), 700.0), self.mass, self.weight
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tails:
-    """Masses on both sides of thresholds b, each array of the same length.
+    """Masses on both sides of thresholds b; all arrays have the same length.
 
     Attributes:
         p_above, q_above: P and Q of {L > b̃}, for some b̃ near b.
         p_below, q_below: P and Q of {L ≤ b̃}.
-        error: relative error of the four, one bound a threshold.
-        shift: bound on |b̃ − b|, one a threshold.
-        near: bounds on P and Q of what lies between b̃ and b, where they are known better than by the mass above the
+        error: relative error of the four, one bound per threshold.
+        shift: bound on |b̃ − b|, one per threshold.
+        near: bounds on P and Q of the losses between b̃ and b, if they are better known than from the mass above the
             threshold before.
-        moved: R of P = wQ + R or of Q = wP + R, with the same relative error, where the laws are so.
-        p_slack, q_slack: absolute: masses of P and of Q may be up to this much too small, besides their relative error.
+        remainder: R of P = wQ + R or of Q = wP + R, with the same relative error, if one law is such a mixture.
+        p_slack, q_slack: absolute: masses of P and of Q may be too small by this much, besides their relative error.
     """
 
     p_above: Floats
@@ -83,51 +85,51 @@ class Tails:
     p_slack: float = 0.0
     q_slack: float = 0.0
     near: tuple[Floats, Floats] | None = None
-    moved: Moved | None = None
+    remainder: Remainder | None = None
 
     def __getitem__(self, part: slice) -> Tails:
         """The masses at some of the thresholds."""
         masses = self.p_above[part], self.p_below[part], self.q_above[part], self.q_below[part]
-        moved = None if self.moved is None else self.moved[part]
-        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack, moved=moved)
+        remainder = None if self.remainder is None else self.remainder[part]
+        return Tails(*masses, self.error[part], self.shift[part], self.p_slack, self.q_slack, remainder=remainder)
 
 
 class Law(ABC):
-    """One direction of a pair (P, Q). Laws do not change and compare by their parameters."""
+    """One direction of a pair (P, Q). Laws are immutable."""
 
     atom: float | None = None
-    """A loss of positive probability, that a lattice should contain."""
+    """A loss of positive probability, which a lattice should contain."""
     spacing: float = 0.0
-    """Of which the distances of all atoms are multiples; 0 if there is no such number, or one atom only."""
+    """The distances of all atoms are multiples of it; 0 if there is no such number, or only one atom."""
     discrete: bool = False
-    """Whether all of the mass sits on atoms, so that a lattice that misses them is off by its step."""
-    certain: float = 0.0
-    """P(L = ∞): the mass of outcomes that Q never gives."""
-    certain_error: float = 1e-13
-    """The relative error of that."""
-    most_certain: float = 1.0
-    """A bound on `certain`, where the law is known from above only and its curve says no more."""
-    impossible: float = 0.0
-    """Q(L = −∞): the mass of outcomes that P never gives."""
+    """Whether all mass is on atoms, so that a lattice that misses them errs by its step."""
+    infinity_mass: float = 0.0
+    """P(L = ∞): the P-mass of outcomes of Q-probability 0."""
+    infinity_mass_error: float = 1e-13
+    """Relative error of `infinity_mass`."""
+    infinity_mass_bound: float = 1.0
+    """An upper bound on `infinity_mass`, for laws with `upper_only`."""
+    minus_infinity_mass: float = 0.0
+    """Q(L = −∞): the Q-mass of outcomes of P-probability 0."""
     lowest: float = -math.inf
-    """The least loss, where it is finite."""
+    """The least loss, or −inf."""
     highest: float = math.inf
-    """The largest finite loss, where there is one."""
+    """The largest finite loss, or inf if there is none."""
     dominating_mu: float = math.inf
-    """μ of a Gaussian pair, N(μ, 1) against N(0, 1), of which this one is a post-processing; inf if none is known."""
+    """μ of a Gaussian pair, N(μ, 1) against N(0, 1), of which this pair is a post-processing; inf if none is known."""
     end_error: float = 0.0
-    """How far the least and the largest loss may be off, besides a few roundings."""
-    work: int = 1
-    """About how much longer the masses at a threshold take than those of one Gaussian."""
+    """Error of `lowest` and `highest`, besides a few roundings."""
+    relative_cost: int = 1
+    """The time to compute the masses at a threshold, relative to one Gaussian, roughly."""
     upper_only: bool = False
-    """Whether only {L > b} bounds from above are known, not attained ones, so that the law gives no lower bound."""
+    """Whether only an upper bound on the hockey-stick curve is known, so that there are no lower bounds."""
 
     @abstractmethod
     def tails(self, thresholds: Floats) -> Tails:
         """The masses on both sides of increasing thresholds, float64 of any length."""
 
     def swapped(self) -> Law:
-        """(Q, P): the other direction."""
+        """The law of (Q, P), the other direction."""
         return Swapped(self)
 
     def pruned(self, mass: float) -> Law:
@@ -135,35 +137,39 @@ class Law(ABC):
         return self
 
     def hockey_stick(self, thresholds: Floats) -> tuple[Floats, Floats, Tails]:
-        """Lower and upper bounds on H(e^b) at increasing thresholds, and the masses they were made from."""
+        """Lower and upper bounds on H(e^b) at increasing thresholds, and the masses that they were computed from."""
         tails = self.tails(thresholds)
-        middle, under, over = attained(tails, thresholds, None if tails.moved is None else tails.moved.known)
-        # {L > b̃} misses the P-mass between b̃ and b, which lies above a threshold whose own b̃ is below both.
+        middle, under, over = threshold_set_values(
+            tails, thresholds, None if tails.remainder is None else tails.remainder.known
+        )
+        # {L > b̃} misses the P-mass between b̃ and b: it lies above an earlier threshold, whose b̃ is below both.
         above = _before(tails, thresholds) if tails.near is None else tails.near[0] * (1 + tails.error)
         before = above + tails.p_slack
         upper = middle + over + np.expm1(tails.shift) * before
         return np.maximum(middle - under, 0.0), np.minimum(upper, 1.0), tails
 
-    def above(self, thresholds: Floats) -> Floats:
+    def hockey_stick_upper(self, thresholds: Floats) -> Floats:
         """An upper bound on H(e^b)."""
         return self.hockey_stick(thresholds)[1]
 
     def support(self, left: float, right: float) -> tuple[float, float]:
-        """Finite losses (low, high) with P(L ≤ low) about `left` or less and P(high < L < ∞) about `right` or less, but
-        none beyond 650, where e^b is near the end of float64."""
+        """Finite losses (low, high) with P(L ≤ low) about `left` or less and P(high < L < ∞) about `right` or less.
+
+        Both are within ±650, since e^b leaves float64 soon after.
+        """
         high = min(self._end(right, 1), 650.0)
         return min(max(-self._end(left, -1), -650.0), high), high
 
     def support_under_q(self, left: float, right: float) -> tuple[float, float] | None:
-        """As `support`, but between losses that are rare under Q; None where `support` of (Q, P) finds them as well."""
+        """As `support`, but with masses under Q; None if `support` of (Q, P) gives the same."""
         return None
 
     def _end(self, tail: float, side: int) -> float:
-        """The end on one side of zero, as a distance that is negative on the other side."""
+        """One end of the support, as a distance from 0 in the direction `side`; it may be negative."""
 
         def beyond(distances: Floats) -> Floats:
             if side > 0:
-                return self.tails(distances).p_above - self.certain
+                return self.tails(distances).p_above - self.infinity_mass
             return self.tails(-distances[::-1]).p_below[::-1]
 
         grid = _DISTANCES
@@ -175,7 +181,7 @@ class Law(ABC):
 
 
 def _before(tails: Tails, thresholds: Floats) -> Floats:
-    """A bound on the mass of P above the lower end of each threshold's range [b − shift, b + shift]."""
+    """An upper bound on the P-mass above the lower end of each threshold's range [b − shift, b + shift]."""
     ends = np.maximum.accumulate(thresholds + tails.shift)
     starts = thresholds - tails.shift
     above = tails.p_above * (1 + tails.error)
@@ -185,16 +191,24 @@ def _before(tails: Tails, thresholds: Floats) -> Floats:
     return np.concatenate([[1.0], above])[last]
 
 
-def attained(tails: Tails, log_t: Floats, odds: tuple[Floats, Floats] | None = None) -> tuple[Floats, Floats, Floats]:
-    """P(A) − tQ(A) of each A = {L > b̃}, one t a threshold, and how far below and above it the exact value may be.
+def threshold_set_values(
+    tails: Tails, log_t: Floats, t_minus_w: tuple[Floats, Floats] | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """P(A) − tQ(A) for A = {L > b̃} at each threshold, and how far the exact value may be below and above it.
 
-    Where t ≤ 1 and P(A) is above 1/2 it is (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
-    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64: e^700 bounds it from above only. `odds`
-    are those of `tails.moved` at `log_t`, if they are known.
+    For t ≤ 1 and P(A) > 1/2 it is computed as (1 − t) − (P(Aᶜ) − tQ(Aᶜ)), which does not cancel for small t. Masses may
+    have underflowed by up to 1e-305. Beyond e^700, t is too large for float64, and e^700 gives an upper bound only.
+
+    Args:
+        tails: the masses.
+        log_t: log t, increasing.
+        t_minus_w: the values of `tails.remainder.t_minus_w` at `log_t`, if known.
     """
-    if tails.moved is not None:
-        return _attained_by_moving(tails, tails.moved, log_t, odds or tails.moved.odds(log_t))
-    turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # masses fall, so it is all up to here
+    if tails.remainder is not None:
+        return _threshold_set_values_by_remainder(
+            tails, tails.remainder, log_t, t_minus_w or tails.remainder.t_minus_w(log_t)
+        )
+    turn = int(np.count_nonzero((tails.p_above > 0.5) & (log_t <= 0)))  # a prefix, since masses decrease
     scale = np.exp(np.minimum(log_t, 700.0))
     middle, size = np.empty(scale.shape), np.empty(scale.shape)
     p, q = tails.p_below[:turn], tails.q_below[:turn] * scale[:turn]
@@ -212,18 +226,18 @@ def attained(tails: Tails, log_t: Floats, odds: tuple[Floats, Floats] | None = N
     return middle, under + np.where(near, slack_p, slack_q), over + np.where(near, slack_q, slack_p)
 
 
-def _attained_by_moving(
-    tails: Tails, moved: Moved, log_t: Floats, known: tuple[Floats, Floats]
+def _threshold_set_values_by_remainder(
+    tails: Tails, remainder: Remainder, log_t: Floats, known: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats]:
-    """`attained` as R(A) − (t − w)Q(A) for P = wQ + R, and as t((1/t − w)P(A) − R(A)) for Q = wP + R."""
+    """`threshold_set_values` as R(A) − (t − w)Q(A) if P = wQ + R, and as t((1/t − w)P(A) − R(A)) if Q = wP + R."""
     largest = float(np.abs(log_t[[0, -1]]).max(initial=0.0))  # thresholds rise, so it is at an end
     scale = np.exp(log_t if largest <= 700 else np.clip(log_t, -700.0, 700.0))
-    odds, rounding = known
-    if moved.of_p:
-        rest, other = moved.above, tails.q_above * odds
+    t_minus_w, rounding = known
+    if remainder.of_p:
+        rest, other = remainder.above, tails.q_above * t_minus_w
         middle, room = rest - other, rounding * (scale * tails.q_above)
     else:
-        rest, other = scale * moved.above, tails.p_above * (scale * odds)
+        rest, other = scale * remainder.above, tails.p_above * (scale * t_minus_w)
         middle, room = other - rest, rounding * tails.p_above
     room = room + (tails.error + 6 * _EXP) * (rest + np.abs(other)) + 1e-305
     under, over = room + 1e-305 * scale, room + 1e-320 * scale
@@ -235,21 +249,24 @@ def _attained_by_moving(
     return middle, under, over
 
 
-def odds_of(b: Floats, rate: float, stay: float) -> tuple[Floats, Floats]:
-    """e^b − 1 + q at |b| ≤ 700, and its error over e^b.
+def exp_minus_weight(b: Floats, mass: float, weight: float) -> tuple[Floats, Floats]:
+    """e^b − weight at |b| ≤ 700, and its error divided by e^b.
 
-    Where e^b < 1/2 it is e^b − (1 − q), both with a relative error: e^b − 1 would lose all digits of a small 1 − q.
-    `stay` and `rate` are 1 − q and q, off by a relative 2u. So where the result is ≤ 0, b lies below log(1 − q) or
-    above it by no more than 16u.
+    For e^b < 1/2 it is e^b − weight, otherwise (e^b − 1) + mass, so that a small weight or a small mass keeps its
+    digits. If the result is ≤ 0, b is below log(weight), or above it by at most 16u.
+
+    Args:
+        b: float64.
+        mass, weight: 1 − w and w, each with relative error at most 2u.
     """
     grown = np.expm1(b)
-    odds = grown + rate
-    rounding = (_EXP * np.abs(grown) + 4 * UNIT * np.abs(odds) + 4 * UNIT * rate) * np.exp(-b)
+    t_minus_w = grown + mass
+    rounding = (_EXP * np.abs(grown) + 4 * UNIT * np.abs(t_minus_w) + 4 * UNIT * mass) * np.exp(-b)
     low = b < _LOG_HALF
     if low.any():
-        odds = np.where(low, np.exp(b) - stay, odds)
+        t_minus_w = np.where(low, np.exp(b) - weight, t_minus_w)
         rounding = np.where(low, _EXP + 4 * UNIT, rounding)
-    return odds, rounding
+    return t_minus_w, rounding
 
 
 class Laplace(Law):
@@ -258,8 +275,8 @@ class Laplace(Law):
     P(L > b) = 1 − e^{−(ε − b)/2}/2 for −ε ≤ b < ε, and Q(L > b) = e^{−(ε + b)/2}/2.
 
     Args:
-        epsilon: ε, off by a relative u from what it stands for.
-        exact: ε is what it stands for.
+        epsilon: ε, with a relative error of u.
+        exact: ε has no rounding error.
     """
 
     def __init__(self, epsilon: float, *, exact: bool = False) -> None:
@@ -279,13 +296,13 @@ class Laplace(Law):
 
 
 class Atoms(Law):
-    """Finitely many outcomes with probabilities p_i under P and q_i under Q; p_i > 0 = q_i is a certain outcome.
+    """Finitely many outcomes, with probabilities p_i under P and q_i under Q. If p_i > 0 = q_i the loss is infinite.
 
     Args:
-        p, q: probabilities, the same length, each summing to 1 up to rounding and `slack`.
+        p, q: probabilities of the same length, each summing to 1 up to rounding and `slack`.
         error: relative error of each p_i and q_i.
         slack: mass that may be missing from p and from q.
-        losses: log(p_i/q_i), where it is known better than from p and q; not for certain outcomes.
+        losses: log(p_i/q_i) of outcomes with p_i, q_i > 0, if they are more accurate than those from p and q.
     """
 
     discrete = True
@@ -295,10 +312,10 @@ class Atoms(Law):
     ) -> None:
         p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
         self.outcomes, self._slack = (p, q, error, slack), slack
-        self.certain, self.impossible = float(p[q == 0].sum()), float(q[p == 0].sum())
+        self.infinity_mass, self.minus_infinity_mass = float(p[q == 0].sum()), float(q[p == 0].sum())
         both = (p > 0) & (q > 0)
         if not both.any() and not slack:  # whatever their sums are rounded to
-            self.certain = self.impossible = 1.0
+            self.infinity_mass = self.minus_infinity_mass = 1.0
         if losses is None:
             losses = np.log(p[both]) - np.log(q[both])
         order = np.argsort(losses, kind="stable")
@@ -306,9 +323,9 @@ class Atoms(Law):
         p, q = p[both][order], q[both][order]
         self._sums = tuple(np.concatenate([[0.0], np.cumsum(side)]) for side in (p, q, p[::-1], q[::-1]))
         self._error = error + 2 * (p.size + 4) * UNIT
-        # A loss is the difference of two logarithms: off by their rounding and by the relative error of p and q.
+        # A loss is the difference of two logarithms: it has their rounding and the relative errors of p and q.
         self._shift = 2 * error + 2 * _EXP * float(np.abs(np.log(np.concatenate([p, q, [0.5]]))).max())
-        self.end_error, self.certain_error = self._shift, max(1e-13, self._error)
+        self.end_error, self.infinity_mass_error = self._shift, max(1e-13, self._error)
         if losses.size:
             self.atom, self.spacing = float(self.losses[0]), _spacing(self.losses)
             if not slack:  # what is missing may lie beyond
@@ -322,10 +339,10 @@ class Atoms(Law):
         p_up, q_up, p_down, q_down = self._sums
         error = np.full(thresholds.shape, self._error)
         return Tails(
-            p_down[above] + self.certain,
+            p_down[above] + self.infinity_mass,
             p_up[below],
             q_down[above],
-            q_up[below] + self.impossible,
+            q_up[below] + self.minus_infinity_mass,
             error,
             np.full(thresholds.shape, self._shift),
             self._slack,
@@ -334,7 +351,7 @@ class Atoms(Law):
         )
 
     def _near(self, thresholds: Floats) -> tuple[Floats, Floats]:
-        """P and Q of the atoms that may lie on the other side of a threshold than their rounded losses say."""
+        """P and Q of the atoms that may be on the wrong side of a threshold because their losses are rounded."""
         reach = 2 * self._shift
         low = np.searchsorted(self.losses, thresholds - reach, side="left")
         high = np.searchsorted(self.losses, thresholds + reach, side="right")
@@ -347,7 +364,7 @@ class Atoms(Law):
 
 
 def _spacing(losses: Floats) -> float:
-    """What all distances of sorted losses are multiples of, to a relative 1e-9 of it; 0 if nothing is."""
+    """A number of which all distances of sorted losses are multiples, to a relative 1e-9; 0 if there is none."""
     gaps = np.diff(losses)
     gaps = gaps[gaps > 1e-9 * max(1e-300, float(np.abs(losses).max()))]
     if not gaps.size:
@@ -357,17 +374,17 @@ def _spacing(losses: Floats) -> float:
 
 
 class Swapped(Law):
-    """(Q, P) of a law of (P, Q): the loss changes its sign."""
+    """The law of (Q, P), given the law of (P, Q): the loss changes its sign."""
 
     def __init__(self, law: Law) -> None:
         self.law = law
-        # Where two ends are sharp the lattice starts from the lower one.
+        # If both ends are finite, the lattice starts at the lower one.
         self.atom = None if law.atom is None else (-law.highest if math.isfinite(law.highest) else -law.atom)
         self.spacing = law.spacing
-        self.discrete, self.upper_only, self.work = law.discrete, law.upper_only, law.work
+        self.discrete, self.upper_only, self.relative_cost = law.discrete, law.upper_only, law.relative_cost
         self.lowest, self.highest = -law.highest, -law.lowest
-        self.certain, self.impossible = law.impossible, law.certain
-        self.certain_error, self.end_error = law.certain_error, law.end_error
+        self.infinity_mass, self.minus_infinity_mass = law.minus_infinity_mass, law.infinity_mass
+        self.infinity_mass_error, self.end_error = law.infinity_mass_error, law.end_error
         self.dominating_mu = law.dominating_mu
 
     def swapped(self) -> Law:
@@ -378,7 +395,7 @@ class Swapped(Law):
         return super().support(left, right) if found is None else (-found[1], -found[0])
 
     def pruned(self, mass: float) -> Law:
-        # A slack of P is one of Q here, which counts t-fold.
+        # A slack of P becomes one of Q here, and P(A) − tQ(A) multiplies it by t.
         return Swapped(self.law.pruned(mass * math.exp(-max(self.highest, 0.0)))) if self.highest < 600 else self
 
     def tails(self, thresholds: Floats) -> Tails:
@@ -393,5 +410,5 @@ class Swapped(Law):
             tails.q_slack,
             tails.p_slack,
             None if tails.near is None else (tails.near[1][::-1], tails.near[0][::-1]),
-            None if tails.moved is None else tails.moved.turned(),
+            None if tails.remainder is None else tails.remainder.swapped(),
         )

@@ -1,12 +1,10 @@
-"""A law on a lattice of losses, from above and from below.
+"""Measures on a lattice of losses that bound a law from above and from below.
 
-A measure has masses p_i ≥ 0 at losses start + i·step and a mass at infinity; it stands for the convex curve
-g(t) = p_∞ + Σ p_i (1 − t e^{−a_i})⁺. If g ≥ H for every t ≥ 0 it bounds the law from above, if g ≤ H from below, and so
-do the products: the curve of a product is ∫ g(t e^{−L}) dP(L), which is monotone in g.
+A measure has masses p_i ≥ 0 at losses start + i·step and a mass at infinity. Its curve is g(t) = p_∞ + Σ p_i
+(1 − t e^{−a_i})₊. If g ≥ H for every t ≥ 0 it bounds the law from above, if g ≤ H from below, and so do products.
+Masses are checked after they are computed; what rounding misses is charged to a relative `excess`.
 
-Nothing rests on how the masses were found. They are checked: H is convex, so g ≥ H at the lattice points is enough from
-above; from below, each piece of g must lie under one line P(A) − tQ(A), which is checked at its two ends. What is
-missing by rounding is a relative `excess`, by which every mass is multiplied or divided.
+Proof: docs/proofs/lattice.md, Theorems 2 to 4.
 """
 
 from __future__ import annotations
@@ -17,21 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from cupel.accounting.errors import CupelError
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Moved, Tails, attained
+from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, threshold_set_values
 
 MOST_POINTS = 1 << 21
-"""The most lattice points of a law or a product: 16 MiB an array, of which a dozen are alive at once."""
+"""The most lattice points of a law or a product: 16 MiB per array, of which about a dozen are in memory at once."""
 
 
 _NEAR_END = np.concatenate([np.arange(65) / 64, np.arange(2.0, 9.0)])
 _BLOCK = 128
-_WIDEST = 600.0  # e^{±300} times a mass of at least LEAST does not underflow
+_WIDEST_LOG = 600.0  # e^{±300} times a mass of at least LEAST does not underflow
 LEAST = 1e-150
-"""Masses below this are dropped from below and raised to it from above, so that none underflows."""
+"""Smaller masses are dropped in lower bounds and raised to this in upper bounds, so that none underflows."""
 
 
-class TooFine(CupelError):
-    """More lattice points would be needed than fit; a coarser step is needed."""
+class TooManyPoints(CupelError):
+    """More than `MOST_POINTS` lattice points would be needed; use a larger step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,17 +39,18 @@ class Measure:
     Attributes:
         start, step: floats such that start + i·step is exact for every i of the lattice.
         masses: float64 (N,), at least 0.
-        certain: the mass at infinity.
+        infinity_mass: the mass at infinity.
         excess: (1 + excess) times this measure bounds the law from above, or (1 − excess) times it from below.
     """
 
     start: float
     step: float
     masses: Floats
-    certain: float
+    infinity_mass: float
     excess: float
 
     def losses(self) -> Floats:
+        """The losses of the masses, float64 (N,)."""
         return points(self.start, self.step, self.masses.size)
 
 
@@ -63,7 +62,7 @@ def points(start: float, step: float, count: int) -> Floats:
 def rounded_step(step: float, *, up: bool = False) -> float:
     """A little less than `step`, or a little more, with 30 significant bits, so that its first 2²³ multiples are exact.
 
-    By at least 2⁻³⁰ of the power of two above it, so that a start that is rounded up does not undo it.
+    It differs by at least 2⁻³⁰ of the power of two above it, more than the rounding of a start.
     """
     mantissa, exponent = math.frexp(step)
     whole = math.floor(math.ldexp(mantissa, 30)) + 2 if up else math.ceil(math.ldexp(mantissa, 30)) - 2
@@ -71,12 +70,12 @@ def rounded_step(step: float, *, up: bool = False) -> float:
 
 
 def rounded_start(start: float, step: float, *, up: bool) -> float:
-    """`start` on a grid 2⁻³⁰ as wide as `step`, so that start + i·step is exact below 2²³·step."""
+    """`start` rounded to a multiple of about 2⁻³⁰ of `step`, so that start + i·step is exact below 2²³·step."""
     grid = math.ldexp(1.0, math.frexp(step)[1] - 30)
     return (math.ceil(start / grid) if up else math.floor(start / grid)) * grid
 
 
-def pair_of(
+def enclosing_measures(
     law: Law,
     step: float,
     upper_step: float,
@@ -87,49 +86,52 @@ def pair_of(
     *,
     upper_only: bool = False,
 ) -> tuple[Measure, Measure | None]:
-    """The law on a lattice from above and from below (None where only the first is wanted, or known).
+    """Measures that bound a law from above and from below; the second is None if it is not wanted or not known.
 
     Args:
         law: the law.
         step: the distance of lattice points, from `rounded_step`.
-        upper_step: that of the lattice from above. Equal to `step`, or, for laws of atoms only, a little larger than
-            the atoms' spacing where `step` is a little smaller: an atom just below a point costs nothing from above,
-            one just above a point nothing from below.
-        tail: mass that may go to infinity from above because of rounding.
-        low, high: losses that the lattice should reach; mass below `low` is merged into the first point, finite mass
-            above `high` goes to infinity from above and is merged into the last point from below.
-        delta: about how large the curve of the product is where it matters: what a relative error of 1 costs there.
+        upper_step: that of the upper measure. It equals `step`, except for laws of atoms only: there it is a little
+            larger than the atoms' spacing, and `step` a little smaller. An atom just below a point costs nothing from
+            above, and one just above a point costs nothing from below.
+        tail: mass that may be moved to infinity in the upper measure because of rounding.
+        low, high: losses that the lattice should cover. Mass below `low` is merged into the first point. Finite mass
+            above `high` is moved to infinity in the upper measure and merged into the last point in the lower one.
+        delta: roughly the product's curve where it matters: what a relative error of 1 costs there.
+        upper_only: only the upper measure is wanted.
+
+    Raises:
+        TooManyPoints: if the lattice is too fine.
     """
     high = max(high, low + step)
-    anchor, up = (0.0, True) if upper_only and law.atom is None else _anchor(law, step)
+    anchor, up = (0.0, True) if upper_only and law.atom is None else _anchored_loss(law, step)
     begin = rounded_start(anchor - math.ceil((anchor - low) / step) * step, step, up=up)
     count = max(4, math.ceil((high - begin) / step) + 2)
     if count > MOST_POINTS:
-        raise TooFine(f"a law on {count:.3g} lattice points does not fit")
+        raise TooManyPoints(f"a law on {count:.3g} lattice points does not fit")
     if max(abs(begin), abs(begin + count * step)) > 2.0**22 * step:
-        raise TooFine(f"losses of {begin:.3g} are not exact in steps of {step:.3g}")
+        raise TooManyPoints(f"losses of {begin:.3g} are not exact in steps of {step:.3g}")
     if law.upper_only:
-        return _above_of_curve(law, begin, step, count, tail), None
+        return _upper_measure_of_curve(law, begin, step, count, tail), None
     lower_begin = begin - step / 2
     below = None
     if not upper_only or law.atom is None:
-        _, curve, tails = law.hockey_stick(_ends_of_cells(law, lower_begin, step, count + 1))
+        _, curve, tails = law.hockey_stick(_cell_ends(law, lower_begin, step, count + 1))
     if not upper_only:
-        below = _below(law, tails, begin, step, tail, delta)
+        below = _lower_measure(law, tails, begin, step, tail, delta)
     if law.atom is None:
-        return _above(law, tails, curve, lower_begin, step, tail), below
-    # Atoms sit on the points of both lattices, so those from above need thresholds of their own.
+        return _upper_measure(law, tails, curve, lower_begin, step, tail), below
+    # Atoms are points of both lattices, so the upper measure needs thresholds of its own.
     begin = rounded_start(begin, upper_step, up=True)
     _, curve, tails = law.hockey_stick(points(begin, upper_step, count))
-    return _above(law, tails, curve, begin, upper_step, tail), below
+    return _upper_measure(law, tails, curve, begin, upper_step, tail), below
 
 
-def _ends_of_cells(law: Law, begin: float, step: float, count: int) -> Floats:
-    """The ends of the cells of a lattice from below: half-way between its points, but atoms at the ends of a law have
-    cells of their own.
+def _cell_ends(law: Law, begin: float, step: float, count: int) -> Floats:
+    """The ends of the cells of the lower measure: halfway between its points, with own cells for atoms at finite ends.
 
-    With what lies beside it, the last atom's cell would have a ratio P/Q below its point, and all of it would count as
-    a step less.
+    Otherwise the last atom's cell, with its neighbouring mass, would have a ratio P/Q below its point, and the whole
+    cell would count one step lower.
     """
     ends = points(begin, step, count)
     if law.atom is None or law.discrete or law.highest - law.lowest < step:  # both ends may be in one cell
@@ -138,32 +140,32 @@ def _ends_of_cells(law: Law, begin: float, step: float, count: int) -> Floats:
         if not math.isfinite(end):
             continue
         margin = 1e-6 * step + 4 * law.end_error + 1e-12 * (1 + abs(end))
-        place = round((end - begin) / step - 0.5)  # of the lattice point that is the atom
+        place = round((end - begin) / step - 0.5)  # index of the lattice point at the atom
         if 0 <= place < count - 1 and margin < step / 4 and abs(begin + (place + 0.5) * step - end) < step / 8:
             ends[place + (side > 0)] = end + side * margin
     return ends
 
 
-def _anchor(law: Law, step: float) -> tuple[float, bool]:
-    """A loss that should be a lattice point, and whether it may be missed upwards rather than downwards.
+def _anchored_loss(law: Law, step: float) -> tuple[float, bool]:
+    """A loss that should be a lattice point, and whether it should be rounded up rather than down.
 
-    That is an atom, or the mean loss of the cell at a sharp end: near one much of the mass may sit in one cell, and if
-    the merged cell's ratio P/Q is a lattice point, merging is all that it costs from below. The lattice from below
-    needs its first point at or above the first cell's ratio and its last at or below the last one's.
+    It is an atom, or the mean loss of the cell at a finite end of the law. Near such an end much of the mass may be in
+    one cell; if the merged cell's ratio P/Q is a lattice point, merging is its only cost from below. The lower lattice
+    needs its first point at or above the first cell's ratio, and its last point at or below the last cell's ratio.
     """
     if law.atom is not None:
-        if law.lowest == law.highest:  # a single loss is the last point too, and rounding must leave it at or below
+        if law.lowest == law.highest:  # a single loss is also the last point, so it must be rounded down
             return law.atom - 64 * UNIT * (1 + abs(law.atom)), False
         return law.atom, True
-    if math.isfinite(law.lowest) and (edge := _edge(law, law.lowest, step, 1)) is not None:
+    if math.isfinite(law.lowest) and (edge := _mean_loss_at_end(law, law.lowest, step, 1)) is not None:
         return edge, True
-    if math.isfinite(law.highest) and (edge := _edge(law, law.highest, step, -1)) is not None:
+    if math.isfinite(law.highest) and (edge := _mean_loss_at_end(law, law.highest, step, -1)) is not None:
         return edge, False
     return 0.0, True
 
 
-def _edge(law: Law, end: float, step: float, side: int) -> float | None:
-    """a within a few steps of the end, with log P/Q of all that lies between the end and a + side·step/2 equal to a."""
+def _mean_loss_at_end(law: Law, end: float, step: float, side: int) -> float | None:
+    """A loss a within a few steps of the end, with log P/Q = a for the losses between the end and a + side·step/2."""
     steps = _NEAR_END
     for _ in range(2):
         points = end + side * step * steps
@@ -187,68 +189,68 @@ def _cells(tails: Tails) -> tuple[Floats, Floats]:
 
 
 def _between(above: Floats, below: Floats) -> Floats:
-    """The mass between neighbouring thresholds, differenced on the side that is smaller."""
+    """The mass between neighbouring thresholds, as a difference on the side where the masses are smaller."""
     return np.maximum(np.where(above[:-1] <= below[1:], above[:-1] - above[1:], below[1:] - below[:-1]), 0.0)
 
 
-def _excess(
-    moved: Moved | None, rest: Floats | None, p: Floats, q: Floats, scale: Floats, odds: Floats | None
+def _set_excess(
+    remainder: Remainder | None, rest: Floats | None, p: Floats, q: Floats, scale: Floats, t_minus_w: Floats | None
 ) -> Floats:
-    """P − tQ of sets, t = `scale`, by what is left of one law where a share of it is the other: `rest` is R of the same
-    sets."""
-    if moved is None or rest is None or odds is None:
+    """P − tQ of sets, t = `scale`; from R of the same sets, `rest`, if one law is a mixture with the other."""
+    if remainder is None or rest is None or t_minus_w is None:
         return p - q * scale
-    return rest - odds * q if moved.of_p else scale * (odds * p - rest)
+    return rest - t_minus_w * q if remainder.of_p else scale * (t_minus_w * p - rest)
 
 
-def _above(law: Law, tails: Tails, curve: Floats, start: float, step: float, tail: float) -> Measure:
-    """Connect the dots: each cell's mass goes to its two ends so that the curve at the ends stays what it is.
+def _upper_measure(law: Law, tails: Tails, curve: Floats, start: float, step: float, tail: float) -> Measure:
+    """Connect the dots: each cell's mass goes to its two ends, such that the curve at the ends does not change.
 
     Source: Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions" (2022).
     """
     p, q = _cells(tails)
     losses = points(start, step, curve.size)
-    moved = tails.moved
-    rest = None if moved is None else _between(moved.above, moved.below)
-    odds = None if moved is None else moved.odds(losses[:-1])[0]
-    right = _excess(moved, rest, p, q, np.exp(losses[:-1]), odds) / -math.expm1(-step)
+    remainder = tails.remainder
+    rest = None if remainder is None else _between(remainder.above, remainder.below)
+    t_minus_w = None if remainder is None else remainder.t_minus_w(losses[:-1])[0]
+    right = _set_excess(remainder, rest, p, q, np.exp(losses[:-1]), t_minus_w) / -math.expm1(-step)
     right = np.minimum(np.maximum(right, 0.0), p)
     masses = np.zeros(curve.size)
     masses[:-1] = p - right
     masses[1:] += right
     masses[0] += tails.p_below[0]
-    return _checked_above(law, masses, float(tails.p_above[-1]) + tails.p_slack, curve, start, step, tail)
+    return _certified_upper(law, masses, float(tails.p_above[-1]) + tails.p_slack, curve, start, step, tail)
 
 
-def _above_of_curve(law: Law, start: float, step: float, count: int, tail: float) -> Measure:
-    """The least convex curve through upper bounds at the lattice points: it bounds a convex curve from above."""
+def _upper_measure_of_curve(law: Law, start: float, step: float, count: int, tail: float) -> Measure:
+    """The least convex curve through upper bounds at the lattice points; it bounds the convex H from above."""
     from scipy.optimize import isotonic_regression
 
     losses = points(start, step, count)
-    curve = np.minimum.accumulate(law.above(losses))
+    curve = np.minimum.accumulate(law.hockey_stick_upper(losses))
     t = np.exp(np.minimum(losses - losses[0], 690.0))
     gaps = np.maximum(np.diff(t, prepend=0.0), 1e-290)
     slopes = -np.diff(curve, prepend=1.0) / gaps
     slopes = np.append(isotonic_regression(slopes, weights=gaps, increasing=False).x, 0.0)
     masses = np.maximum(-np.diff(slopes), 0.0) * t
-    # Between two points with mass the measure's curve is a chord, so only there it must not lie below the bounds.
+    # Between two points with mass the measure's curve is a chord, so it has to be checked at such points only.
     kinks = (masses > 0) | (np.arange(count) == count - 1)
-    return _checked_above(law, masses, float(curve[-1]), np.where(kinks, curve, 0.0), start, step, tail)
+    return _certified_upper(law, masses, float(curve[-1]), np.where(kinks, curve, 0.0), start, step, tail)
 
 
-def _checked_above(
-    law: Law, masses: Floats, certain: float, curve: Floats, start: float, step: float, tail: float
+def _certified_upper(
+    law: Law, masses: Floats, infinity_mass: float, curve: Floats, start: float, step: float, tail: float
 ) -> Measure:
-    values, error = curve_of(masses, start, step)
+    """The measure whose mass at infinity, last mass and excess cover what rounding left below `curve`."""
+    values, error = hockey_stick_of_masses(masses, start, step)
     values = values * (1 - error)
     missing = curve - values
-    # Some of it may go to infinity, ...
+    # First, a small part of what is missing is added at infinity.
     small = (missing <= tail / 8) | (curve <= 1e5 * tail)
-    certain = max(certain, float(curve[-1]), float(np.where(small, missing, 0.0).max()))
-    # What sums may be too large by where products with e^{±300} underflow to multiples of 5e-324.
-    certain += masses.size * 1e-322 * math.exp(min(masses.size * step, _WIDEST) / 2)
-    missing = missing - certain
-    # ... near a sharp end, where the curve is as small as its rounding, a little mass on the last point serves, ...
+    infinity_mass = max(infinity_mass, float(curve[-1]), float(np.where(small, missing, 0.0).max()))
+    # The error of sums in which products with e^{±300} underflow to multiples of 5e-324.
+    infinity_mass += masses.size * 1e-322 * math.exp(min(masses.size * step, _WIDEST_LOG) / 2)
+    missing = missing - infinity_mass
+    # Second, near a finite end, where the curve is as small as its rounding, a little mass is added at the last point.
     bad = np.flatnonzero(missing > 1e-11 * curve)
     if bad.size and math.isfinite(law.highest):
         lifts = -np.expm1(step * (bad - (masses.size - 1.0)))
@@ -256,95 +258,104 @@ def _checked_above(
         if mass < min(1e-6, float((missing[bad] / curve[bad]).max())):
             masses = masses.copy()
             masses[-1] += mass
-            values = curve_of(masses, start, step)[0] * (1 - error)
-    # ... and what is still missing is a relative excess.
+            values = hockey_stick_of_masses(masses, start, step)[0] * (1 - error)
+    # Third, what is still missing becomes a relative excess.
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(curve == 0, 0.0, curve / (values + certain))
-    total = (total_of(masses) + certain) * (1 - (_BLOCK + 4) * UNIT)
+        ratio = np.where(curve == 0, 0.0, curve / (values + infinity_mass))
+    total = (block_sum(masses) + infinity_mass) * (1 - (_BLOCK + 4) * UNIT)
     worst = float(ratio.max())
     excess = math.inf if math.isnan(worst) else max(0.0, worst - 1, 1 / total - 1) + 8 * UNIT
-    return Measure(start, step, masses, certain, excess)
+    return Measure(start, step, masses, infinity_mass, excess)
 
 
-def curve_of(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
+def hockey_stick_of_masses(masses: Floats, start: float, step: float) -> tuple[Floats, float]:
     """Σ_{j>i} p_j (1 − e^{−(j−i)·step}) for every i, and a bound on its relative error.
 
-    With C_i = Σ_{j>i} p_j e^{−(j−i)·step} it is the sum of (e^step − 1)·C_k over k ≥ i: positive terms only, so the
-    errors of two running sums add up.
+    With C_i = Σ_{j>i} p_j e^{−(j−i)·step} it is the sum of (e^step − 1)·C_k over k ≥ i. All terms are positive, so the
+    errors of the two running sums add up.
     """
     count = masses.size
-    if count * step < _WIDEST:
+    if count * step < _WIDEST_LOG:
         losses = step * (np.arange(count) - count / 2)
-        sums, error = sums_from(masses * np.exp(-losses))
+        sums, error = suffix_sums(masses * np.exp(-losses))
         inner = np.append(sums[1:], 0.0) * np.exp(losses)
     else:
         from scipy.signal import lfilter
 
         decay, error = math.exp(-step), (7 * count + 96) * UNIT
         inner = lfilter([decay], [1.0, -decay], np.append(masses[1:], 0.0)[::-1])[::-1]
-    values, more = sums_from(inner * math.expm1(step))
+    values, more = suffix_sums(inner * math.expm1(step))
     return values, error + more + 32 * UNIT
 
 
-def sums_from(terms: Floats) -> tuple[Floats, float]:
+def suffix_sums(terms: Floats) -> tuple[Floats, float]:
     """Σ_{j≥i} x_j of terms x ≥ 0 for every i, and a bound on its relative error.
 
-    Within blocks, then over the blocks' totals: a sum of 10⁶ terms passes through some 400 additions, not 10⁶.
+    Summed within blocks, then over the blocks' totals: a sum of 10⁶ terms goes through some 400 additions, not 10⁶.
     """
-    rising, error = _running_sums(terms[::-1])
+    rising, error = _prefix_sums(terms[::-1])
     return rising[::-1], error
 
 
-def _running_sums(terms: Floats) -> tuple[Floats, float]:
+def _prefix_sums(terms: Floats) -> tuple[Floats, float]:
     if terms.size <= 2 * _BLOCK:
         return np.cumsum(terms), terms.size * UNIT
     blocks = np.append(terms, np.zeros(-terms.size % _BLOCK)).reshape(-1, _BLOCK)
     inside = np.cumsum(blocks, axis=1)
-    before, error = _running_sums(inside[:, -1])
+    before, error = _prefix_sums(inside[:, -1])
     inside[1:] += before[:-1, None]
     return inside.ravel()[: terms.size], error + (_BLOCK + 1) * UNIT
 
 
-def total_of(terms: Floats) -> float:
-    """The sum of terms, to (_BLOCK + 2)u of their absolute values: each block errs by so much, the rest is exact."""
+def block_sum(terms: Floats) -> float:
+    """The sum of terms. Its error is at most (_BLOCK + 2)u of their absolute values: only sums within blocks are
+    rounded.
+    """
     blocks = np.append(terms, np.zeros(-terms.size % _BLOCK)).reshape(-1, _BLOCK)
     return math.fsum(blocks.sum(axis=1))
 
 
-def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta: float) -> Measure:
-    """Two tangents a cell: the curve at t_i = e^{a_i} is the smaller of the lines of the two ends of a_i's cell.
+def _lower_measure(law: Law, tails: Tails, start: float, step: float, tail: float, delta: float) -> Measure:
+    """Two tangents per cell: the curve at t_i = e^{a_i} is the smaller of the lines of the two ends of a_i's cell.
 
-    With e_i = P_i − t_i Q_i, α = 1/(e^h − 1), β = 1/(1 − e^{−h}) its masses are
-    P_i + α(e_i⁺ − e_{i+1}⁺) + β(e_i⁻ − e_{i−1}⁻). Where one is negative the curve is not convex, and its greatest
-    convex minorant is taken. The first cell holds everything below, the last everything above; e₀⁺ is left out, since
-    no point is left of the first.
+    If a mass is negative the curve is not convex, and its greatest convex minorant is taken.
+
+    Proof: docs/proofs/lattice.md, Theorem 4, with e_i, α and β as there.
     """
     p, q = _cells(tails)
     count = p.size
     losses = points(start, step, count)
-    scale, moved = np.exp(losses), tails.moved
-    rest = None if moved is None else _between(moved.above, moved.below)
-    # Merge on the left until the merged cell's ratio is at most its point, on the right until it is at least that.
-    q_below = np.maximum(tails.q_below - law.impossible, 0.0)
-    p_above = tails.p_above - law.certain
+    scale, remainder = np.exp(losses), tails.remainder
+    rest = None if remainder is None else _between(remainder.above, remainder.below)
+    # Merge cells on the left until the merged ratio is at most its point, and on the right until it is at least that.
+    q_below = np.maximum(tails.q_below - law.minus_infinity_mass, 0.0)
+    p_above = tails.p_above - law.infinity_mass
     fits = np.flatnonzero((p_above[:-1] > 0) & (p_above[:-1] >= scale * tails.q_above[:-1]))
     last = int(fits[-1]) if fits.size else count - 1
     fits = np.flatnonzero((tails.p_below[1:] > 0) & (tails.p_below[1:] <= scale * q_below[1:]))
     first = min(int(fits[0]), last) if fits.size else 0
     if first == last:
-        p[first], q[first] = 1 - law.certain, 1 - law.impossible
+        p[first], q[first] = 1 - law.infinity_mass, 1 - law.minus_infinity_mass
     else:
         p[first], q[first] = tails.p_below[first + 1], q_below[first + 1]
         p[last], q[last] = p_above[last], tails.q_above[last]
-    if moved is not None and rest is not None:
-        # Of what is left, too, only finite losses are merged.
-        certain, impossible = (law.certain, 0.0) if moved.of_p else (0.0, law.impossible)
-        rest[last] = moved.above[last] - certain
-        rest[first] = moved.rate - certain - impossible if first == last else moved.below[first + 1] - impossible
+    if remainder is not None and rest is not None:
+        # Only finite losses of the remainder are merged.
+        infinity_mass, minus_infinity_mass = (
+            (law.infinity_mass, 0.0) if remainder.of_p else (0.0, law.minus_infinity_mass)
+        )
+        rest[last] = remainder.above[last] - infinity_mass
+        rest[first] = (
+            remainder.mass - infinity_mass - minus_infinity_mass
+            if first == last
+            else remainder.below[first + 1] - minus_infinity_mass
+        )
     inside = slice(first, last + 1)
     p, q, losses, scale = p[inside], q[inside], losses[inside], scale[inside]
-    odds = None if moved is None else moved.odds(losses)
-    excess = _excess(moved, None if rest is None else rest[inside], p, q, scale, None if odds is None else odds[0])
+    t_minus_w = None if remainder is None else remainder.t_minus_w(losses)
+    excess = _set_excess(
+        remainder, None if rest is None else rest[inside], p, q, scale, None if t_minus_w is None else t_minus_w[0]
+    )
     over, under = np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
     masses = p + (np.append(0.0, over[1:]) - np.append(over[1:], 0.0)) / math.expm1(step)
     masses += (under - np.append(0.0, under[:-1])) / -math.expm1(-step)
@@ -352,14 +363,14 @@ def _below(law: Law, tails: Tails, start: float, step: float, tail: float, delta
         masses = _convex(masses, losses)
     else:
         masses = np.maximum(masses, 0.0)
-    return _checked_below(law, masses, tails[first : last + 2], losses, odds, step, tail, delta)
+    return _certified_lower(law, masses, tails[first : last + 2], losses, t_minus_w, step, tail, delta)
 
 
 def _convex(masses: Floats, losses: Floats) -> Floats:
     """The masses of the greatest convex minorant of a curve whose masses may be negative.
 
     Negative masses are mostly among the last cells, so a suffix of the curve is tried first. If its first piece keeps
-    its slope, nothing left of it changes; otherwise the suffix is doubled.
+    its slope, nothing to the left changes; otherwise the suffix is doubled.
     """
     from scipy.optimize import isotonic_regression
 
@@ -377,40 +388,40 @@ def _convex(masses: Floats, losses: Floats) -> Floats:
     return np.append(masses[:first], np.where(changed | np.append(changed[1:], False), new, kept))
 
 
-def _checked_below(
+def _certified_lower(
     law: Law,
     masses: Floats,
     lines: Tails,
     losses: Floats,
-    odds: tuple[Floats, Floats] | None,
+    t_minus_w: tuple[Floats, Floats] | None,
     step: float,
     tail: float,
     delta: float,
 ) -> Measure:
-    """The masses with the excess that puts every piece of their curve under a line.
+    """The measure whose excess puts every piece of its curve under a line.
 
-    Far on the right, where lines are as small as their rounding, masses are dropped instead.
+    Far to the right, where lines are as small as their rounding, masses are dropped instead.
     """
     allowed = np.full(losses.size, math.inf)
     for place in (slice(0, -1), slice(1, None)):  # the lines of both ends of a point's cell
-        middle, room, _ = attained(lines[place], losses, odds)
-        if place.start == 0:  # left of the first point it is the line of all that P can give
-            impossible = law.impossible * math.exp(losses[0])
-            middle[0] = impossible - math.expm1(losses[0])
-            room[0] = 64 * UNIT * impossible + 4 * _EXP * abs(math.expm1(losses[0]))
-        else:  # right of the last point nothing is left
+        middle, room, _ = threshold_set_values(lines[place], losses, t_minus_w)
+        if place.start == 0:  # left of the first point it is the line of the set where P is positive
+            minus_infinity_mass = law.minus_infinity_mass * math.exp(losses[0])
+            middle[0] = minus_infinity_mass - math.expm1(losses[0])
+            room[0] = 64 * UNIT * minus_infinity_mass + 4 * _EXP * abs(math.expm1(losses[0]))
+        else:  # right of the last point the curve is constant
             middle[-1], room[-1] = math.inf, 0.0
         allowed = np.minimum(allowed, middle - room)
-    certain = law.certain * (1 - law.certain_error)
+    infinity_mass = law.infinity_mass * (1 - law.infinity_mass_error)
     masses = np.where(masses < LEAST, 0.0, masses)
     excess = 1.0
     for _ in range(5):
-        values, error = curve_of(masses, float(losses[0]), step)
-        values = (values + certain) * (1 + error)
+        values, error = hockey_stick_of_masses(masses, float(losses[0]), step)
+        values = (values + infinity_mass) * (1 + error)
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.where(values > 0, 1 - allowed / values, np.where(allowed < 0, math.inf, 0.0))
             missing[np.isnan(missing)] = math.inf
-        excess = max(0.0, float(missing.max()), total_of(masses) + certain - 1) + (_BLOCK + 8) * UNIT
+        excess = max(0.0, float(missing.max()), block_sum(masses) + infinity_mass - 1) + (_BLOCK + 8) * UNIT
         bad = np.flatnonzero(missing > 1e-12)
         if not bad.size:
             break
@@ -419,14 +430,14 @@ def _checked_below(
         with np.errstate(divide="ignore", invalid="ignore"):
             less = float(((values - allowed)[bad] / -np.expm1(step * (bad - float(last)))).max()) * (1 + 1e-9)
         if math.isfinite(law.highest) and worst < 1 and int(bad[-1]) < last and less < min(worst, float(masses[last])):
-            masses[last] -= less  # near a sharp end a little less mass on the last point serves
+            masses[last] -= less  # near a finite end, a little less mass at the last point is enough
             continue
-        # Elsewhere masses are dropped from where on they are less than what keeping them costs all others.
+        # Otherwise masses are dropped from the point on where they are less than what keeping them costs the others.
         beyond = np.append(np.cumsum(masses[::-1])[::-1][1:], 0.0)
         kept = delta * np.maximum.accumulate(missing)
-        cost = kept + np.where(allowed >= certain, beyond, math.inf)
+        cost = kept + np.where(allowed >= infinity_mass, beyond, math.inf)
         cut = int(np.argmin(np.where(beyond <= tail, kept + 1e-3 * beyond, cost)))
         if not masses[cut + 1 :].any():
             break
         masses[cut + 1 :] = 0.0
-    return Measure(float(losses[0]), step, masses, certain, min(excess, 1.0))
+    return Measure(float(losses[0]), step, masses, infinity_mass, min(excess, 1.0))

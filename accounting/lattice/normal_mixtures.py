@@ -8,19 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Moved, Tails, odds_of
+from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, exp_minus_weight
 
-_NDTR = 8 * UNIT  # scipy's ndtr, relative, times 1 + z²; tests hold it against mpmath
+_NDTR_ERROR = 8 * UNIT  # relative error of scipy's ndtr, divided by 1 + z²; tests compare it with mpmath
 
 
 class NormalMixtures(Law):
-    """P = Σ w_k N(s_k, 1) against Q = Σ v_k N(r_k, 1) on the line, with a loss that grows with x.
+    """P = Σ w_k N(s_k, 1) against Q = Σ v_k N(r_k, 1) on the line, with a loss that increases with x.
 
-    The loss grows with x where all s_k ≥ 0 = r_k, and where r_k = −s_k with equal weights.
+    The loss increases with x if all s_k ≥ 0 = r_k, and if r_k = −s_k with equal weights.
 
     Args:
         weights: w_k, positive, sum 1.
-        shifts: s_k ≥ 0, in standard deviations of the noise; off by at most a relative 4u from what they stand for.
+        shifts: s_k ≥ 0, in standard deviations of the noise, with relative error at most 4u.
         mirrored: Q has the shifts −s_k and the same weights; otherwise Q = N(0, 1).
         slack: mass of P that was left out; `weights` then sum to 1 − slack.
     """
@@ -37,15 +37,15 @@ class NormalMixtures(Law):
         self.weights: Floats = np.asarray(weights, dtype=np.float64)[order]
         self.shifts: Floats = np.asarray(shifts, dtype=np.float64)[order]
         self.mirrored, self.slack = mirrored, slack
-        still = float(self.weights[self.shifts == 0].sum())
-        if not mirrored and still > 0:
-            self.lowest = math.log(still)
+        zero_weight = float(self.weights[self.shifts == 0].sum())
+        if not mirrored and zero_weight > 0:
+            self.lowest = math.log(zero_weight)
         if self.weights.size > 2 or (mirrored and self.weights.size > 1):
-            self.work = 4 * self.weights.size  # the inverse of the loss is found by iteration
+            self.relative_cost = 4 * self.weights.size  # the inverse of the loss is found by iteration
         self._log_weights = np.log(self.weights)
-        # From N(s, 1) or N(0, 1) a smaller shift is made by scaling and noise, and a mixture by choosing one at random.
+        # A smaller shift is a post-processing of N(s, 1) by scaling and noise, and so is a mixture by a random choice.
         self.dominating_mu = (2 if mirrored else 1) * float(self.shifts[-1]) if not slack else math.inf
-        self._rate = math.fsum(self.weights[self.shifts > 0]) + slack
+        self._shifted_mass = math.fsum(self.weights[self.shifts > 0]) + slack
 
     def pruned(self, mass: float) -> Law:
         if self.mirrored or self.weights.size < 3:
@@ -78,31 +78,31 @@ class NormalMixtures(Law):
         return min(low, high), high
 
     def tails(self, thresholds: Floats) -> Tails:
-        odds = self._odds(thresholds)
-        x, shift = self._inverse(thresholds) if odds is None else self._inverse_of_two(thresholds, *odds)
-        far = np.abs(x) > 40 + self.shifts[-1]  # less than 1e-315 of either law is left there
+        t_minus_w = self._exp_minus_weight(thresholds)
+        x, shift = self._inverse(thresholds) if t_minus_w is None else self._inverse_of_two(thresholds, *t_minus_w)
+        far = np.abs(x) > 40 + self.shifts[-1]  # both laws have less than 1e-315 there
         x = np.where(far, np.copysign(np.inf, x), x)
-        moved = None
+        remainder = None
         if self.mirrored:
             p_above, p_below, reach = self._sides(x, self.weights, self.shifts)
             q_above, q_below, other = self._sides(x, self.weights, -self.shifts)
             reach = np.maximum(reach, other)
         else:
             q_above, q_below = _normal_sides(x)
-            still = int(np.count_nonzero(self.shifts == 0))
-            stay = float(self.weights[:still].sum())
-            p_above, p_below, reach = self._sides(x, self.weights[still:], self.shifts[still:])
-            if stay and self.slack <= 1e-6 * self._rate:
-                known = odds if self._rate == self._one_rate else None
-                moved = Moved(p_above, p_below, self._rate, stay, known=known)
-            if stay:
-                p_above, p_below = p_above + stay * q_above, p_below + stay * q_below
-        # An argument z is off by at most 8u(|x| + s), which moves Φ(z) by its hazard, at most |z| + 1, times that.
+            zeros = int(np.count_nonzero(self.shifts == 0))
+            zero_weight = float(self.weights[:zeros].sum())
+            p_above, p_below, reach = self._sides(x, self.weights[zeros:], self.shifts[zeros:])
+            if zero_weight and self.slack <= 1e-6 * self._shifted_mass:
+                known = t_minus_w if self._shifted_mass == self._shift_probability else None
+                remainder = Remainder(p_above, p_below, self._shifted_mass, zero_weight, known=known)
+            if zero_weight:
+                p_above, p_below = p_above + zero_weight * q_above, p_below + zero_weight * q_below
+        # An argument z errs by at most 8u(|x| + s), which moves log Φ(z) by at most |z| + 1 times that (its hazard).
         finite = np.isfinite(x)
         reach = np.maximum(reach, np.abs(x))
         reach, size = np.where(finite, reach, 0.0), np.where(finite, np.abs(x), 0.0) + self.shifts[-1]
-        error = _NDTR * (1 + reach * reach) + 8 * UNIT * size * (reach + 1) + 2 * self.weights.size * UNIT
-        return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack, moved=moved)
+        error = _NDTR_ERROR * (1 + reach * reach) + 8 * UNIT * size * (reach + 1) + 2 * self.weights.size * UNIT
+        return Tails(p_above, p_below, q_above, q_below, error, shift, self.slack, remainder=remainder)
 
     def _sides(self, x: Floats, weights: Floats, shifts: Floats) -> tuple[Floats, Floats, Floats]:
         """Mixture mass above and below x, and the largest |argument| of a Φ."""
@@ -125,7 +125,7 @@ class NormalMixtures(Law):
         return self._ratio_and_slope(x)[0]
 
     def _inverse(self, b: Floats) -> tuple[Floats, Floats]:
-        """x with L(x) near b, and a bound on |L(x) − b|; −∞ with 0 where every loss is above b."""
+        """x with L(x) near b, and a bound on |L(x) − b|; −∞ with 0 if every loss is above b."""
         if self.weights.size == 1 and not self.mirrored:
             place = self.shifts[0]
             x = b / place + place / 2
@@ -135,44 +135,46 @@ class NormalMixtures(Law):
             return x, 16 * UNIT * np.abs(b)
         return self._inverse_by_newton(b)
 
-    def _odds(self, b: Floats) -> tuple[Floats, Floats] | None:
-        """e^b − 1 + q and its error over e^b for one shift that is drawn with probability q; None for any other law."""
+    def _exp_minus_weight(self, b: Floats) -> tuple[Floats, Floats] | None:
+        """e^b − 1 + q and its error divided by e^b, for one shift with probability q; None for any other law."""
         if self.weights.size != 2 or self.mirrored or self.shifts[0]:
             return None
-        return odds_of(np.minimum(np.maximum(b, -700.0), 700.0), self._one_rate, float(self.weights[0]))
+        return exp_minus_weight(
+            np.minimum(np.maximum(b, -700.0), 700.0), self._shift_probability, float(self.weights[0])
+        )
 
     @property
-    def _one_rate(self) -> float:
-        """q of one shift; without some of its mass 1 − q is the weight that is known."""
+    def _shift_probability(self) -> float:
+        """q of a single shift. With slack, 1 − q is the weight that is known."""
         return float(self.weights[-1]) if not self.slack else 1 - float(self.weights[0])
 
-    def _inverse_of_two(self, b: Floats, odds: Floats, rounding: Floats) -> tuple[Floats, Floats]:
-        """L(x) = log(1 − q + q e^y), y = s(x − s/2): y = log((e^b − 1 + q)/q).
+    def _inverse_of_two(self, b: Floats, t_minus_w: Floats, rounding: Floats) -> tuple[Floats, Floats]:
+        """x with L(x) = log(1 − q + q e^y), y = s(x − s/2), so y = log((e^b − 1 + q)/q); and a bound on |L(x) − b|.
 
-        The rounding of e^b − 1 + q moves L by its own size over e^b, that of y by (e^b − 1 + q)/e^b times
-        16u(|y| + s|x| + s²).
+        The rounding of e^b − 1 + q moves L by its own size divided by e^b; that of y moves it by (e^b − 1 + q)/e^b
+        times 16u(|y| + s|x| + s²).
         """
         place = float(self.shifts[1])
         b = np.minimum(np.maximum(b, -700.0), 700.0)
-        if self.slack:  # 1 − w₀ is not the weight that is known
+        if self.slack:  # 1 − w₀ is not a known weight
             rounding = rounding + 4 * UNIT * np.exp(-np.maximum(b, -1.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            log_odds, log_weight = np.log(odds), math.log(float(self.weights[1]))
-            y = log_odds - log_weight  # their quotient may leave float64
+            log_excess, log_weight = np.log(t_minus_w), math.log(float(self.weights[1]))
+            y = log_excess - log_weight  # their quotient may leave float64
             x = y / place + place / 2
-            share = odds * np.exp(-b)
-            shift = 2 * rounding + share * 2 * _EXP * (np.abs(log_odds) + abs(log_weight))
+            share = t_minus_w * np.exp(-b)
+            shift = 2 * rounding + share * 2 * _EXP * (np.abs(log_excess) + abs(log_weight))
             shift += share * (4 * _EXP + 16 * UNIT * (np.abs(y) + place * np.abs(x) + place * place))
-        none = odds <= 0
-        edge = np.where(odds < -16 * UNIT, 0.0, 16 * UNIT)
+        none = t_minus_w <= 0
+        edge = np.where(t_minus_w < -16 * UNIT, 0.0, 16 * UNIT)
         shift = np.where(none, edge, np.where(np.isfinite(shift), shift, math.inf))
         return np.where(none, -math.inf, x), shift
 
     def _inverse_by_newton(self, b: Floats) -> tuple[Floats, Floats]:
-        """By a table of the inverse, then Newton steps that stay inside their bracket; the residual is what is left.
+        """The inverse by a table and then Newton steps inside their bracket; the residual is part of the error.
 
-        Beyond the table, at |x| 38 past the last shift, less than 1e-315 of either law is left, and every bound on the
-        curve has more room than that.
+        Beyond the table, at |x| 38 past the last shift, both laws have less than 1e-315, which every bound on the curve
+        covers.
         """
         widest = 38.0 + float(self.shifts[-1])
         nodes = np.linspace(-widest if self.mirrored else -38.0, widest, 513)

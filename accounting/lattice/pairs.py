@@ -1,4 +1,6 @@
-"""Dominating pairs: the worst pair of output laws of a mechanism, and certified answers to every question about it."""
+"""Dominating pairs: the worst pair of output laws of a mechanism, with certified bounds on ε, δ, the trade-off and
+more.
+"""
 
 from __future__ import annotations
 
@@ -33,26 +35,28 @@ WIDTH = 1e-3
 
 
 _beyond_float64 = np.errstate(all="ignore")
-"""Far from the question e^x may leave float64, and what is no number bounds nothing: no reason to warn."""
+"""Far from the loss of interest e^x may leave float64. NaN is never used as a bound, so NumPy need not warn."""
 
 
 class WidthNotMet(UserWarning):
-    """An interval is certified, but wider than was asked for."""
+    """A certified interval is wider than requested."""
 
 
 class DominatingPair:
-    """The worst output laws (P, Q) of neighbours, one privacy-loss distribution a direction, never symmetrised.
+    """The worst output laws (P, Q) of neighbours, with one privacy-loss distribution per direction, never symmetrised.
 
     (P, Q) dominates a mechanism if H_t(P‖Q) ≥ H_t(M(D)‖M(D′)) for all t ≥ 0 and all neighbours, H the hockey-stick
-    divergence; products of dominating pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10).
-    Direction "remove" is P over Q (the data set with the unit over the one without), "add" is Q over P; questions are
-    answered for the worse of the two unless one is named.
+    divergence. Products of dominating pairs dominate adaptive compositions (Zhu, Dong and Wang 2022, Theorem 10).
+    Direction "remove" is P over Q (the data set with the unit over the one without), "add" is Q over P. Questions are
+    answered for the worse direction unless one is named.
 
-    Every answer is an `Interval` that contains the exact value for the pair, discretisation, truncation and rounding
-    included. Where `tight` is true, some neighbours attain the pair and the interval contains the mechanism's own
-    value; otherwise only the upper end speaks of the mechanism.
+    Every answer is an `Interval` that contains the exact value for the pair, with discretisation, truncation and
+    rounding included. If `tight` is true, some neighbours attain the pair, and the interval contains the mechanism's
+    own value. Otherwise only the upper end is a bound for the mechanism.
 
-    A pair may hold alternatives, of which the worst counts: disjoint parts, of which one contains the unit.
+    A pair may hold alternatives, of which the worst counts: disjoint parts, one of which contains the unit.
+
+    Proof: docs/proofs/lattice.md, Theorems 1 to 7.
     """
 
     def __init__(self, alternatives: Sequence[Composition]) -> None:
@@ -64,13 +68,13 @@ class DominatingPair:
     def of(
         remove: Law, add: Law | None = None, *, label: str, tight: bool = True, symmetric: bool = False
     ) -> DominatingPair:
-        """A pair from laws; `add` is by default the other direction of `remove`.
+        """A pair from laws.
 
         Args:
-            remove, add: the laws.
+            remove, add: the laws; `add` is by default the other direction of `remove`.
             label: equal labels mean equal pairs.
             tight: some neighbours attain the laws.
-            symmetric: both directions are the same law.
+            symmetric: both directions have the same law.
         """
         component = components.of_laws(remove, add, label=label, tight=tight, symmetric=symmetric)
         return DominatingPair._of(component)
@@ -81,30 +85,30 @@ class DominatingPair:
 
     @staticmethod
     def identity() -> DominatingPair:
-        """The pair of a mechanism that says nothing."""
+        """The pair of a mechanism that reveals nothing."""
         return DominatingPair([()])
 
     @staticmethod
     def non_private() -> DominatingPair:
-        """The pair of a mechanism that says all."""
+        """The pair of a mechanism that reveals everything."""
         return DominatingPair.finite(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
 
     @staticmethod
     def gaussian(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
-        """N(sensitivity, noise_multiplier²) against N(0, noise_multiplier²); no noise hides nothing."""
+        """N(sensitivity, noise_multiplier²) against N(0, noise_multiplier²); not private without noise."""
         validate.non_negative(noise_multiplier=noise_multiplier)
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
             return DominatingPair.identity()
         if not noise_multiplier:
             return DominatingPair.non_private()
-        if math.isinf(sensitivity / noise_multiplier):  # losses beyond float64 count as infinite, which they are not
-            return DominatingPair.non_private().loosened()
+        if math.isinf(sensitivity / noise_multiplier):  # losses beyond float64 count as infinite: an upper bound only
+            return DominatingPair.non_private().as_upper_bound()
         return DominatingPair._of(components.gaussian(sensitivity / noise_multiplier))
 
     @staticmethod
     def laplace(noise_multiplier: float, sensitivity: float = 1.0) -> DominatingPair:
-        """Laplace noise of scale `noise_multiplier` on a number that moves by `sensitivity`."""
+        """Laplace noise of scale `noise_multiplier` on a number of the given sensitivity."""
         validate.non_negative(noise_multiplier=noise_multiplier)
         validate.non_negative(sensitivity=sensitivity)
         if not sensitivity:
@@ -112,7 +116,7 @@ class DominatingPair:
         if not noise_multiplier:
             return DominatingPair.non_private()
         if math.isinf(sensitivity / noise_multiplier):
-            return DominatingPair.non_private().loosened()
+            return DominatingPair.non_private().as_upper_bound()
         return DominatingPair._of(components.laplace(noise_multiplier, sensitivity))
 
     @staticmethod
@@ -121,7 +125,7 @@ class DominatingPair:
 
         Args:
             sigma: σ, at most 1e5 and at least 1/10 of the sensitivity.
-            sensitivity: how far the sum moves, a whole number.
+            sensitivity: of the sum, a whole number.
         """
         validate.positive(sigma=sigma)
         validate.integer(sensitivity=sensitivity)
@@ -129,17 +133,19 @@ class DominatingPair:
 
     @staticmethod
     def discrete_laplace(parameter: float, sensitivity: int = 1) -> DominatingPair:
-        """Noise on the integers with p(x) ∝ e^{−a|x|}: the loss is a(2j − Δ) for j = 0…Δ, a number of steps."""
+        """Noise on the integers with p(x) ∝ e^{−a|x|}, a = `parameter`: the loss is a(2j − Δ) for some j = 0…Δ."""
         validate.non_negative(parameter=parameter)
         validate.integer(sensitivity=sensitivity)
-        if sensitivity and not parameter:  # no such law: the noise would have to be infinite, or none
+        if sensitivity and not parameter:  # a = 0 is not a law; it counts as no protection
             return DominatingPair.non_private()
         return DominatingPair._of(components.discrete_laplace(parameter, sensitivity) if sensitivity else None)
 
     @staticmethod
     def approx_dp(epsilon: float, delta: float = 0.0) -> DominatingPair:
-        """The pair that dominates every (ε, δ)-DP mechanism (Kairouz, Oh and Viswanath 2015): with probability δ all is
-        told, otherwise one bit by randomised response at ε."""
+        """The pair that dominates every (ε, δ)-DP mechanism (Kairouz, Oh and Viswanath 2015).
+
+        With probability δ everything is revealed, otherwise one bit by randomised response at ε.
+        """
         validate.non_negative(epsilon=epsilon)
         validate.probability(delta=delta)
         return DominatingPair._of(components.approx_dp(epsilon, delta))
@@ -148,7 +154,9 @@ class DominatingPair:
     def concentrated(rho: Fraction | float, xi: Fraction | float = 0) -> DominatingPair:
         """Any mechanism whose Rényi divergence of every order α > 1 is at most ξ + ρα, in both directions.
 
-        Known from above only: the least of the δ(ε) that the orders give, by Canonne, Kamath and Steinke (2020).
+        Only its upper bounds are known: the least δ(ε) over the orders.
+
+        Source: Canonne, Kamath and Steinke (2020).
         """
         for name, value in (("rho", rho), ("xi", xi)):
             validate.non_negative(**{name: float(value)})
@@ -158,8 +166,8 @@ class DominatingPair:
     def bounded_range(eta: float) -> DominatingPair:
         """One selection whose log-ratio between neighbours stays in an interval of length η (Durfee and Rogers 2019).
 
-        Known from above only. Selections of one η are composed by their adaptive worst case (Dong, Durfee and Rogers
-        2020), see `cupel.accounting.selection.bounded_range`; the sum of worst single selections would be worse.
+        Only its upper bounds are known. Selections of one η compose by their adaptive bound (Dong, Durfee and Rogers
+        2020), see `cupel.accounting.selection.bounded_range`; the product of worst single selections would be larger.
         """
         validate.non_negative(eta=eta)
         return DominatingPair._of(components.bounded_range(eta) if eta else None)
@@ -174,7 +182,7 @@ class DominatingPair:
             weights: w_k ≥ 0 with sum 1 (to 1e-9; they are normalised).
             sensitivities: s_k ≥ 0, as many.
             standard_deviation: σ ≥ 0, in the unit of the sensitivities.
-            mirrored: what Poisson sampling makes of replacing a unit.
+            mirrored: the pair of a Poisson sample under replace_one.
         """
         validate.non_negative(standard_deviation=standard_deviation)
         component = components.gaussian_mixture(weights, sensitivities, standard_deviation, mirrored=mirrored)
@@ -199,14 +207,14 @@ class DominatingPair:
         highest: float = math.inf,
         atom: float | None = None,
     ) -> DominatingPair:
-        """A pair on the line whose loss grows with x, given by vectorised functions of x.
+        """A pair on the line whose loss increases with x, given by vectorised functions of x.
 
         Args:
             p_cdf, p_sf, q_cdf, q_sf: distribution and survival functions.
             inverse: b ↦ x with log P/Q = b at x; −∞ or ∞ outside the support.
-            error: relative error of the four functions, which the intervals take as given.
-            shift: bound on how far the loss at inverse(b) is from b.
-            lowest, highest: the least and largest loss, where they are finite.
+            error: relative error of the four functions; the intervals rely on it.
+            shift: bound on the distance of the loss at inverse(b) from b.
+            lowest, highest: the least and largest loss, if they are finite.
             atom: a loss of positive probability, if there is one.
         """
         for name, value in (("error", error), ("shift", shift)):
@@ -225,12 +233,12 @@ class DominatingPair:
         high: float,
         label: str | None = None,
     ) -> DominatingPair:
-        """An upper bound on the whole privacy profile, for composition with others.
+        """An upper bound on the whole privacy profile, to compose with other pairs.
 
         Args:
             remove: vectorised, increasing ε of either sign ↦ an upper bound on δ(ε), at least (1 − e^ε)⁺.
             add: the same for the other direction; by default equal to `remove`.
-            low, high: the range of ε on which the curve is worth a lattice; beyond `high` it counts as constant.
+            low, high: the range of ε on which the lattice evaluates the curve; beyond `high` it counts as constant.
             label: equal labels mean equal curves.
         """
         return DominatingPair._of(components.profile(remove, add, low=low, high=high, label=label))
@@ -242,13 +250,16 @@ class DominatingPair:
         Args:
             pairs: single mechanisms.
             weights: their probabilities; the sum is 1 (to 1e-9; they are normalised).
-            rounded_up: the weights are upper bounds on the probabilities and taken as they are. The pair is then known
-                from above only.
+            rounded_up: the weights are upper bounds on the probabilities and are not normalised. The blend then has
+                upper bounds only.
+
+        Raises:
+            ValueError: if an argument is invalid, or a pair is a composition.
         """
         total = math.fsum(weights)
         least, most = 1 - 1e-9, math.inf if rounded_up else 1 + 1e-9
         if len(pairs) != len(weights) or not pairs or min(weights) < 0 or not least <= total <= most:
-            raise ValueError("a blend needs as many weights as pairs, at least 0 and with sum 1")
+            raise ValueError("a blend needs one weight per pair, each at least 0, with sum 1")
         if not rounded_up and total != 1:
             weights = [weight / total for weight in weights]
         parts = [(pair._single(), float(weight)) for pair, weight in zip(pairs, weights, strict=True) if weight > 0]
@@ -258,8 +269,8 @@ class DominatingPair:
         )
         label = f"blend({[(part.label, weight) for part, weight in parts]!r}, {rounded_up})"
         tight = all(part.tight for part, _ in parts) and not rounded_up
-        alone = any(part.alone for part, _ in parts)
-        return DominatingPair._of(Component(remove, add, label, None, tight, alone))
+        tight_alone = any(part.tight_alone for part, _ in parts)
+        return DominatingPair._of(Component(remove, add, label, None, tight, tight_alone))
 
     # --- composition
 
@@ -271,7 +282,7 @@ class DominatingPair:
         return DominatingPair(total)
 
     def self_compose(self, count: int) -> DominatingPair:
-        """`count` runs. Of alternatives the same one repeats: the unit stays where it is."""
+        """`count` runs. Of alternatives the same one repeats, since the unit stays in its part."""
         validate.integer(count=count)
         if not count:
             return DominatingPair.identity()
@@ -279,16 +290,21 @@ class DominatingPair:
 
     @staticmethod
     def parallel(pairs: Sequence[DominatingPair], *, one: bool) -> DominatingPair:
-        """Mechanisms on disjoint parts: the worst of them, or, unless `one`, of any two that a unit moves between.
+        """Mechanisms on disjoint parts.
 
-        A unit that moves leaves one part and enters the other, so their directions may differ; such a pair of parts
-        bounds the mechanism and is not said to be attained.
+        Args:
+            pairs: one per part.
+            one: only one part changes, so the worst part counts. Otherwise a unit may leave one part and enter another,
+                so the worst two parts count, in any directions; the result is then an upper bound only.
+
+        Raises:
+            ValueError: if there is no part.
         """
         if not pairs:
             raise ValueError("a parallel composition needs at least one part")
         if one or len(pairs) == 1:
             return DominatingPair(distinct([each for pair in pairs for each in pair._alternatives]))
-        twice: dict[object, list[DominatingPair]] = {}  # of equal parts no more than two matter
+        twice: dict[object, list[DominatingPair]] = {}  # at most two of equal parts matter
         for pair in pairs:
             twice.setdefault(tuple(key_of(each) for each in pair._alternatives), []).append(pair)
         few = [pair for group in twice.values() for pair in group[:2]]
@@ -297,7 +313,7 @@ class DominatingPair:
             moves.append(first.compose(second))
             if not (first._symmetric or second._symmetric):
                 moves += [first.compose(second.reversed()), first.reversed().compose(second)]
-        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).loosened()
+        return DominatingPair(distinct([each for move in moves for each in move._alternatives])).as_upper_bound()
 
     @property
     def _symmetric(self) -> bool:
@@ -306,18 +322,26 @@ class DominatingPair:
     def reversed(self) -> DominatingPair:
         """This pair with its directions exchanged."""
 
-        def turned(part: Component) -> Component:
+        def reversed_part(part: Component) -> Component:
             if part.symmetric or part.remove is part.add:
                 return part
             return replace(part, remove=part.add, add=part.remove, label=f"reversed({part.label})")
 
-        return DominatingPair([tuple((turned(part), count) for part, count in each) for each in self._alternatives])
+        return DominatingPair(
+            [tuple((reversed_part(part), count) for part, count in each) for each in self._alternatives]
+        )
 
     def poisson_sampled(self, rate: float) -> DominatingPair:
-        """The pair where the unit takes part with probability `rate`, independently of all others.
+        """The pair on a Poisson sample in which the unit takes part with probability `rate`.
 
-        For adding or removing a unit, or replacing it by nothing; replacing it by another is another pair. Only one
-        mechanism can be sampled: runs on one sample are not a composition of sampled runs.
+        For adding or removing a unit, or replacing it by a null record; replacing it by another record gives another
+        pair. Only a single mechanism can be sampled: several runs on one sample are not a composition of sampled runs.
+
+        Args:
+            rate: in [0, 1].
+
+        Raises:
+            ValueError: if the pair is a composition, or is known by an upper bound on its profile only.
 
         Source: Zhu, Dong and Wang (2022), Theorem 11.
         """
@@ -331,10 +355,10 @@ class DominatingPair:
             return DominatingPair.gaussian_mixture([1 - rate, rate], [0.0, part.mu], 1.0)
         remove = Sampled(part.remove, rate)
         if part.add.upper_only:  # known by one curve for both directions
-            raise ValueError("a pair known by an upper bound on its profile only cannot be sampled here")
+            raise ValueError("a pair that is known only by an upper bound on its profile cannot be sampled")
         add = Sampled(part.add.swapped(), rate).swapped()
         label = f"sampled({rate!r}, {part.label})"
-        return DominatingPair([((Component(remove, add, label, None, part.tight, part.alone), 1),)])
+        return DominatingPair([((Component(remove, add, label, None, part.tight, part.tight_alone), 1),)])
 
     def _single(self) -> Component:
         if len(self._alternatives) != 1 or len(self._alternatives[0]) != 1:
@@ -348,20 +372,20 @@ class DominatingPair:
 
     @property
     def tight(self) -> bool:
-        """Whether the intervals enclose the mechanism's own value and not only that of a pair that dominates it."""
+        """Whether neighbours attain the pair, so that the intervals contain the mechanism's own value."""
         for each in self._alternatives:
             single = len(each) == 1 and each[0][1] == 1
-            if not all(part.tight and (single or not part.alone) for part, _ in each):
+            if not all(part.tight and (single or not part.tight_alone) for part, _ in each):
                 return False
         return True
 
     @property
     def gaussian_mu(self) -> float | None:
-        """μ where the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
+        """μ if the pair is N(μ, 1) against N(0, 1), 0 for the identity, None for any other."""
         return mu_of(self._alternatives[0]) if len(self._alternatives) == 1 else None
 
-    def loosened(self) -> DominatingPair:
-        """This pair, no longer said to be attained by neighbours."""
+    def as_upper_bound(self) -> DominatingPair:
+        """This pair, no longer claimed to be attained by neighbours."""
         return DominatingPair(
             [tuple((replace(part, tight=False), count) for part, count in each) for each in self._alternatives]
         )
@@ -373,8 +397,8 @@ class DominatingPair:
 
         Args:
             delta: in (0, 1).
-            direction: "remove", "add", or the worse of both.
-            width: the relative width asked for, (upper − lower)/upper; where it is not met, `WidthNotMet` is warned.
+            direction: "remove", "add", or None for the worse of both.
+            width: the requested relative width, (upper − lower)/upper. If it is not met, `WidthNotMet` is warned.
         """
         validate.open_probability(delta=delta)
 
@@ -385,10 +409,10 @@ class DominatingPair:
                     found = Interval(found.lower, simple_epsilon(composition, delta))
                 return found, True
             known = zcdp_epsilon(composition, delta)
-            if 600 < known < math.inf:  # beyond what a lattice reaches
+            if 600 < known < math.inf:  # too large for a lattice
                 return Interval(0.0, known), True
             enclosure = enclosure_of(composition, side, target=target)
-            if enclosure.certain(-1) > delta:
+            if enclosure.infinity_mass(-1) > delta:
                 return Interval(math.inf, math.inf), True
             found, met = enclosure.epsilon(delta, width)
             upper = min(found.upper, known)
@@ -426,13 +450,15 @@ class DominatingPair:
                 return gaussian_curve.blowup(mu, p), True
             enclosure = enclosure_of(composition, side, target=target)
             if p in (0.0, 1.0):
-                return (Interval(1.0, 1.0) if p else Interval(enclosure.certain(-1), enclosure.certain(1))), True
+                return (
+                    Interval(1.0, 1.0) if p else Interval(enclosure.infinity_mass(-1), enclosure.infinity_mass(1))
+                ), True
             return enclosure.blowup(p, width)
 
         return self._worst(ask, direction, width)
 
     def beta(self, alpha: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
-        """The least type II error of a test of type I error `alpha`: 1 − B(α); the worse direction has the smaller."""
+        """The least type II error at type I error `alpha`, 1 − B(α); the worse direction has the smaller one."""
         validate.probability(alpha=alpha)
         power = self.blowup(alpha, direction=direction, width=width)
         return Interval(max(0.0, (1 - power.upper) - 2**-53), min(1.0, (1 - power.lower) + 2**-53))
@@ -442,28 +468,28 @@ class DominatingPair:
         return self.delta(0.0, width=width)
 
     def bayes_risk(self, prior: float, *, direction: str | None = None, width: float = WIDTH) -> Interval:
-        """The least probability of error of a test where P has prior probability `prior`: π(1 − δ(log((1 − π)/π)))."""
+        """The least error probability of a test if P has prior probability π = `prior`: π(1 − δ(log((1 − π)/π)))."""
         validate.probability(prior=prior)
         if prior in (0.0, 1.0):
             return Interval(0.0, 0.0)
         found = self.delta(math.log1p(-prior) - math.log(prior), direction=direction, width=width)
         low, high = (prior * (1 - end) for end in (found.upper, found.lower))
-        # An ε that is off moves 1 − δ by no more than itself, relatively.
+        # An error of ε changes 1 − δ by at most that much, relatively.
         room = 2**-48 * (1 - math.log(min(prior, 1 - prior)))
         return Interval(max(0.0, low * (1 - room)), min(1.0, high * (1 + room)))
 
     def mu(self, delta: float, *, width: float = WIDTH) -> Interval:
-        """The least μ ≥ 0 of a Gaussian curve that lies above the profile wherever that exceeds δ: the least μ with
-        δ(ε) ≤ max(δ_μ(ε), δ) for all ε ≥ 0, in both directions.
+        """The least μ ≥ 0 with δ(ε) ≤ max(δ_μ(ε), δ) for all ε ≥ 0, in both directions.
 
-        Without a δ > 0 the answer would be set by outcomes of no weight: for a sampled Gaussian, √n/σ.
+        δ_μ is the curve of N(μ, 1) against N(0, 1). Without a δ > 0, outcomes of negligible probability would decide:
+        the μ of a sampled Gaussian would be √n/σ.
         """
         validate.open_probability(delta=delta)
         validate.positive(width=width)
         ends = []
         for composition in self._alternatives:
             if (mu := mu_of(composition)) is not None:
-                largest = gaussian_curve.delta(mu, 0.0)  # where δ(0) ≤ δ, μ = 0 will do
+                largest = gaussian_curve.delta(mu, 0.0)  # if δ(0) ≤ δ, μ = 0 is enough
                 least = mu * (1 - 2**-49) if largest.lower > delta else 0.0
                 ends.append((least, mu * (1 + 2**-49) if largest.upper > delta else 0.0))
                 continue
@@ -534,12 +560,12 @@ class DominatingPair:
             if not found:
                 found.append(ask(each, side, width, None))
                 continue
-            # What is asked exactly is decided by lower bounds of the others, never by the width: otherwise a narrower
-            # request might have a wider answer.
+            # Lower bounds of the others decide what is computed exactly, never the width: otherwise a narrower request
+            # might have a wider answer.
             least = max(known.lower for known, _ in found)
             answer, met = ask(each, side, width, least)
             if answer.upper <= least:
-                met = True  # it is not the worst, so how narrow it is does not matter
+                met = True  # it is not the worst, so its width does not matter
             elif not met:
                 answer, met = ask(each, side, width, None)
             found.append((answer, met))
@@ -549,17 +575,18 @@ class DominatingPair:
         return worst
 
     def _sides(self, direction: str | None) -> tuple[str, ...]:
-        """The directions to ask: one of them where both are the same."""
+        """The directions to compute: only one if both are the same."""
         if direction is not None:
             return (validate.one_of(DIRECTIONS, direction=direction),)
-        selections = any(part.selection is not None for each in self._alternatives for part, _ in each)
+        selections = any(part.selection_eta is not None for each in self._alternatives for part, _ in each)
         return DIRECTIONS[:1] if self._symmetric and not selections else DIRECTIONS
 
     def _warn(self, worst: Interval, width: float, depth: int) -> None:
-        """Says that a width was not met, where a narrower interval would say more of the mechanism."""
+        """Warns that a width was not met, if a narrower interval would be a better bound for the mechanism."""
         if self.tight and not worst.upper - worst.lower <= width * worst.upper < math.inf:
             warnings.warn(
-                f"a relative width of {width:g} was asked for; [{worst.lower!r}, {worst.upper!r}] is what was reached",
+                f"the interval [{worst.lower!r}, {worst.upper!r}] is certified, but wider than the requested relative "
+                f"width of {width:g}",
                 WidthNotMet,
                 stacklevel=depth,
             )
@@ -576,10 +603,10 @@ class DominatingPair:
 def _envelope(
     profile: Callable[[Floats], tuple[Floats, Floats]], top: float, delta: float, width: float
 ) -> tuple[float, float]:
-    """Bounds on the least μ whose curve lies above a profile on [0, top], wherever that exceeds δ.
+    """Bounds on the least μ whose curve lies above a profile on [0, top], wherever the profile exceeds δ.
 
-    δ falls with ε, so a curve above the profile's left end at the right end of a cell is above it in between. Cells
-    that may hold the answer are split until they are narrow enough.
+    δ decreases with ε. So a curve above the profile's value at the left end of a cell, at the right end of the cell, is
+    above it in between. Cells that may hold the answer are split until they are narrow enough.
     """
     epsilons = np.linspace(0.0, top, 65)
     low, high = profile(epsilons)

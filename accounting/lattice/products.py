@@ -1,4 +1,4 @@
-"""Compositions of components: what is equal is counted, and what has a closed form is kept in it."""
+"""Compositions of components: equal ones are counted, and Gaussians, zCDP and selections stay in closed form."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cupel.accounting.lattice.enclosure import Enclosure
 from cupel.accounting.lattice.laws import Law
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 from cupel.accounting.lattice.single_law import SingleLaw
-from cupel.accounting.selection.worst_case import Kinds
+from cupel.accounting.selection.worst_case import Selections
 
 Composition = tuple[tuple[Component, int], ...]
 _MOST = 16
 
 
 def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
-    """Equal components together, Gaussians as one: μ² adds up."""
+    """The composition with equal components counted and all Gaussians merged into one, since μ² adds up."""
     counts: dict[str, tuple[Component, int]] = {}
     for part, count in parts:
         known, before = counts.get(part.label, (part, 0))
@@ -37,7 +37,11 @@ def merged(parts: Sequence[tuple[Component, int]]) -> Composition:
 
 
 def distinct(compositions: Sequence[Composition]) -> list[Composition]:
-    """The alternatives that may be the worst: of those that differ in a Gaussian only, the one of largest μ."""
+    """The alternatives that may be the worst: of those that differ in a Gaussian only, the one with the largest μ.
+
+    Raises:
+        ValueError: if more than 16 remain.
+    """
     unique: dict[object, Composition] = {}
     for each in compositions:
         key = key_of(tuple(pair for pair in each if pair[0].mu is None))
@@ -45,16 +49,17 @@ def distinct(compositions: Sequence[Composition]) -> list[Composition]:
         if known is None or _squares(each) > _squares(known):
             unique[key] = each
     if len(unique) > _MOST:
-        raise ValueError(f"at most {_MOST} different compositions of disjoint parts can be compared, not {len(unique)}")
+        raise ValueError(f"at most {_MOST} different compositions of disjoint parts are supported, not {len(unique)}")
     return list(unique.values())
 
 
 def key_of(composition: Composition) -> tuple[tuple[str, int], ...]:
+    """The labels of the components with their counts."""
     return tuple((part.label, count) for part, count in composition)
 
 
 def mu_of(composition: Composition) -> float | None:
-    """μ of a composition of Gaussians only, 0 for an empty one, None for any other."""
+    """μ of a composition of Gaussians, 0 for an empty one, None for any other."""
     if any(part.mu is None for part, _ in composition):
         return None
     return joint_mu(composition)[0]
@@ -65,28 +70,28 @@ def _squares(composition: Composition) -> Fraction:
 
 
 def joint_mu(parts: Composition | Sequence[tuple[Component, int]]) -> tuple[float, Fraction]:
-    """√(Σ n μ²) of Gaussians, and the exact sum, which stays short: its denominator is a power of 2."""
-    squares = sum((count * (part.squares or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
+    """√(Σ n μ²) of Gaussians, and the exact sum. The sum stays short, since its denominator is a power of 2."""
+    mu_squared = sum((count * (part.mu_squared or Fraction(part.mu or 0.0) ** 2) for part, count in parts), Fraction(0))
     largest = max((part.mu or 0.0 for part, _ in parts), default=0.0)
     if not largest:
         return 0.0, Fraction(0)
-    # Relative to the largest μ no square under- or overflows.
-    return largest * math.sqrt(squares / Fraction(largest) ** 2), squares
+    # Relative to the largest μ, no square under- or overflows.
+    return largest * math.sqrt(mu_squared / Fraction(largest) ** 2), mu_squared
 
 
 def enclosure_of(composition: Composition, side: str, *, target: float | None = None) -> Enclosure | SingleLaw:
-    """The composition's laws in one direction; copies of a Gaussian are one, and so is all that is concentrated.
+    """The curve of a composition in one direction. Equal Gaussians are merged into one law, and so is all zCDP.
 
     Args:
         composition: what is composed.
-        side: the direction.
+        side: "remove" or "add".
         target: see `Enclosure`.
     """
     laws: list[tuple[Law, int]] = []
     rho = xi = Fraction(0)
     for part, count in composition:
-        if part.selection is not None and (followed := _selections(part.selection, count, side)):
-            laws += followed
+        if part.selection_eta is not None and (single_block := _selections(part.selection_eta, count, side)):
+            laws += single_block
         elif part.concentrated is not None:
             rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
         elif part.mu is not None and count > 1:
@@ -102,22 +107,21 @@ def enclosure_of(composition: Composition, side: str, *, target: float | None = 
 
 
 def _selections(eta: float, count: int, side: str) -> list[tuple[Law, int]]:
-    """The laws of the adaptive worst case of selections of one range, none where zCDP is all that is known."""
-    kinds = Kinds.of(eta, count)
+    """The laws of the adaptive bound for selections of one range; empty if only zCDP is available."""
+    kinds = Selections.of(eta, count)
     if kinds.refusal is not None:
         return []
     return [(getattr(part, side), times) for part, times in kinds.components()]
 
 
 def simple_epsilon(composition: Composition, delta: float) -> float:
-    """An upper bound on ε(δ) for where a lattice has no narrow answer; inf if a part has neither a largest loss, nor a
-    dominating Gaussian, nor a ρ.
+    """An upper bound on ε(δ) in closed form, used if a lattice gives no narrow answer.
 
     Largest finite losses add up, Gaussians compose by μ², zCDP by ρ and ξ, and the probability of an infinite loss is
-    taken off δ first.
+    subtracted from δ first. It is inf if a part has neither a largest loss, nor a dominating Gaussian, nor a ρ.
     """
     largest, gaussians = 0.0, []
-    log_finite, rho, xi = 0.0, Fraction(0), Fraction(0)
+    log_finite_mass, rho, xi = 0.0, Fraction(0), Fraction(0)
     for part, count in composition:
         if part.mu is not None:
             gaussians.append((part, count))
@@ -126,10 +130,10 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
             rho, xi = rho + count * part.concentrated[0], xi + count * part.concentrated[1]
             continue
         laws = (part.remove, part.add)
-        certain = max(SingleLaw(law).certain(1) for law in laws)
-        if certain >= 1:
+        infinity_mass = max(SingleLaw(law).infinity_mass(1) for law in laws)
+        if infinity_mass >= 1:
             return math.inf
-        log_finite += count * math.log1p(-certain) * (1 + 1e-12)
+        log_finite_mass += count * math.log1p(-infinity_mass) * (1 + 1e-12)
         most = max(SingleLaw(law).largest() for law in laws)
         mu = max(law.dominating_mu for law in laws)
         if math.isfinite(most):
@@ -138,21 +142,21 @@ def simple_epsilon(composition: Composition, delta: float) -> float:
             gaussians.append((gaussian(mu * (1 + 1e-14)), count))
         else:
             return math.inf
-    left = delta + math.expm1(log_finite) * (1 + 1e-12)
+    left = delta + math.expm1(log_finite_mass) * (1 + 1e-12)
     left *= 1 - 1e-12
     if left <= 0:
         return math.inf
-    mu, squares = joint_mu(gaussians)
+    mu, mu_squared = joint_mu(gaussians)
     noisy = 0.0
     if mu or rho or xi:
-        noisy = formulas.epsilon_from_zcdp(formulas.up(rho + squares / 2), left, formulas.up(xi))
+        noisy = formulas.epsilon_from_zcdp(formulas.up(rho + mu_squared / 2), left, formulas.up(xi))
     if mu and not rho and not xi:
         noisy = min(noisy, gaussian_curve.epsilon(mu * (1 + 1e-14), left).upper)
     return (largest + noisy) * (1 + 1e-14)
 
 
 def simple_delta(composition: Composition, epsilon: float) -> float:
-    """An upper bound on δ(ε) by Gaussians that dominate the parts; 1 if one of them has none."""
+    """An upper bound on δ(ε) from Gaussians that dominate the parts; 1 if a part has none."""
     gaussians = []
     for part, count in composition:
         mu = max(law.dominating_mu for law in (part.remove, part.add)) if part.mu is None else part.mu
@@ -163,7 +167,7 @@ def simple_delta(composition: Composition, epsilon: float) -> float:
 
 
 def zcdp_epsilon(composition: Composition, delta: float) -> float:
-    """ε(δ) of a composition of which every part is concentrated, by its ρ and ξ alone; inf for any other."""
+    """ε(δ) from ρ and ξ alone; inf if some part is not zCDP."""
     known = [(part.concentrated, count) for part, count in composition if part.concentrated is not None]
     if len(known) < len(composition):
         return math.inf

@@ -1,6 +1,6 @@
-"""Where to put a lattice: the cumulants of a composition on coarse cells, and the saddle point of a question.
+"""Where to put a lattice: cumulants of a composition on coarse cells, and the saddle point of a question.
 
-Nothing here is a bound. A poor guess costs time or width, never truth.
+Nothing here is a bound. A poor guess costs time or width, never correctness.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SLOPES = np.geomspace(0.003, 1.5, 19)
 
 @dataclass(frozen=True, slots=True)
 class Saddle:
-    """The exponent λ at which a tilted composition has its mean at the loss asked for.
+    """The exponent λ at which a tilted composition has its mean at the loss of interest.
 
     Attributes:
         tilt: λ ≥ 0.
@@ -42,7 +42,7 @@ class Cumulants:
 
     Args:
         laws: laws with counts.
-        supports: the losses, low and high, between which each law matters.
+        supports: for each law the losses, low and high, between which it matters.
     """
 
     def __init__(self, laws: Sequence[tuple[Law, int]], supports: Sequence[tuple[float, float]]) -> None:
@@ -57,7 +57,7 @@ class Cumulants:
         grid = _TILTS / deviation
         tilts = grid[grid * largest < 600]
         values, means, variances = self._at(tilts)
-        # Once all of the tilted mass sits at a sharp upper end, more tilt shows nothing more.
+        # Once all tilted mass is at a finite upper end, a larger tilt changes nothing.
         some = max(1, int(np.argmax(variances < 1e-2 * variances[0])) or tilts.size)
         self.tilts, self.values, self.means, self.variances = (x[:some] for x in (tilts, values, means, variances))
 
@@ -94,8 +94,11 @@ class Cumulants:
         return self._at(tilts)[0]
 
     def slopes(self, tilt: float, tail: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Good exponents of Chernoff's bound for the composition tilted by λ, to the left and to the right, and the
-        losses between which it then leaves all but `tail`."""
+        """Good exponents of Chernoff's bound for the composition tilted by λ, to the left and to the right, and their
+        windows.
+
+        The windows are the losses between which all but `tail` of the mass lies.
+        """
         base, _, variance = self._at(np.array([tilt]))
         room = math.log(2 / tail)
         slopes = _SLOPES * math.sqrt(2 * room / max(float(variance[0]), 1e-24))
@@ -111,7 +114,7 @@ class Cumulants:
         return np.asarray(self.values - self.tilts * self.means + np.log(np.maximum(share, 1e-300)))
 
     def _where(self, falling: Floats, wanted: float) -> Saddle:
-        """Interpolates where a function that falls with λ has a value; the ends of the grid where it has none."""
+        """The λ at which a decreasing function has a value, by interpolation; an end of the grid if there is none."""
         falling = np.minimum.accumulate(falling)
         tilt = float(np.interp(-wanted, -falling, self.tilts))
         pick = [float(np.interp(tilt, self.tilts, column)) for column in (self.means, self._log_deltas)]
@@ -129,7 +132,9 @@ def _coarse(law: Law, low: float, high: float) -> tuple[Floats, Floats]:
     thresholds = np.sort(np.concatenate([np.linspace(low, high, 129), -near, near]))
     thresholds = thresholds[(thresholds >= low) & (thresholds <= high) & (np.diff(thresholds, prepend=-math.inf) > 0)]
     tails = law.tails(thresholds)
-    p = np.concatenate([[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.certain]])
+    p = np.concatenate(
+        [[tails.p_below[0]], _masses(tails.p_above, tails.p_below), [tails.p_above[-1] - law.infinity_mass]]
+    )
     q = np.concatenate([[tails.q_below[0]], _masses(tails.q_above, tails.q_below), [tails.q_above[-1]]])
     known = (p > 0) & (q > 0)
     if not known.any():

@@ -1,4 +1,4 @@
-"""Certified answers of a single law: its own masses say all, and nothing needs a lattice."""
+"""Certified answers about a single law, from its own masses, without a lattice."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _POINTS = 33
 
 
 class SingleLaw:
-    """δ(ε), ε(δ) and the blow-up of one law in one direction; the same questions as of an `Enclosure`."""
+    """δ(ε), ε(δ) and the blow-up of one law in one direction; the same interface as `Enclosure`."""
 
     def __init__(self, law: Law) -> None:
         self.law = law
         self._wide = True
 
-    def certain(self, side: int) -> float:
-        """P(loss = ∞), rounded to a side."""
+    def infinity_mass(self, side: int) -> float:
+        """P(loss = ∞), rounded up (side 1) or down (side −1)."""
         if self.law.upper_only and side < 0:
             return 0.0
         if self.law.upper_only:
-            return min(self.law.most_certain, float(self.law.above(np.array([650.0]))[0]))
-        return min(1.0, self.law.certain * (1 + side * self.law.certain_error))
+            return min(self.law.infinity_mass_bound, float(self.law.hockey_stick_upper(np.array([650.0]))[0]))
+        return min(1.0, self.law.infinity_mass * (1 + side * self.law.infinity_mass_error))
 
     def profile(self, epsilons: Floats) -> tuple[Floats, Floats]:
-        """Bounds on δ at each ε of either sign."""
+        """Lower and upper bounds on δ at each ε of either sign."""
         order = np.argsort(epsilons, kind="stable")
         low, high = np.empty(epsilons.size), np.empty(epsilons.size)
         low[order], high[order] = self._curve(epsilons[order])
         return low, high
 
     def _curve(self, losses: Floats) -> tuple[Floats, Floats]:
-        """Bounds on δ at losses that do not fall."""
+        """Lower and upper bounds on δ at losses in increasing order."""
         if losses[-1] > 650:  # e^b is near the end of float64: δ there is at most what it is here
             low, high = self._curve(np.minimum(losses, 650.0))
             return np.where(losses > 650, 0.0, low), high
         if self.law.upper_only:
-            high = self.law.above(losses)
+            high = self.law.hockey_stick_upper(losses)
             return np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT), high
         # A point a little below each one, since a bound uses the mass above the threshold before.
         gaps = 1e-7 * (1e-3 + np.abs(losses))
@@ -54,9 +54,9 @@ class SingleLaw:
         low[place], high[place], _ = self.law.hockey_stick(doubled[place])
         trivial = np.maximum(-np.expm1(losses), 0.0) * (1 - 8 * UNIT)
         margin = 64 * UNIT * (1 + abs(self.law.highest)) + 2 * self.law.end_error
-        beyond = losses > self.law.highest + margin  # where only ∞ is left
-        high = np.where(beyond, self.certain(1), high[1::2])
-        return np.maximum(np.where(beyond, self.certain(-1), low[1::2]), trivial), high
+        beyond = losses > self.law.highest + margin  # only infinite losses are larger
+        high = np.where(beyond, self.infinity_mass(1), high[1::2])
+        return np.maximum(np.where(beyond, self.infinity_mass(-1), low[1::2]), trivial), high
 
     def delta(self, epsilon: float, width: float) -> tuple[Interval, bool]:
         """δ(ε), and whether upper − lower ≤ width·upper."""
@@ -66,8 +66,10 @@ class SingleLaw:
 
     def epsilon(self, delta: float, width: float) -> tuple[Interval, bool]:
         """The least ε ≥ 0 with δ(ε) ≤ δ, and whether upper − lower ≤ width·upper."""
-        if self.certain(1) > delta:
-            return Interval(math.inf if self.certain(-1) > delta else 0.0, math.inf), self.certain(-1) > delta
+        if self.infinity_mass(1) > delta:
+            return Interval(math.inf if self.infinity_mass(-1) > delta else 0.0, math.inf), self.infinity_mass(
+                -1
+            ) > delta
         crossing = self._crossing(delta, 1, _FIRST[_FIRST >= 0])
         high = min(crossing, self.largest())
         low = 0.0
@@ -79,7 +81,7 @@ class SingleLaw:
 
     @property
     def wide(self) -> bool:
-        """Whether the last answer is wide; it is the same for every width."""
+        """Whether the last answer is wide; it does not depend on the requested width."""
         return self._wide
 
     def largest(self) -> float:
@@ -88,10 +90,11 @@ class SingleLaw:
         return max(self.law.highest + margin, 0.0) if math.isfinite(self.law.highest) else math.inf
 
     def _crossing(self, delta: float, side: int, grid: Floats) -> float:
-        """The least ε ≥ 0 known to have an upper bound of at most δ (side 1), or the largest known to have a lower
-        bound above it (side 0); at first among the losses of a grid.
+        """Side 1: the least ε ≥ 0 whose upper bound is at most δ. Side 0: the largest whose lower bound exceeds δ.
+
+        The first search is among the losses of `grid`.
         """
-        low, high = 0.0, math.inf  # what was found so far: a bound at a loss depends on the grid it is found on
+        low, high = 0.0, math.inf  # the best so far, since the bound at a loss depends on the grid
         for _ in range(_ROUNDS):
             above = self._curve(grid)[side] > delta
             index = int(np.count_nonzero(np.logical_and.accumulate(above)))
@@ -119,7 +122,7 @@ class SingleLaw:
         return found, found.width <= width * found.upper
 
     def blowups(self, ps: Floats) -> tuple[Floats, Floats]:
-        """Bounds on the blow-up of each p in (0, 1), from one grid of losses."""
+        """Lower and upper bounds on the blow-up of each p in (0, 1), from one grid of losses."""
         mass = min(float(ps.min()), 1e-3) * 1e-9
         low, high = self.law.support(1e-12, mass)
         other, _ = self.law.swapped().support(mass, 1e-12) if not self.law.upper_only else (-high, 0.0)
@@ -127,7 +130,7 @@ class SingleLaw:
         return self._blowups(grid, ps)
 
     def _blowups(self, grid: Floats, ps: Floats) -> tuple[Floats, Floats]:
-        """From above the least e^b p + δ(b) of a grid; from below chords of (Q(L > b), P(L > b)): B is concave."""
+        """Upper: the least e^b p + δ(b) of a grid. Lower: chords of (Q(L > b), P(L > b)), as the blow-up is concave."""
         grid = grid[np.abs(grid) <= 650]
         _, curve = self._curve(grid)
         t = np.exp(grid)
@@ -138,8 +141,8 @@ class SingleLaw:
         tails = self.law.tails(grid)
         q = np.minimum(tails.q_above * (1 + tails.error) + tails.q_slack, 1.0)
         attained = np.maximum(tails.p_above * (1 - tails.error), 0.0)
-        # Both rise to the left; the first point is the empty event with all that Q never gives, the last is everything.
+        # Both rise to the left. The first point is the event of infinite losses, the last one is the whole space.
         q = np.concatenate([[0.0], np.maximum.accumulate(q[::-1]), [1.0]])
-        attained = np.concatenate([[self.certain(-1)], np.maximum.accumulate(attained[::-1]), [1.0]])
+        attained = np.concatenate([[self.infinity_mass(-1)], np.maximum.accumulate(attained[::-1]), [1.0]])
         low = np.interp(ps, q, attained) * (1 - 16 * UNIT)
         return np.minimum(np.maximum(low, ps), high), np.maximum(high, ps)

@@ -1,8 +1,8 @@
-"""The anchor of a ledger: its head and number of entries, kept in another place than the ledger.
+"""The anchor of a ledger: its head and number of entries, stored in another place than the ledger.
 
-The hash chain has no key, so whoever can write the file can rewrite all of it, and a restored backup is a whole chain.
-Both show where the head is known from elsewhere. An anchor file is a JSON object, identity of the ledger → {"entries",
-"head"}; the identity is the hash of the first entry, which no other ledger shares.
+The hash chain has no key, so anyone who can write the file can rewrite all of it, and a restored backup is a valid
+chain. Both are detected if the head is known from elsewhere. An anchor file is a JSON object, identity of the
+ledger → {"entries", "head"}. The identity is the hash of the first entry, which no other ledger shares.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cupel.accounting.ledger.entries import LedgerError
 
 
 class Anchored(NamedTuple):
-    """What an anchor says of a ledger: the hash of the entry with the number `entries` is `head`."""
+    """The content of an anchor: the hash of entry number `entries` is `head`."""
 
     entries: int
     head: str
@@ -31,7 +31,7 @@ class Anchor:
     """The anchor of one ledger in a file.
 
     Attributes:
-        file: the file; None where the user has no home.
+        file: the file; None if the user has no home.
     """
 
     def __init__(self, identity: str, chosen: Path | None) -> None:
@@ -40,13 +40,13 @@ class Anchor:
         self._chosen = chosen is not None
 
     def read(self, *, must_exist: bool = False) -> Anchored | None:
-        """What was anchored, or None.
+        """The anchored head, or None.
 
         Args:
-            must_exist: refuse a chosen file that does not exist.
+            must_exist: raise if a chosen file does not exist.
 
         Raises:
-            LedgerError: for a file that is no anchor file, and a chosen file that cannot be read.
+            LedgerError: if the file is not an anchor file, or a chosen file cannot be read.
         """
         if self.file is None:
             return None
@@ -61,9 +61,9 @@ class Anchor:
         return None
 
     def advance(self, to: Anchored) -> bool:
-        """Writes an anchor, unless one with more entries is there; whether there is one afterwards.
+        """Writes an anchor, unless one with more entries exists; whether there is one afterwards.
 
-        A file that cannot be written, or is no anchor file any more, is left alone.
+        A file that cannot be written, or is no longer an anchor file, is left unchanged.
         """
         if self.file is None:
             return False
@@ -79,7 +79,7 @@ class Anchor:
 
 
 def _default_file(identity: str) -> Path | None:
-    """``cupel/anchors/<identity>.json`` in the user's folder for state."""
+    """``cupel/anchors/<identity>.json`` in the user's state folder."""
     with contextlib.suppress(RuntimeError):  # no home
         return _state_folder() / "cupel" / "anchors" / f"{identity}.json"
     return None
@@ -102,12 +102,12 @@ def _read(file: Path) -> dict[str, Anchored]:
     """All anchors of a file.
 
     Raises:
-        OSError: where it cannot be read.
-        LedgerError: where it is no anchor file.
+        OSError: if it cannot be read.
+        LedgerError: if it is not an anchor file.
     """
     try:
         with file.open("rb") as opened:
-            found = json.loads(opened.read(_LARGEST))  # more than that is cut, and no JSON
+            found = json.loads(opened.read(_LARGEST))  # a longer file is cut and fails to parse
         anchors = {identity: Anchored(**anchor) for identity, anchor in found.items()}
     except (AttributeError, RecursionError, TypeError, ValueError):
         anchors = {"": Anchored(0, "")}
@@ -145,7 +145,9 @@ def _make_private_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process writes anchors of a folder at a time. Without locks an anchor may be older, but is never wrong."""
+    """Locks the folder, so that one process writes anchors at a time. Without locks an anchor may be older, but is
+    never wrong.
+    """
     if os.name != "posix":
         yield
         return

@@ -1,4 +1,4 @@
-"""Reads the entries of a ledger in order: checks the chain, and adds up what was charged."""
+"""Reads the entries of a ledger in order: verifies the chain, and adds up the charges."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dp_accounting import DpEvent
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger.entries import (
-    AFTERWARDS,
     FORMATS,
     GENESIS,
+    KINDS_AFTER_FINISH,
     WHOLE,
     Charge,
     Commit,
@@ -32,7 +32,7 @@ _NO_ENTRY = "the printed head is that of no entry of this ledger: the end of it 
 
 
 class Tally:
-    """What one run charged. Charges that differ in their key only are counted, not kept."""
+    """The charges of one run. Charges that differ only in their key are counted, not stored."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -44,7 +44,7 @@ class Tally:
         """Adds one charge and returns it, or an equal one with another key.
 
         Raises:
-            LedgerError: where its partition contradicts an earlier charge, or it is no charge.
+            LedgerError: if it is not a charge, or its partition contradicts an earlier charge.
         """
         text = text_of({name: value for name, value in body.items() if name != "key"})
         charge, count = self._found.get(text, (None, 0))
@@ -63,10 +63,12 @@ class Tally:
             raise LedgerError(f"partition {charge.partition!r} of run {self._run!r} is public in one charge only")
         for part in charge.parts:
             if self._partition_of.setdefault(part, charge.partition) != charge.partition:
-                raise LedgerError(f"part {part!r} of run {self._run!r} belongs to two partitions; name the parts apart")
+                raise LedgerError(
+                    f"part {part!r} of run {self._run!r} belongs to two partitions; give each part its own name"
+                )
 
     def event(self) -> DpEvent:
-        """The composition of all charges: one parallel composition for each partition, and the rest beside it."""
+        """The composition of all charges: one parallel composition per partition, and the other charges beside it."""
         whole: list[tuple[DpEvent, int]] = []
         parts: dict[str, dict[str, list[tuple[DpEvent, int]]]] = {}
         for charge, times in self._found.values():
@@ -81,7 +83,7 @@ class Tally:
         return events.compose(whole)
 
     def events(self) -> list[LedgerEvent]:
-        """The charges, equal ones taken together, in the order of their first."""
+        """The charges, equal ones merged, in the order of their first occurrence."""
         found: dict[tuple[str, str, str | None, tuple[str, ...]], tuple[DpEvent, int]] = {}
         for charge, times in self._found.values():
             by_count: dict[int, list[str]] = {}
@@ -98,14 +100,14 @@ class Tally:
 
 
 class _Keys:
-    """Keys seen so far; those that count upwards, ``stage/0``, ``stage/1``, …, take no memory."""
+    """The keys seen so far. Keys that count upwards, ``stage/0``, ``stage/1``, …, take no memory."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
         self._others: set[str] = set()
 
     def add(self, key: str) -> bool:
-        """Whether the key is new; it is not from now on."""
+        """Adds a key; whether it is new."""
         stage, _, index = key.rpartition("/")
         following = self._next.get(stage, 0)
         if index == str(following):
@@ -130,12 +132,12 @@ class _CheckedRun:
 
 
 class ChainCheck:
-    """Reads rows in order and raises at the first that does not follow from those before it.
+    """Reads rows in order and raises at the first that does not follow from the earlier ones.
 
     Attributes:
-        head: the hash of the last entry that was read.
-        entries: how many were read.
-        counts: how many of each run and kind.
+        head: the hash of the last entry.
+        entries: the number of entries.
+        counts: the number of entries of each run and kind.
     """
 
     def __init__(self, expected_head: str | None = None) -> None:
@@ -150,7 +152,7 @@ class ChainCheck:
         """Checks one row.
 
         Raises:
-            LedgerError: naming the entry and what is wrong with it.
+            LedgerError: if it is invalid, with the entry and the reason.
         """
         try:
             self._read(row)
@@ -167,7 +169,7 @@ class ChainCheck:
         """The head, after the last row.
 
         Raises:
-            LedgerError: where there was no row, or none with the expected head.
+            LedgerError: if there was no row, or none with the expected head.
         """
         if not self.entries:
             raise LedgerError("entry 1: missing, a ledger begins with an entry of kind open")
@@ -197,7 +199,7 @@ class ChainCheck:
         run = self._runs.get(row.run)
         if run is None:
             raise LedgerError(f"{row.kind} in a run that never began")
-        if row.kind in AFTERWARDS:
+        if row.kind in KINDS_AFTER_FINISH:
             _after_finish(run, row.kind, body)
         elif run.finished:
             raise LedgerError(f"{row.kind} in a run that was finished")
@@ -267,7 +269,7 @@ def check_chain(rows: Iterable[Row], expected_head: str | None = None) -> str:
     """Checks rows from the first to the last and returns the head.
 
     Raises:
-        LedgerError: naming the first bad entry, or where `expected_head` is the hash of none.
+        LedgerError: naming the first bad entry; if `expected_head` is not the hash of any entry.
     """
     check = ChainCheck(expected_head)
     for row in rows:
@@ -276,7 +278,7 @@ def check_chain(rows: Iterable[Row], expected_head: str | None = None) -> str:
 
 
 def verify_export(path: str | Path, *, expected_head: str | None = None) -> str:
-    """Checks a ledger that was exported to JSON Lines, without the ledger.
+    """Verifies a ledger that was exported to JSON Lines, without the ledger itself.
 
     Args:
         path: the file that `Ledger.export` wrote.

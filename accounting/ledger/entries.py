@@ -1,4 +1,4 @@
-"""What a ledger holds: the types of its entries, their one canonical text, and the hash that chains them."""
+"""The entries of a ledger: their types, their canonical text, and the hash that chains them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ FORMAT = 2
 """The format of new ledgers."""
 
 FORMATS = (1, FORMAT)
-"""The formats that are read. A file of format 1 becomes one of format 2 when it gets an entry that format 1 lacks."""
+"""The formats that can be read. A file of format 1 becomes format 2 when an entry is added that format 1 lacks."""
 
-AFTERWARDS = ("verdict", "release")
-"""The kinds of entries, new in format 2, that may follow the end of a run."""
+KINDS_AFTER_FINISH = ("verdict", "release")
+"""The kinds of entries that may follow the end of a run; new in format 2."""
 
 GENESIS = "0" * 64
-"""What the first entry names as the hash before it."""
+"""The previous hash of the first entry."""
 
 WHOLE = ""
-"""The part name under which the realised cost of a charge on the whole data is kept."""
+"""The part name of the realised cost of a charge on the whole data."""
 
 _LONGEST_NAME = 200
 _NOT_FINITE = "the ledger holds finite numbers only, no infinity and no NaN"
 _COSTS = 3  # u⁻, u⁺, γ
-_ROOM = 2.0**-29  # the float error that a realised cost is rounded up by: 2^-52·(3V + …) < 2^-30 for V ≤ 2^20 tokens
+_ROOM = 2.0**-29  # float error of a realised cost, which is rounded up: 2^-52·(3V + …) < 2^-30 for V ≤ 2^20 tokens
 
 
 class Row(NamedTuple):
-    """One row of the table, as it is in the file."""
+    """One row of the table, as stored in the file."""
 
     seq: int
     run: str
@@ -49,40 +49,38 @@ class Row(NamedTuple):
 
 
 class LedgerError(CupelError):
-    """The ledger is not one, was changed, is out of reach, or was asked for what it must not hold. One line."""
+    """The ledger is invalid, was changed or cannot be accessed, or a call is not allowed. The message is one line."""
 
 
 class LedgerFileError(LedgerError):
-    """The file is out of reach, damaged, or cannot be written, as on a full disk. No call is wrong, and all that was
-    committed is kept."""
+    """The file cannot be accessed or written, or is damaged, as on a full disk. Everything committed is kept."""
 
 
 class AlreadyCommitted(LedgerError):
-    """A second value was offered for a key. The first one stands: take `outcome`, and forget the one in hand.
+    """A second value was committed for a key. The first one stands: use `outcome` and discard the new value.
 
     Attributes:
-        outcome: what was committed first, by this process before it was killed or by another one.
+        outcome: what was committed first, by this process before it was killed or by another process.
     """
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(f"{outcome.key!r} is committed already; take the committed value and forget the new one")
+        super().__init__(f"{outcome.key!r} is committed already; use the committed value and discard the new one")
         self.outcome = outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """An event at its a-priori worst case, paid before anything is sampled.
+    """An event at its worst-case cost, charged before anything is sampled.
 
     Attributes:
         key: names the step within its run: the stage itself, or ``stage/…`` (``tokens/17``).
         event: charged once to the whole data, or once to *each* of `parts`.
-        stage: the part of the mechanism that spends, such as ``counts`` or ``tokens``.
-        partition: names a partition of the units into disjoint parts that stays the same for the run; None charges the
-            whole data.
-        parts: the parts of it that are charged; a part name belongs to one partition of its run.
-        partition_is_public: the part of each unit is public and does not change with its value.
-        counts: how often the event runs, one number of at least 1 for each part (one in all for the whole data);
-            None is once.
+        stage: the part of the mechanism that charges, such as ``counts`` or ``tokens``.
+        partition: names a partition of the units into disjoint parts, fixed for the run; None charges the whole data.
+        parts: the parts that are charged; a part name belongs to one partition of its run.
+        partition_is_public: the part of each unit is public and does not depend on its value.
+        counts: how often the event runs, one number of at least 1 per part (a single one for the whole data); None is
+            once.
     """
 
     key: str
@@ -109,7 +107,7 @@ class Charge:
                 raise LedgerError("a charge with a partition must list its parts, each once")
         if self.counts is not None:
             if len(self.counts) != max(1, len(self.parts)):
-                raise LedgerError(f"a charge needs one count a part, not {len(self.counts)} for {len(self.parts)}")
+                raise LedgerError(f"a charge needs one count per part, not {len(self.counts)} for {len(self.parts)}")
             if not all(type(count) is int and count >= 1 for count in self.counts):
                 raise LedgerError("the counts of a charge must be whole numbers of at least 1")
 
@@ -120,10 +118,10 @@ class Charge:
         return dict(zip(parts, self.counts or (1,) * len(parts), strict=True))
 
     def check_key(self, key: object) -> None:
-        """That a key is of this stage.
+        """Checks that a key belongs to this stage.
 
         Raises:
-            LedgerError: where it is not.
+            LedgerError: if it does not.
         """
         check_name(key, "a key")
         if key != self.stage and not str(key).startswith(f"{self.stage}/"):
@@ -146,7 +144,7 @@ class Charge:
         """The inverse of `to_json`.
 
         Raises:
-            LedgerError: for a body that is no charge.
+            LedgerError: if `body` is not a charge.
         """
         fields = dict(body)
         try:
@@ -160,14 +158,14 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The sampled value of a step that was charged, with what it really cost, in one.
+    """The sampled value of a charged step, together with its realised cost.
 
     Attributes:
         key: the key of its charge.
-        value: JSON without infinities or NaN; what a resumed run replays.
-        realised: part → [u⁻, u⁺, γ], three finite numbers of at least 0: upper bounds on the signed log-ratios of
-            this outcome, and the cost as the paper counts it. Parts are those of the charge; the whole data is
-            `WHOLE`. None where the mechanism has no ex-post cost.
+        value: JSON without infinities or NaN; a resumed run replays it.
+        realised: part → [u⁻, u⁺, γ], three finite numbers of at least 0: upper bounds on the signed log-ratios of this
+            outcome, and the cost as counted in the paper. Parts are those of the charge; the whole data is `WHOLE`.
+            None if the mechanism has no ex-post cost.
     """
 
     key: str
@@ -197,7 +195,7 @@ class Commit:
         """The inverse of `to_json`.
 
         Raises:
-            LedgerError: for a body that is no commit.
+            LedgerError: if `body` is not a commit.
         """
         try:
             return cls(**body)
@@ -207,10 +205,10 @@ class Commit:
             raise LedgerError(f"not a commit: {error}") from None
 
     def check_against(self, charge: Charge) -> None:
-        """That the realised cost is of parts that were charged, and within the a-priori range of a selection.
+        """Checks that the realised cost is of charged parts, and within the worst-case range of a selection.
 
         Raises:
-            LedgerError: where it is not.
+            LedgerError: if it is not.
         """
         if not self.realised:
             return
@@ -248,7 +246,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEvent:
-    """Equal charges, taken together.
+    """Equal charges, merged.
 
     Attributes:
         event: what was charged.
@@ -271,13 +269,13 @@ class LedgerEvent:
 
 @dataclass(frozen=True, slots=True)
 class PartCost:
-    """What the committed outcomes of one part cost together. Private: it depends on the data.
+    """The realised cost of the committed outcomes of one part. It depends on the private data; do not release it.
 
     Attributes:
         u_minus: Σ u⁻, rounded up.
         u_plus: Σ u⁺, rounded up.
         published: Σ γ, rounded up.
-        count: the number of commits that cost this part something.
+        count: the number of commits with a cost for this part.
     """
 
     u_minus: float
@@ -292,10 +290,10 @@ class PartCost:
 
 
 class UpwardSum:
-    """A sum of floats that holds a few of them at a time and is rounded up at the end, never down.
+    """A sum of floats that stores only a few of them and is rounded up at the end.
 
-    `math.fsum` is the correctly rounded sum. Adding its negative to what was summed and summing again gives what the
-    rounding left out, and so on until nothing is left: a handful of floats whose exact sum is that of all so far.
+    `math.fsum` is the correctly rounded sum. Adding its negative to the terms and summing again gives the rounding
+    error, and so on until nothing remains: a few floats whose exact sum is that of all terms so far.
     """
 
     _HELD = 64
@@ -318,7 +316,7 @@ class UpwardSum:
 
 
 def _exact_parts(terms: list[float]) -> list[float]:
-    """Floats with the exact sum of `terms`, largest first, each the rounded sum of what those before it leave."""
+    """Floats with the exact sum of `terms`, largest first, each the rounded sum of what the earlier ones leave."""
     parts: list[float] = []
     remainder = list(terms)
     while (rounded := math.fsum(remainder)) != 0:
@@ -328,30 +326,30 @@ def _exact_parts(terms: list[float]) -> list[float]:
 
 
 def check_name(name: object, what: str) -> None:
-    """That a name of a run, key, stage, partition or part is a short, printable, non-empty text.
+    """Checks that the name of a run, key, stage, partition or part is a short, printable, non-empty text.
 
     Raises:
-        LedgerError: otherwise.
+        LedgerError: if it is not.
     """
     if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise LedgerError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters")
 
 
 def canonical(value: object) -> str:
-    """The one JSON text of a value: ASCII, sorted keys, no spaces, floats by `repr`.
+    """The canonical JSON text of a value: ASCII, sorted keys, no spaces, floats by `repr`.
 
     Raises:
-        LedgerError: for infinities, NaN, keys that are no text, and everything that JSON lacks (NumPy numbers too).
+        LedgerError: for infinities, NaN, keys that are not text, and types that JSON lacks (including NumPy numbers).
     """
     _check_json(value)
     return text_of(value)
 
 
 def text_of(parsed: object) -> str:
-    """The canonical text of what was parsed from JSON, which holds JSON's types only.
+    """The canonical text of a value that was parsed from JSON.
 
     Raises:
-        LedgerError: for infinities and NaN, which Python's parser lets through.
+        LedgerError: for infinities and NaN, which Python's parser accepts.
     """
     try:
         return json.dumps(parsed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -380,7 +378,7 @@ def _check_json(value: object) -> None:
 def entry_hash(seq: int, run: str, kind: str, previous: str, body: str) -> str:
     """The hash of an entry: SHA-256 of five lines, UTF-8: seq, run, kind, previous hash, body.
 
-    The first four hold no line break, so that no two entries have the same text.
+    The first four contain no line break, so no two entries have the same text.
     """
     text = f"{seq}\n{run}\n{kind}\n{previous}\n{body}"
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

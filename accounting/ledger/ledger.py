@@ -1,12 +1,12 @@
 """The ledger: what a run did, as an append-only, hash-chained record of privacy events.
 
-A step has two phases. Its event is charged at its a-priori worst case *before* anything is sampled; the sampled value
-and its realised cost are committed together, and only a committed value may leave the process. The commit of one step
-and the charge of the next are one transaction. A run that was killed goes on from its ledger: committed values are
-replayed, and a step that was charged and never committed is sampled anew under the same charge, because nothing of it
-left. So the ledger may count a step that never ran, and never misses one whose value was released.
+A step has two phases. Its event is charged at its worst-case cost *before* anything is sampled. The sampled value and
+its realised cost are committed together, and only a committed value may be released. The commit of one step and the
+charge of the next are one transaction. A run that was killed resumes from its ledger: committed values are replayed,
+and a step that was charged and never committed is sampled again under the same charge, because no value of it was
+released. So the ledger may count a step that never ran, and never misses one whose value was released.
 
-``docs/ledger.md`` says what an entry holds, what the hash chain shows and what it cannot.
+``docs/ledger.md`` describes the entries, and what the hash chain detects and what it does not.
 """
 
 from __future__ import annotations
@@ -59,24 +59,23 @@ class Ledger:
         timeout: float = 30.0,
         anchor: str | os.PathLike[str] | Literal[False] | None = None,
     ) -> Ledger:
-        """Opens a ledger and verifies it, or makes one that only its owner may read.
+        """Opens a ledger and verifies it, or creates one that only its owner may read.
 
-        The chain, SQLite's pages and the anchor are verified before anything is read; `Ledger.verify` says what that
-        finds. What is read afterwards is compared with what was verified: an entry that was changed meanwhile raises,
-        and so does an entry that is missing among those of a run. Entries that other processes append are verified
-        before they are read. The anchor is compared at opening only.
+        The chain, SQLite's pages and the anchor are verified first; see `Ledger.verify`. Later reads are compared with
+        what was verified: an entry that was changed or removed meanwhile raises. Entries of other processes are
+        verified before they are read. The anchor is compared at opening only.
 
         Args:
             path: the file, in an existing folder of a local disk.
-            create: make it where there is none.
-            read_only: never write an entry; for a ledger that must exist.
+            create: create it if it does not exist.
+            read_only: never write an entry; the ledger must exist.
             timeout: seconds to wait while another process writes.
-            anchor: the file that holds the ledger's head, see `cupel.accounting.ledger.anchor`; None is a file in the
-                user's folder for state, False goes without, so that a restored or rewritten ledger is not noticed.
+            anchor: the file that holds the ledger's head, see `cupel.accounting.ledger.anchor`. None is a file in the
+                user's state folder; False uses none, so that a restored or rewritten ledger is not detected.
 
         Raises:
-            LedgerError: where the file is missing, no ledger, of a newer format, does not verify, is not the one that
-                was anchored, locked or out of reach.
+            LedgerError: if the file does not exist, is not a ledger, is of a newer format, does not verify, differs
+                from its anchor, is locked, or cannot be accessed.
         """
         store = Store.open(Path(path), create=create, read_only=read_only, timeout=timeout)
         try:
@@ -91,12 +90,12 @@ class Ledger:
         known = None if self._anchor is None else self._anchor.read(must_exist=self._store.read_only)
         if self._anchor is None or known is None:
             return
-        entries = self.entries  # meets what another process appended, and maybe anchored, since the file was verified
+        entries = self.entries  # reads what another process appended, and may have anchored, since the verification
         if self._store.hash_of(known.entries) != known.head:
             was = f"{known.entries} entries were anchored in {self._anchor.file}"
             if entries < known.entries:
                 was += f", and {entries} are here; restore the newer file"
-                raise LedgerError(f"{self.path}: this ledger was further on before: {was}")
+                raise LedgerError(f"{self.path}: this ledger had more entries before: {was}")
             raise LedgerError(f"{self.path}: this ledger was rewritten: {was}, with another head; restore that file")
         self._anchored = True
 
@@ -104,7 +103,7 @@ class Ledger:
         self._anchored = self._anchor is not None and self._anchor.advance(Anchored(*self._store.tip()))
 
     def close(self) -> None:
-        """Closes the file. A second time does nothing."""
+        """Closes the file. Does nothing if it is closed."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -122,7 +121,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """The hash of the last entry, 64 hexadecimal digits. It may be printed: a secret salt went into it."""
+        """The hash of the last entry, 64 hexadecimal digits. It may be published, since it depends on a secret salt."""
         return self._store.tip()[1]
 
     @property
@@ -132,14 +131,15 @@ class Ledger:
 
     @property
     def identity(self) -> str:
-        """The hash of the first entry: copies of one ledger share it, other ledgers do not."""
+        """The hash of the first entry: copies of a ledger share it, other ledgers do not."""
         return self._store.hash_of(1) or GENESIS
 
     @property
     def anchored(self) -> bool:
-        """Whether the head is known elsewhere: an anchor was found at opening, and every end of a run since is there.
+        """Whether the head is stored elsewhere: an anchor existed at opening, and was written at the end of every run
+        since.
 
-        Where it is not, a restored or rewritten file would not show.
+        If not, a restored or rewritten file is not detected.
         """
         return self._anchored
 
@@ -148,13 +148,13 @@ class Ledger:
 
         Args:
             run: its name.
-            plan: the event that it will charge in all.
+            plan: the event that it charges in all.
             adjacency: the neighbouring relation of all of its events.
             unit: their privacy unit.
-            about: public metadata, in JSON types. Nothing that depends on the private data belongs here.
+            about: public metadata, in JSON types. It must not depend on the private data.
 
         Raises:
-            LedgerError: where the run exists with another plan, adjacency, unit or `about`.
+            LedgerError: if the run exists with another plan, adjacency, unit or `about`.
         """
         check_name(run, "the name of a run")
         body = {
@@ -176,7 +176,7 @@ class Ledger:
         """The run of that name.
 
         Raises:
-            LedgerError: where there is none.
+            LedgerError: if there is none.
         """
         body = self._store.find(name, "begin")
         if body is None:
@@ -191,23 +191,23 @@ class Ledger:
         """The adjacency and the unit that all runs share.
 
         Raises:
-            LedgerError: where they differ, or there is no run.
+            LedgerError: if they differ, or there is no run.
         """
         return common_relation((f"run {run!r}", relation_in(body)) for run, body in self._store.bodies("begin"))
 
     def events(self) -> list[LedgerEvent]:
-        """What was charged, equal charges taken together, in the order of their first. No private number is in it."""
+        """The charges, equal ones merged, in the order of their first occurrence. They contain no private number."""
         return [event for tally in tallies(self._store).values() for event in tally.events()]
 
     def event(self, run: str | None = None) -> DpEvent:
         """The composition of all charges of one run, or of all runs.
 
-        The charges of each partition of a run become one `ParallelDpEvent` over the compositions of its parts; a part
-        that was never charged does not appear. The form is canonical: a run that charged what its mechanism planned
-        compares equal with ``events.compose`` of the plan.
+        The charges of each partition of a run become one `ParallelDpEvent` over the compositions of its parts; parts
+        that were never charged do not appear. The form is canonical: a run that charged its plan compares equal with
+        ``events.compose`` of the plan.
 
         Raises:
-            LedgerError: for an unknown run, and where runs differ in adjacency or unit.
+            LedgerError: if the run does not exist, or runs differ in adjacency or unit.
         """
         if run is not None:
             return self.run(run).event()
@@ -217,11 +217,11 @@ class Ledger:
         return events.compose([(tally.event(), 1) for tally in tallies(self._store).values()])
 
     def verify(self, *, expected_head: str | None = None) -> str:
-        """Recomputes the chain and checks what each entry says against those before it, as opening does.
+        """Recomputes the chain and checks each entry against the earlier ones, as opening does.
 
-        It finds every change of an entry, every entry taken out of the middle or put in, charges outside a run or
-        beyond its plan, commits without a charge and finished runs off their plan. Entries taken off the *end* leave a
-        shorter chain that is whole, and so does a chain written anew: only a head that is known from before shows that.
+        It detects every changed, removed or inserted entry, charges outside a run or beyond its plan, commits without a
+        charge, and finished runs that differ from their plan. Removing entries at the *end* leaves a shorter valid
+        chain, and rewriting the whole chain leaves a valid one; only a head that is known from before detects these.
 
         Args:
             expected_head: a head that was printed; it must be the hash of one of the entries.
@@ -241,17 +241,17 @@ class Ledger:
         return head
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes all entries as JSON Lines, for `verify_export`; only the owner may read the file. It is private.
+        """Writes all entries as JSON Lines, for `verify_export`. The file is private; only its owner may read it.
 
         Raises:
-            LedgerError: where the ledger does not verify or the file cannot be written; nothing is left of it then.
+            LedgerError: if the ledger does not verify, or the file cannot be written; no file is left.
         """
         target = Path(path)
         partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
         if target.exists() and target.samefile(self.path):
             raise LedgerError(f"{target}: this is the ledger itself; export it to another file")
         if target.exists() and not target.is_file():
-            raise LedgerError(f"{target}: is no file that could be replaced; export it to another one")
+            raise LedgerError(f"{target}: is not a regular file, so it cannot be replaced; export to another file")
         try:
             descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file, contextlib.closing(self._store.rows()) as rows:
@@ -284,7 +284,7 @@ def open_ledgers(
         anchor: see `Ledger.open`; one file may hold the anchors of several ledgers.
 
     Raises:
-        LedgerError: where one cannot be opened, or two are the same ledger or copies of it.
+        LedgerError: if a ledger cannot be opened, or two are copies of the same ledger.
     """
     with contextlib.ExitStack() as stack:
         found: dict[str, Ledger] = {}
@@ -297,13 +297,13 @@ def open_ledgers(
 
 
 def compose_ledgers(ledgers: Iterable[Ledger]) -> DpEvent:
-    """What several ledgers over one data set charged together.
+    """The composition of the charges of several ledgers over one data set.
 
-    Whether the data sets are one is for the caller to know; the composition of ledgers over different ones is an upper
-    bound still.
+    The caller has to know that the data set is the same; for different data sets the composition is still an upper
+    bound.
 
     Raises:
-        LedgerError: where adjacencies or units differ, or a ledger holds no run.
+        LedgerError: if adjacencies or units differ, or a ledger has no run.
     """
     chosen = list(ledgers)
     relation_of(chosen)
@@ -314,16 +314,16 @@ def relation_of(ledgers: Iterable[Ledger]) -> tuple[Adjacency, Unit]:
     """The adjacency and the unit that all runs of several ledgers share.
 
     Raises:
-        LedgerError: where they differ, or a ledger holds no run.
+        LedgerError: if they differ, or a ledger has no run.
     """
     return common_relation((str(ledger.path), ledger.relation()) for ledger in ledgers)
 
 
 def common_relation(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tuple[Adjacency, Unit]:
-    """The adjacency and the unit that several things share, each given with its name.
+    """The adjacency and the unit that several named things share.
 
     Raises:
-        ValueError: where they differ, or there are none.
+        LedgerError: a `ValueError`, if they differ, or there are none.
     """
     first: tuple[str, tuple[Adjacency, Unit]] | None = None
     for where, relation in found:
@@ -344,7 +344,7 @@ def _copied(rows: Iterable[Row], write: Any) -> Iterable[Row]:
 
 
 def _difference(known: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """Which public field of two beginnings differs."""
+    """The first public field that differs between two beginnings of a run."""
     for name in ("plan", "adjacency", "unit"):
         if known[name] != given[name]:
             return f"{name}; give it another name or a new ledger"

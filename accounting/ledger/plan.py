@@ -1,4 +1,4 @@
-"""What a run may still charge of its plan."""
+"""The charges that a run may still make within its plan."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cupel.accounting.events import ParallelDpEvent
 from cupel.accounting.ledger.entries import Charge, LedgerError
 
 Counts = dict[str, int]
-"""Text of an event → how often."""
+"""Maps the text of an event to its count."""
 
 
 class Allowance:
     """The charges that the plan of a run leaves room for.
 
-    An event that is charged to the whole data fits while it was charged less often than planned. The partitions of a
-    run must fit into distinct parallel compositions of its plan, and the parts of each into distinct parts of that
-    composition, each event of a part at most as often as planned there.
+    An event on the whole data may be charged as often as planned. The partitions of a run must fit into distinct
+    parallel compositions of its plan. The parts of a partition must fit into distinct parts of that composition, with
+    each event charged at most as often as planned there.
     """
 
     def __init__(self, plan: DpEvent) -> None:
@@ -33,14 +33,14 @@ class Allowance:
         self._partitions = _Assignment([self._room[text] for text in parallel], self._fits)
 
     def take(self, charge: Charge, key: str) -> None:
-        """Uses up what a charge needs.
+        """Uses the allowance for a charge.
 
         Args:
             charge: the charge, or an equal one with another key.
             key: its key.
 
         Raises:
-            LedgerError: where the plan leaves no room for it.
+            LedgerError: if the plan does not allow it.
         """
         if charge.partition is None:
             self._take_whole(charge, key)
@@ -53,7 +53,7 @@ class Allowance:
             self._room[text] = self._room.get(text, 0) - count
             place = self._place_of_text.get(text)
             if self._room[text] < 0 or (place is not None and not self._partitions.shrink(place, count)):
-                raise LedgerError(f"{key!r} charges more than was planned: {_short(text)}")
+                raise LedgerError(f"{key!r} charges more than was planned: {_abbreviated(text)}")
 
     def _take_parts(self, charge: Charge, partition: str, key: str) -> None:
         charged = self._charged.setdefault(partition, _ChargedParts(charge.partition_is_public))
@@ -66,14 +66,14 @@ class Allowance:
         if not self._partitions.place(partition):
             raise LedgerError(f"{key!r} charges partition {partition!r} more than was planned")
         for name, found in self._partitions.place_of.items():
-            self._charged[name].hold_against(self._planned[found])
+            self._charged[name].assign_to(self._planned[found])
 
     def _fits(self, partition: str, place: int) -> bool:
         return self._charged[partition].placed_in(self._planned[place]) is not None
 
 
 class _PlannedParts:
-    """A planned parallel composition: the different parts, and how many there are of each."""
+    """A planned parallel composition: its distinct parts, and the number of each."""
 
     def __init__(self, event: DpEvent) -> None:
         assert isinstance(event, ParallelDpEvent)
@@ -88,7 +88,7 @@ class _PlannedParts:
 
 
 class _ChargedParts:
-    """What the parts of one partition were charged, and the planned parts that they are held against."""
+    """The charges of the parts of one partition, and the planned parts that they are assigned to."""
 
     def __init__(self, is_public: bool) -> None:
         self._is_public = is_public
@@ -110,14 +110,14 @@ class _ChargedParts:
         return (place is not None and self._fits(part, self._planned.parts[place])) or self._parts.place(part)
 
     def placed_in(self, planned: _PlannedParts) -> _Assignment | None:
-        """All parts in distinct parts of a planned composition; None where they do not fit."""
+        """An assignment of all parts to distinct parts of a planned composition; None if they do not fit."""
         if planned.is_public != self._is_public:
             return None
         found = _Assignment(planned.numbers, lambda part, place: self._fits(part, planned.parts[place]))
         return found if all(found.place(part) for part in self._charged) else None
 
-    def hold_against(self, planned: _PlannedParts) -> None:
-        """Chooses the planned composition that these parts belong to, which they fit into."""
+    def assign_to(self, planned: _PlannedParts) -> None:
+        """Assigns these parts to a planned composition that they fit into."""
         if planned is not self._planned:
             self._planned, self._parts = planned, self.placed_in(planned)
 
@@ -126,9 +126,9 @@ class _ChargedParts:
 
 
 class _Assignment:
-    """Items in places with room for a number of them each, every item where it fits.
+    """An assignment of items to places, each with room for some number of the items that fit there.
 
-    An item is placed along a shortest augmenting path, so that it finds a place whenever all items together have one.
+    An item is placed along a shortest augmenting path, so it finds a place whenever all items together can be placed.
     """
 
     def __init__(self, room: Sequence[int], fits: Callable[[str, int], bool]) -> None:
@@ -138,7 +138,7 @@ class _Assignment:
         self.place_of: dict[str, int] = {}
 
     def place(self, item: str) -> bool:
-        """Finds a place for an item, moving others if need be; False where there is none."""
+        """Finds a place for an item, moving others if needed; False if there is none."""
         if (place := self.place_of.pop(item, None)) is not None:
             del self._members[place][item]
         wanted_by: dict[int, str] = {}
@@ -156,7 +156,7 @@ class _Assignment:
         return False
 
     def shrink(self, place: int, by: int) -> bool:
-        """Takes room away from a place; False where the items do not fit any more."""
+        """Reduces the room of a place; False if the items no longer fit."""
         self._room[place] -= by
         while len(self._members[place]) > max(self._room[place], 0):
             if not self.place(next(iter(self._members[place]))):
@@ -174,5 +174,5 @@ class _Assignment:
             place = before
 
 
-def _short(text: str) -> str:
+def _abbreviated(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "…"

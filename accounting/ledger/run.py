@@ -26,7 +26,7 @@ from cupel.accounting.ledger.store import Store
 
 
 class Run:
-    """One run of a mechanism in a ledger. `Ledger.begin` and `Ledger.run` make it."""
+    """One run of a mechanism in a ledger. Made by `Ledger.begin` and `Ledger.run`."""
 
     def __init__(self, store: Store, name: str, begin: Mapping[str, Any], anchor: Callable[[], None]) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class Run:
 
     @property
     def plan(self) -> DpEvent:
-        """The event that the run will charge in all, in canonical form."""
+        """The event that the run charges in all, in canonical form."""
         return events.from_json(self._begin["plan"])
 
     @property
@@ -51,24 +51,24 @@ class Run:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The public metadata that the run began with."""
+        """The public metadata of the run."""
         return dict(self._begin["about"])
 
     @property
     def finished(self) -> bool:
-        """Whether the run was finished."""
+        """Whether the run is finished."""
         return self._store.find(self.name, "finish") is not None
 
     def step(self, *, commit: Commit | None = None, charge: Charge | None = None) -> None:
         """Commits the outcome of an earlier charge and charges the next step, in one transaction.
 
-        When it returns, both are on the disk: the committed value may be released and the charged step sampled.
-        A charge that is there already, by this run before it was killed or by another process, is used again.
+        When it returns, both are on disk: the committed value may be released, and the charged step sampled. If this
+        charge exists already, from this run before it was killed or from another process, it is used again.
 
         Raises:
-            AlreadyCommitted: the key has a committed value, which stands; nothing was written, the charge neither.
-            LedgerError: for a commit without its charge, a realised cost outside of it, a charge that differs from the
-                one of the same key, a finished run. Nothing was written.
+            AlreadyCommitted: if the key has a committed value, which stands. Nothing was written, not even the charge.
+            LedgerError: if the commit has no charge, or a realised cost outside of it; if the charge differs from the
+                one of the same key; if the run is finished. Nothing was written.
         """
         if commit is None and charge is None:
             raise LedgerError("a step needs a commit, a charge or both")
@@ -102,7 +102,7 @@ class Run:
             raise LedgerError(f"run {self.name!r} is finished")
 
     def outcome(self, key: str) -> Outcome | None:
-        """The committed value of a step, or None where there is none yet."""
+        """The committed value of a step; None if there is none."""
         body = self._store.find(self.name, "commit", key)
         return None if body is None else Outcome.from_json(body)
 
@@ -111,19 +111,19 @@ class Run:
         return self._store.find(self.name, "charge", key) is not None
 
     def last_committed(self, stage: str) -> int:
-        """How many steps ``stage/0``, ``stage/1``, … of a stage are committed, before the first that is not."""
+        """The number of committed steps ``stage/0``, ``stage/1``, … before the first that is not committed."""
         count = 0
         while self._store.find(self.name, "commit", f"{stage}/{count}") is not None:
             count += 1
         return count
 
     def finish(self) -> None:
-        """Ends the run and anchors the ledger. A step that was charged and never committed stays charged.
+        """Ends the run and anchors the ledger. A charged step that was never committed stays charged.
 
-        A run that is finished already stays as it is.
+        Does nothing if the run is finished already.
 
         Raises:
-            LedgerError: where what was charged differs from the plan.
+            LedgerError: if the charges differ from the plan.
         """
         with self._store.transaction():
             if not self.finished:
@@ -143,7 +143,7 @@ class Run:
             body: JSON types; the name ``key`` is not allowed.
 
         Raises:
-            LedgerError: where the run is not finished or the body is not allowed. Nothing was written.
+            LedgerError: if the run is not finished, or the body is not allowed. Nothing was written.
         """
         self._record("verdict", body)
 
@@ -152,7 +152,7 @@ class Run:
         return self._recorded("verdict")
 
     def record_release(self, body: Mapping[str, Json]) -> None:
-        """Appends a release of what the run made; a run may have several. See `record_verdict`."""
+        """Appends a release of the run's output; a run may have several. See `record_verdict`."""
         self._record("release", body)
 
     def releases(self) -> list[dict[str, Any]]:
@@ -172,14 +172,14 @@ class Run:
         return [body for _, body in self._store.bodies(kind, self.name)]
 
     def event(self) -> DpEvent:
-        """The composition of what was charged so far; the plan, once the run is finished."""
+        """The composition of the charges so far; the plan, once the run is finished."""
         return tallies(self._store, self.name).get(self.name, Tally(self.name)).event()
 
     def realised(self) -> dict[str, PartCost]:
-        """What the committed outcomes of each part cost, summed and rounded up. Private: it depends on the data.
+        """The realised cost of each part, summed and rounded up. It depends on the private data; do not release it.
 
-        Where a value was committed for an ex-post selection and a part that it was charged to has no realised cost, the
-        part is counted at the a-priori worst case. A step with nothing committed, or the value null, released nothing.
+        If a value was committed for an ex-post selection without a realised cost for a charged part, that part counts
+        at its worst case. A step without a committed value, or with the value null, released nothing.
         """
         sums: dict[str, tuple[UpwardSum, UpwardSum, UpwardSum]] = {}
         counts: dict[str, int] = {}
@@ -209,7 +209,7 @@ class Run:
 
 
 def tallies(store: Store, run: str | None = None) -> dict[str, Tally]:
-    """What each run, or one, charged."""
+    """The charges of each run, or of one run."""
     tallies: dict[str, Tally] = {}
     for name, body in store.bodies("charge", run):
         tallies.setdefault(name, Tally(name)).add(body)

@@ -1,4 +1,4 @@
-"""The file of a ledger: one append-only SQLite table, safe against a kill and against a second writer."""
+"""The file of a ledger: an append-only SQLite table, safe against kills and concurrent writers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 from cupel.accounting.ledger.chain import ChainCheck
 from cupel.accounting.ledger.entries import (
-    AFTERWARDS,
     FORMAT,
     FORMATS,
     GENESIS,
+    KINDS_AFTER_FINISH,
     LedgerError,
     LedgerFileError,
     Row,
@@ -29,8 +29,8 @@ from cupel.accounting.ledger.entries import (
 
 _APPLICATION = int.from_bytes(b"cupl", "big")
 
-# Triggers keep the table append-only for everyone who comes through SQLite, `INSERT OR REPLACE` included: a replacement
-# needs a seq that exists. The index finds the charge and the commit of a key.
+# Triggers keep the table append-only for every SQLite client, including `INSERT OR REPLACE`: a replacement needs an
+# existing seq. The index finds the charge and the commit of a key.
 _SCHEMA = """
 CREATE TABLE entries(
     seq INTEGER PRIMARY KEY,
@@ -55,11 +55,11 @@ _INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class Store:
-    """An open ledger file. `Store.open` makes one; every read and every append of a ledger goes through here.
+    """An open ledger file, made by `Store.open`. Every read and every append of a ledger goes through it.
 
-    Opening verifies all entries. Their hashes are kept, 32 bytes each, and whatever is read later is hashed again and
-    compared with them. Entries that another process appends are verified when they are first met, and those of this
-    process before they are written.
+    Opening verifies all entries and stores their hashes, 32 bytes each. Whatever is read later is hashed again and
+    compared. Entries of other processes are verified when they are first read, and those of this process before they
+    are written.
     """
 
     def __init__(self, path: Path, database: sqlite3.Connection, *, read_only: bool, timeout: float) -> None:
@@ -72,17 +72,17 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, *, create: bool, read_only: bool, timeout: float) -> Store:
-        """Opens the file, or makes it.
+        """Opens the file, or creates it.
 
         Args:
             path: the file.
-            create: make it where there is none.
+            create: create it if it does not exist.
             read_only: never write.
             timeout: seconds to wait for another process that is writing.
 
         Raises:
-            LedgerError: where there is none, it is no ledger, of a newer version, does not verify, locked or out of
-                reach.
+            LedgerError: if the file does not exist, is not a ledger, is of a newer format, does not verify, is locked,
+                or cannot be accessed.
         """
         with _plain_errors(path, timeout):
             if not path.exists():
@@ -105,7 +105,7 @@ class Store:
 
     @property
     def database(self) -> sqlite3.Connection:
-        """The connection, for the process that opened it only: SQLite connections do not survive a fork."""
+        """The connection. Only the process that opened it may use it: SQLite connections do not survive a fork."""
         if self._database is None:
             raise LedgerError(f"{self.path}: the ledger is closed")
         if os.getpid() != self._process:
@@ -113,7 +113,7 @@ class Store:
         return self._database
 
     def close(self) -> None:
-        """Closes the file. A second time does nothing."""
+        """Closes the file. Does nothing if it is closed."""
         if self._database is not None and os.getpid() == self._process:
             self._database.close()
         self._database = None
@@ -134,7 +134,7 @@ class Store:
                     database.execute("COMMIT")
                 except BaseException:
                     if self._chain.entries != before:
-                        self._forget()  # what was appended is undone; the next read verifies the file anew
+                        self._forget()  # the appended entries are rolled back; the next read verifies the file again
                     raise
             except BaseException:
                 if database.in_transaction:
@@ -146,17 +146,17 @@ class Store:
         """Appends one entry, inside a `transaction`.
 
         Raises:
-            LedgerError: where it does not follow from the entries before it. Leave the transaction then.
+            LedgerError: if it does not follow from the earlier entries. Leave the transaction then.
         """
         seq, previous, text = self._chain.entries + 1, self._chain.head, canonical(body)
         row = Row(seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
         try:
-            self._admit(row)
+            self._append_verified(row)
         except LedgerError as error:
             self._forget()
             raise LedgerError(f"{self.path}: {error}") from None
         self.database.execute(_INSERT, row)
-        if kind in AFTERWARDS and self._format() != FORMAT:
+        if kind in KINDS_AFTER_FINISH and self._format() != FORMAT:
             self.database.execute(f"PRAGMA user_version = {FORMAT}")  # undone with the entry if it is not committed
 
     def tip(self) -> tuple[int, str]:
@@ -167,35 +167,35 @@ class Store:
         return row.seq, row.hash
 
     def hash_of(self, seq: int) -> str | None:
-        """The verified hash of the entry with this number; None where there is none."""
+        """The verified hash of the entry with this number; None if there is none."""
         return self._hashes[32 * (seq - 1) : 32 * seq].hex() or None
 
     def find(self, run: str, kind: str, key: str | None = None) -> dict[str, Any] | None:
-        """The body of the entry of a run with this kind and key; no key for the kinds that have none."""
+        """The body of a run's entry with this kind and key; `key` is None for kinds without one."""
         query = "WHERE run = ? AND kind = ? AND json_extract(body, '$.key') IS ?"
         row = self._first(query, run, kind, key)
         return None if row is None else json.loads(row.body)
 
     def bodies(self, kind: str, run: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(run, body) of all entries of a kind, in order, a row at a time; of one run, or of all."""
+        """(run, body) of all entries of a kind, in order, one row at a time; of one run, or of all."""
         for row in self._entries((kind,), run):
             yield row.run, json.loads(row.body)
 
     def steps(self, run: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(kind, body) of the charges and commits of a run, in order, a row at a time."""
+        """(kind, body) of the charges and commits of a run, in order, one row at a time."""
         for row in self._entries(("charge", "commit"), run):
             yield row.kind, json.loads(row.body)
 
     def rows(self) -> Generator[Row, None, None]:
-        """All rows in order, a row at a time, whatever was done to them: text that is none is kept byte by byte."""
+        """All rows in order, one at a time, unverified; invalid UTF-8 is kept byte by byte."""
         return self._select("ORDER BY seq")
 
     def _entries(self, kinds: Sequence[str], run: str | None) -> Iterator[Row]:
-        """The verified entries of some kinds, of one run or of all, none left out."""
+        """The verified entries of some kinds, of one run or of all, complete."""
         where = f"WHERE kind IN ({', '.join('?' * len(kinds))})" + ("" if run is None else " AND run = ?")
         found = 0
         for row in self._select(f"{where} ORDER BY seq", *kinds, *([] if run is None else [run])):
-            self._believe(row)
+            self._verify_row(row)
             found += 1
             yield row
         if found < sum(
@@ -218,14 +218,14 @@ class Store:
         with contextlib.closing(self._select(query, *arguments)) as rows:
             row = next(rows, None)
             if row is not None:
-                self._believe(row)
+                self._verify_row(row)
             return row
 
-    def _believe(self, row: Row) -> None:
-        """Compares a row with what was verified; one that was not met before is verified now.
+    def _verify_row(self, row: Row) -> None:
+        """Compares a row with its verified hash; a new row is verified now.
 
         Raises:
-            LedgerError: where they differ.
+            LedgerError: if they differ.
         """
         if row.seq > self._chain.entries:
             self._catch_up()
@@ -233,18 +233,18 @@ class Store:
             raise LedgerFileError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
 
     def _catch_up(self) -> None:
-        """Verifies the entries that were not met before."""
+        """Verifies the entries that are new since the last read."""
         try:
-            first = self._chain.entries + 1 if self._chain.entries else -(2**63)  # a forged one may have any number
+            first = self._chain.entries + 1 if self._chain.entries else -(2**63)  # a forged entry may have any number
             with contextlib.closing(self._select("WHERE seq >= ? ORDER BY seq", first)) as rows:
                 for row in rows:
-                    self._admit(row)
+                    self._append_verified(row)
             self._chain.finish()
         except LedgerError as error:
-            self._forget()  # so that nothing of this file is believed any more
+            self._forget()  # nothing of this file is trusted any more
             raise LedgerError(f"{self.path}: {error}") from None
 
-    def _admit(self, row: Row) -> None:
+    def _append_verified(self, row: Row) -> None:
         self._chain.read(row)
         self._hashes += bytes.fromhex(row.hash)
 
@@ -255,7 +255,7 @@ class Store:
         """SQLite's own check of pages and index.
 
         Raises:
-            LedgerError: where the file is damaged.
+            LedgerError: if the file is damaged.
         """
         with self.plain_errors():
             (answer,) = self.database.execute("PRAGMA integrity_check(1)").fetchone()
@@ -263,7 +263,7 @@ class Store:
             raise LedgerError(f"{self.path}: the file is damaged: {str(answer).splitlines()[0]}")
 
     def plain_errors(self) -> contextlib.AbstractContextManager[None]:
-        """Turns SQLite's errors into one line each."""
+        """Turns SQLite's errors into one-line messages."""
         return _plain_errors(self.path, self._timeout)
 
     def _format(self) -> int:
@@ -271,11 +271,11 @@ class Store:
         return int(version)
 
     def _check(self) -> None:
-        """Checks that the file is a ledger of this format that can be used as asked."""
+        """Checks that the file is a ledger of a known format."""
         database = self.database
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application != _APPLICATION:
-            raise LedgerError(f"{self.path}: this file is no ledger of cupel")
+            raise LedgerError(f"{self.path}: this file is not a ledger of cupel")
         if (version := self._format()) not in FORMATS:
             known = " and ".join(map(str, FORMATS))
             raise LedgerError(f"{self.path}: a ledger of format {version}; this cupel reads formats {known}, update it")
@@ -293,13 +293,14 @@ class Store:
     def _check_writable(self) -> None:
         _make_durable(self.database)
         with self.transaction():
-            pass  # fails now, not after an hour of work, where the file cannot be written
+            pass  # fails early if the file cannot be written
 
 
 def _create(path: Path) -> None:
-    """Makes a new ledger under a passing name and gives it its own when it is whole, so that a kill leaves no half.
+    """Creates a new ledger under a temporary name and renames it when it is complete, so that a kill leaves no partial
+    file.
 
-    Only the owner may read it. Its first entry is a salt that keeps the hashes from being a function of the data alone.
+    Only the owner may read it. Its first entry is a salt, so that the hashes are not a function of the data alone.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
     os.close(descriptor)
@@ -315,14 +316,14 @@ def _create(path: Path) -> None:
             database.execute(_INSERT, _first_entry())
             database.execute("COMMIT")
         try:
-            os.link(name, path)  # unlike a rename, it never takes the place of another process's ledger
+            os.link(name, path)  # unlike a rename, it never replaces another process's ledger
         except OSError:
-            if not path.exists():  # a file system without links
+            if not path.exists():  # a file system without hard links
                 os.replace(name, path)
     finally:
-        for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite leaves its own where the disk is full
+        for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite leaves these if the disk is full
             Path(name + suffix).unlink(missing_ok=True)
-    if os.name == "posix":  # the name must survive a power cut as the entries do
+    if os.name == "posix":  # the file name must survive a power failure too
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -336,7 +337,7 @@ def _first_entry() -> Row:
 
 
 def _make_durable(database: sqlite3.Connection) -> None:
-    """A transaction is on the disk when COMMIT returns; fullfsync says the same on macOS."""
+    """A transaction is on disk when COMMIT returns; fullfsync ensures it on macOS."""
     database.execute("PRAGMA synchronous = FULL")
     database.execute("PRAGMA fullfsync = ON")
 
@@ -344,14 +345,14 @@ def _make_durable(database: sqlite3.Connection) -> None:
 def _connect(path: Path, *, read_only: bool, timeout: float) -> sqlite3.Connection:
     """A connection to the file.
 
-    A reader may write, too, as far as SQLite is concerned, so that the last one to close the file takes the log and its
-    index away. Where the file or its folder cannot be written and there is no log, nobody else writes either, and the
-    file is read as it is: SQLite would otherwise need to lay a log and its index beside it.
+    SQLite opens it for writing even for a reader, so that the last process to close the file removes the log and its
+    index. If the file or its folder cannot be written and there is no log, no other process writes either, and the file
+    is opened as immutable: SQLite would otherwise have to create a log and its index.
     """
     path = path.resolve()
     where = f"file:{quote(str(path))}"
     if not read_only:
-        if not os.access(path, os.W_OK):  # SQLite would open it, and leave a log that nobody may write
+        if not os.access(path, os.W_OK):  # SQLite would open it and leave a log that cannot be written
             raise LedgerFileError(f"{path}: {_NO_RIGHTS}")
         return _connected(f"{where}?mode=rw", timeout)
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
@@ -405,15 +406,15 @@ def _plain_errors(path: Path, timeout: float) -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             message = f"locked by another process for more than {timeout:g} s; end it, or wait and start again"
         elif name.startswith("SQLITE_NOTADB"):
-            message = "this file is no ledger"
+            message = "this file is not a ledger"
         elif name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             message = _NO_RIGHTS
         elif name.startswith("SQLITE_FULL"):
             message = "the disk is full; what was committed is kept, make room and start again"
         else:
-            what, _, _ = str(error).partition(" with text ")  # which is what the file holds
+            what, _, _ = str(error).partition(" with text ")  # what follows is the content of the file
             message = f"the ledger cannot be read or written: {' '.join(what.split())}"
-        of_the_file = type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)  # and not of a wrong call
+        of_the_file = type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)  # else a wrong call
         raise (LedgerFileError if of_the_file else LedgerError)(f"{path}: {message}") from error
     except OSError as error:
         raise LedgerFileError(f"{path}: {(error.strerror or str(error)).lower()}") from error

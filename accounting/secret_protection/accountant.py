@@ -1,16 +1,14 @@
-"""Secret protection (p, r): whoever guesses a secret with probability at most p before guesses it with at most r after.
+"""The accountant of secret protection (p, r): a secret guessed with probability at most p before is guessed with at
+most r after.
 
-P is the law of what is released with the secret in its places, Q the law of a fixed reference without it, and
-r = B(p) = sup{P(E): Q(E) ≤ p}, P over Q; the other direction says nothing of guessing. For every prior whose largest
-probability is p, Σ π_v P_v(E_v) ≤ Σ π_v B(Q(E_v)) ≤ B(Σ π_v Q(E_v)) ≤ B(p), because B is concave and does not fall and
-the E_v are disjoint (Hayes, Mahloujifar and Balle, "Bounding Training Data Reconstruction in DP-SGD", 2023, Theorem 2).
+P is the law of what is released with the secret in its places, and Q the law of a fixed reference without it. Then r =
+B(p) = sup{P(E): Q(E) ≤ p}, P over Q. If the secret occurs k times with probability w_k in a sum, each occurrence adds a
+vector of length at most 1, and N(0, σ²I) is added, then Σ w_k N(k, σ²) over N(0, σ²) on the line dominates. The places
+where the secret occurs are public: the guarantee covers its value only.
 
-Where the secret occurs k times with probability w_k in a sum to which each occurrence adds a vector of length at most
-1, and N(0, σ²I) is added, P(E) ≤ Σ w_k Φ(Φ⁻¹(Q(E)) + k/σ): the pair Σ w_k N(k, σ²) over N(0, σ²) on the line dominates.
-The places where the secret occurs are public: the guarantee covers its value only.
+Proof: docs/proofs/secret-protection.md, Theorems 1 and 2.
 
-Here are the accountant and the names of its neighbours: `secret_noise` has enclosures of r and the noise for it,
-`secret_conversions` what other guarantees say, `poisson_binomial` the laws of counts.
+Source: Hayes, Mahloujifar and Balle, "Bounding Training Data Reconstruction in DP-SGD" (2023), Theorem 2.
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
-from cupel.accounting.secret_protection.groups import Release, law_of, views
+from cupel.accounting.secret_protection.groups import Release, law_of, releases_by_kind
 from cupel.accounting.secret_protection.noise import (
-    CERTAIN,
-    lower_of_rounds,
-    of_rounds,
+    NEARLY_ONE,
+    lower_r_of_rounds,
+    r_of_rounds,
 )
 from cupel.accounting.secret_protection.poisson_binomial_laws import (
     envelope,
@@ -47,36 +45,36 @@ Releases = Counter[Release]
 
 
 def secret_release(noise_multiplier: float, *probabilities: ArrayLike, tail: float = 1e-15) -> SecretReleaseDpEvent:
-    """One noisy release in which each of several secrets occurs at random, as one event that covers all of them.
+    """One event for a noisy release in which each of several secrets occurs at random; it covers all of them.
 
     Args:
-        noise_multiplier: σ, for occurrences that contribute at most 1; ≥ 0.
-        probabilities: for each secret, the probability that each of its records is drawn, shape (m,), m may differ.
-        tail: probability of the largest counts that may be counted as certain discovery, in (0, 1e-3].
+        noise_multiplier: σ ≥ 0, for occurrences that contribute at most 1.
+        probabilities: for each secret, the probability that each of its records is drawn, shape (m,); m may differ.
+        tail: the probability of the largest counts that may be treated as revealing the secret, in (0, 1e-3].
 
     Raises:
-        ValueError: without a secret, or for impossible numbers.
+        ValueError: if there is no secret, or an argument is invalid.
     """
     if not probabilities:
         raise ValueError("secret_release needs the occurrence probabilities of at least one secret")
     if not 0 < tail <= 1e-3:
         raise ValueError(f"tail must be above 0 and at most 1e-3, not {tail!r}")
     law = envelope([occurrences(secret, tail) for secret in probabilities])
-    return SecretReleaseDpEvent(noise_multiplier, law.weights.tolist(), law.lost)
+    return SecretReleaseDpEvent(noise_multiplier, law.weights.tolist(), law.lost_mass)
 
 
 class SecretProtectionAccountant(Accountant[Releases]):
-    """Products of dominating pairs of releases in which a secret occurs at random; the cost is which ones, how often.
+    """Products of dominating pairs of releases in which a secret occurs at random. The cost is the releases, with
+    counts.
 
-    Where releases are for several groups of secrets, every answer is that of the worst group; `of_group` asks for one.
-    Where such releases differ, as those of two runs do, they may number their groups differently, so each counts as the
-    worst of its groups.
+    If releases are for several groups of secrets, every answer is that of the worst group; `of_group` gives the event
+    of one. If such releases differ, as in two runs, they may number their groups differently, so each counts as its
+    worst group.
 
-    Every answer is about P over the reference Q without the secret, the direction of guessing. So ε, δ and β have names
-    of their own, ``epsilon_over_reference`` and so on: they do not compare with those of differential privacy, which
-    has two directions, between any two data sets.
+    Every answer is about P over the reference Q, the direction of guessing. So ε, δ and β have their own names,
+    ``epsilon_over_reference`` and so on: they are not those of differential privacy, which has two directions.
 
-    Disjoint parts compose like rounds, and not at the worst of them: one secret may occur in several parts.
+    Disjoint parts compose like rounds, not at the worst part, since one secret may occur in several parts.
     """
 
     name = "secret_protection"
@@ -85,36 +83,40 @@ class SecretProtectionAccountant(Accountant[Releases]):
         super().__init__(adjacency, unit or Unit("secret"))
 
     def supports(self, event: DpEvent) -> str | None:
-        """None if there is a bound for `event` at adjacency and unit ``secret``, else the reason why there is none."""
+        """None if there is a bound for `event` at adjacency and unit ``secret``, else the reason why not."""
         try:
             self._cost(event)
         except Unsupported as reason:
-            return f"{reason}; it knows releases of secrets (SecretReleaseDpEvent, SecretGroupsReleaseDpEvent)"
+            return f"{reason}; it supports SecretReleaseDpEvent and SecretGroupsReleaseDpEvent"
         if self.adjacency is not Adjacency.SECRET or self.unit.kind != "secret":
             return f"{self.name} protects secrets: adjacency and unit must be secret, not {self.adjacency}, {self.unit}"
         return None
 
     def protection(self, p: float) -> Bound:
-        """r: the largest probability of guessing a secret that is guessed with probability at most p without this."""
+        """r: the largest probability of guessing a secret that is guessed with probability at most p without the
+        release.
+        """
         validate.probability(p=p)
         return self._worst([group.blowup(p) for group in self._groups], "r", at=p)
 
     def blowup(self, p: float) -> Bound:
-        """The same: r is the blow-up of P over Q."""
+        """The blow-up of P over Q at p, which is r; the same as `protection`."""
         return self.protection(p)
 
     def epsilon(self, delta: float) -> Bound:
         """The least ε ≥ 0 with P(E) ≤ e^ε Q(E) + δ for every event E."""
         validate.open_probability(delta=delta)
-        return self._worst([group.all.epsilon(delta) for group in self._groups], "epsilon_over_reference", delta=delta)
+        return self._worst(
+            [group.joint.epsilon(delta) for group in self._groups], "epsilon_over_reference", delta=delta
+        )
 
     def delta(self, epsilon: float) -> Bound:
         """The largest P(E) − e^ε Q(E), for any finite ε."""
         validate.finite(epsilon=epsilon)
-        return self._worst([group.all.delta(epsilon) for group in self._groups], "delta_over_reference", at=epsilon)
+        return self._worst([group.joint.delta(epsilon) for group in self._groups], "delta_over_reference", at=epsilon)
 
     def beta(self, alpha: float) -> Bound:
-        """The least probability of missing the secret, 1 − P(E), for a test that sees it in the reference with α."""
+        """A lower bound on 1 − P(E) over tests E with Q(E) ≤ `alpha`: the probability of missing the secret."""
         validate.probability(alpha=alpha)
         r = _largest([group.blowup(alpha) for group in self._groups])
         interval = Interval(max(0.0, 1 - r.upper - 2.0**-53), min(1.0, 1 - r.lower + 2.0**-53))
@@ -122,7 +124,7 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
     @functools.cached_property
     def _groups(self) -> tuple[_Group, ...]:
-        return tuple(map(_Group, views(self.cost)))
+        return tuple(map(_Group, releases_by_kind(self.cost)))
 
     def _worst(
         self, intervals: Sequence[Interval], quantity: str, *, delta: float | None = None, at: float | None = None
@@ -138,10 +140,10 @@ class SecretProtectionAccountant(Accountant[Releases]):
         at: float | None = None,
         direction: Direction = Direction.UPPER,
     ) -> Bound:
-        """A bound, with its enclosure unless parts in which the secret may not occur were counted."""
+        """A bound, with its interval unless parallel parts in which the secret may not occur were counted."""
         value = interval.upper if direction is Direction.UPPER else interval.lower
         bound = self._bound(value, quantity, delta=delta, at=at, direction=direction)
-        return bound if _has_parts(self.event) else dataclasses.replace(bound, interval=interval)
+        return bound if _has_parallel_parts(self.event) else dataclasses.replace(bound, interval=interval)
 
     def _assumptions(self, event: DpEvent) -> tuple[str, ...]:
         return (_PUBLIC, _FRESH) if self.cost else ()
@@ -160,33 +162,33 @@ class SecretProtectionAccountant(Accountant[Releases]):
 
 
 class _Group:
-    """What all releases are for one kind of secrets, computed when it is asked for."""
+    """All releases as one kind of secrets sees them."""
 
     def __init__(self, releases: Counter[SecretReleaseDpEvent]) -> None:
         self._releases = [(law_of(event), event.noise_multiplier, count) for event, count in releases.items()]
 
     @functools.cached_property
-    def all(self) -> Product:
+    def joint(self) -> Product:
         return product(self._releases)
 
     def blowup(self, p: float) -> Interval:
         """r at p."""
         if len(self._releases) == 1:
             ((law, sigma, count),) = self._releases
-            return of_rounds(law, sigma, p, count)
-        least = max((lower_of_rounds(law, sigma, p, count) for law, sigma, count in self._releases), default=p)
-        return Interval(least, 1.0) if least >= CERTAIN else self.all.blowup(p)
+            return r_of_rounds(law, sigma, p, count)
+        least = max((lower_r_of_rounds(law, sigma, p, count) for law, sigma, count in self._releases), default=p)
+        return Interval(least, 1.0) if least >= NEARLY_ONE else self.joint.blowup(p)
 
 
 def _largest(intervals: Sequence[Interval]) -> Interval:
-    """The enclosure of the largest of enclosed numbers."""
+    """The enclosure of the largest of several enclosed numbers."""
     return Interval(max(x.lower for x in intervals), max(x.upper for x in intervals))
 
 
-def _has_parts(event: DpEvent) -> bool:
+def _has_parallel_parts(event: DpEvent) -> bool:
     if isinstance(event, ParallelDpEvent) and len(event.events) > 1:
         return True
-    return any(_has_parts(child) for child in events.children(event))
+    return any(_has_parallel_parts(child) for child in events.children(event))
 
 
 def _release(accountant: SecretProtectionAccountant, event: Release) -> Releases:

@@ -1,4 +1,4 @@
-"""Secret protection from other guarantees, and from points of curves: every number rounded outward."""
+"""Secret protection from other guarantees and from points of curves; every result is rounded outward."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NDTR_ERROR = 1.01e-13  # log_ndtr is taken to be accurate to a relative 1e-13; 
 
 
 def r_of_approx_dp(epsilon: float, delta: float, p: float) -> float:
-    """r of an (ε, δ)-DP mechanism against a reference without the secret: min{1, e^ε p + δ, 1 − e^{−ε}(1 − δ − p)}.
+    """r of an (ε, δ)-DP mechanism against a reference without the secret: min{1, e^ε p + δ, 1 − e^{−ε}(1 − δ − p)},
+    rounded up.
 
-    The two definitions, of an event and of its complement, are all that (ε, δ)-DP says, and a pair of laws on three or
-    four outcomes attains them. Rounded up.
+    Proof: docs/proofs/secret-protection.md, Theorem 3.
 
     Args:
         epsilon: ≥ 0, for adding or removing all occurrences of the secret.
@@ -38,11 +38,11 @@ def r_of_approx_dp(epsilon: float, delta: float, p: float) -> float:
 
 
 def r_between_secrets(epsilon: float, delta: float, p: float) -> float:
-    """r of a mechanism that is (ε, δ)-indistinguishable between any two values: δ + (1 − δ)ρ, ρ = pe^ε/(pe^ε + 1 − p).
+    """r of a mechanism that is (ε, δ)-indistinguishable between any two values of the secret, rounded up.
 
-    With S = Σ π_v P_v(E_v) and A the values with P_v(E_v) ≥ δ: the other values' mixture gives E_v at least
-    e^{−ε}(P_v(E_v) − δ), and 1 − π_v ≥ π_v (1 − p)/p, so 1 ≥ S + c Σ_A π_v (P_v(E_v) − δ) ≥ S + c(S − δ) with
-    c = e^{−ε}(1 − p)/p. Tight for the uniform prior, where 1/p is a whole number. Rounded up.
+    r = δ + (1 − δ)ρ with ρ = pe^ε/(pe^ε + 1 − p). Tight for the uniform prior if 1/p is a whole number.
+
+    Proof: docs/proofs/secret-protection.md, Theorem 3.
 
     Args:
         epsilon: ≥ 0, for exchanging the value of the secret wherever it occurs.
@@ -65,7 +65,7 @@ def r_of_gdp(mu: float, p: float) -> float:
     """
     validate.non_negative(mu=mu)
     validate.open_probability(p=p)
-    return p if mu == 0 else float(success(np.array([[mu]]), np.array([p]))[1][0, 0])
+    return p if mu == 0 else float(guess_bounds(np.array([[mu]]), np.array([p]))[1][0, 0])
 
 
 def mu_for(p: float, r: float) -> float:
@@ -84,26 +84,24 @@ def mu_for(p: float, r: float) -> float:
 
 
 def compose_curves(first_r: float, second_curve: ArrayLike) -> float:
-    """r of a mechanism followed by another, from r₁ of the first and points of the second's curve p ↦ r.
+    """r of a mechanism followed by another, from r₁ of the first and points (p, r) of the second's curve, rounded up.
 
-    For every outcome y of the first, the second may face another pair, of blow-up B_y; then
-    P(E) = ∫ P₁(dy) P_y(E_y) ≤ ∫ P₁(dy) B_y(Q_y(E_y)) ≤ R̂(∫ P₁(dy) Q_y(E_y)) ≤ R̂(r₁), R̂ any concave function above all
-    B_y that does not fall. Of B_y this is used: it is concave, B_y(0) ≥ 0, B_y(1) = 1, and B_y(p_i) ≤ r_i. So to the
-    right of p_i it lies below the line from (0, 0) through (p_i, r_i), to the left below the line from (p_i, r_i) to
-    (1, 1). (Chords between the points would not do: they cut a concave curve off.) The least of all these lines bends
-    up at the points and down once between two of them. R̂ is the least concave function above those bends: its value
-    is that of the lowest line above all of them, and any such line is a bound. Rounded up.
+    It uses only that the second's blow-up is concave, at least 0 at 0, 1 at 1, and below the points. Products of
+    dominating pairs are tighter, if the pairs are known.
 
-    Products of dominating pairs are tighter, where the pairs are known.
+    Proof: docs/proofs/secret-protection.md, Theorem 4.
 
     Args:
         first_r: certified r of the first mechanism, in [0, 1].
         second_curve: certified points of the second: p in [0, 1], r in [p, 1], float64 of shape (n, 2), at least one.
+
+    Raises:
+        ValueError: if an argument is invalid.
     """
     validate.probability(first_r=first_r)
     points = np.asarray(second_curve, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2 or not points.size:
-        raise ValueError(f"second_curve must be rows of (p, r), not an array of shape {points.shape}")
+        raise ValueError(f"second_curve must have rows (p, r), not shape {points.shape}")
     p, r = points[np.argsort(points[:, 0], kind="stable")].T
     if not ((p >= 0) & (p <= r) & (r <= 1)).all():
         raise ValueError("second_curve must have 0 ≤ p ≤ r ≤ 1 in every row")
@@ -117,7 +115,7 @@ def compose_curves(first_r: float, second_curve: ArrayLike) -> float:
 
 
 def _bends(p: Floats, r: Floats) -> tuple[Floats, Floats]:
-    """Ends and bends of the least of all lines, in each cell between 0, the p_i and 1, heights rounded up.
+    """Ends and bends of the least of all lines of Theorem 4, in each cell between 0, the p_i and 1; heights rounded up.
 
     The lines of a point are x(1 + h) and x + g(1 − x), with h = (r − p)/p and g = (r − p)/(1 − p): no cancellation.
     """
@@ -139,7 +137,7 @@ def _height(place: float, x: Floats, y: Floats, slope: float) -> float:
 
 
 def compose_naive(first: tuple[float, float], second: tuple[float, float]) -> NoReturn:
-    """Refused: "(p₁, r₁) followed by (p₂, r₂) is (max p, r₁ + r₂)-secret-protected" is false.
+    """Always raises: "(p₁, r₁) followed by (p₂, r₂) is (max p, r₁ + r₂)-secret-protected" is false.
 
     Raises:
         ValueError: always, with a counterexample.
@@ -156,11 +154,11 @@ def compose_naive(first: tuple[float, float], second: tuple[float, float]) -> No
 # Enclosures
 
 
-def success(shifts: Floats, ps: Floats) -> tuple[Floats, Floats]:
+def guess_bounds(shifts: Floats, ps: Floats) -> tuple[Floats, Floats]:
     """Lower and upper bounds on Φ̄(Φ̄⁻¹(p) − s), shape (n, K), for shifts s ≥ 0 of shape (n, K) and p of shape (n,).
 
-    An argument is rounded three times, by less than 4u(s + |z|) in all; log Φ is off by `_NDTR_ERROR` of itself, the
-    exponential by 4 units in the last place, and what falls below the normal floats by 1e-320.
+    An argument is rounded three times, by less than 4u(s + |z|) in all. log Φ has relative error `_NDTR_ERROR`, the
+    exponential 4 units in the last place, and underflow costs at most 1e-320.
     """
     inside = (ps > 0) & (ps < 1)
     low_z, high_z = upper_quantile(np.where(inside, ps, 0.5))
@@ -175,7 +173,7 @@ def success(shifts: Floats, ps: Floats) -> tuple[Floats, Floats]:
 
 
 def upper_quantile(ps: Floats) -> tuple[Floats, Floats]:
-    """Numbers below and above Φ̄⁻¹(p), for p in (0, 1): each is checked against log Φ̄, with the errors of both sides."""
+    """Lower and upper bounds on Φ̄⁻¹(p) for p in (0, 1), each checked against log Φ̄ with the errors of both sides."""
     middle, log_p = -ndtri(ps), np.log(ps)
     step = 4e-13 * (1 + np.abs(middle))
     low, high = middle - step, middle + step

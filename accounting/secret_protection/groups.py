@@ -1,9 +1,9 @@
-"""Releases as groups of secrets see them: the law of a release, the noise for several groups, one group's own view.
+"""Releases for several groups of secrets: their laws of occurrences, their noise, and the release as one group sees it.
 
-Secrets of one budget are covered by a law of occurrences that is stochastically larger than each of theirs. One law
-above all of them may ask for much more noise than any of them needs: a record that surely takes part is seen at once,
-many that seldom do rarely make a large sum, and the law above both does both. So a group is split into kinds of
-secrets until the laws of its kinds together ask for hardly more noise than the secrets themselves.
+The secrets of one group are covered by a law of occurrences that is stochastically larger than each of theirs. A single
+law may need much more noise than any of the secrets: one secret may occur once for certain, another rarely but many
+times, and the law above both does both. So a group is split into kinds of secrets until their laws together need hardly
+more noise than the secrets themselves.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from numpy.typing import ArrayLike
 from cupel.accounting import events, validate
 from cupel.accounting.events import ParallelDpEvent, SecretGroupsReleaseDpEvent, SecretReleaseDpEvent
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.noise import least_noise, of_rounds
+from cupel.accounting.secret_protection.noise import least_noise, r_of_rounds
 from cupel.accounting.secret_protection.poisson_binomial_laws import Occurrences, envelope, occurrences, trimmed
 
 Release = SecretReleaseDpEvent | SecretGroupsReleaseDpEvent
 
 _NEGLIGIBLE = 1e-30
-_MORE = 0.01  # so much more noise, relatively, may the laws of kinds ask for than the secrets
+_EXTRA_NOISE = 0.01  # the laws of kinds may need this much more noise than the secrets, relatively
 
 
 def law_of(event: SecretReleaseDpEvent) -> Occurrences:
-    """The event's law: its weights over their sum, two roundings each."""
+    """The event's law of occurrences: its weights divided by their sum, two roundings each."""
     total = math.fsum((*event.weights, event.remainder))
     law = trimmed(np.array(event.weights) / total, 4 * 2.0**-53, _NEGLIGIBLE)
-    return law._replace(lost=(law.lost + event.remainder / total) * (1 + 2.0**-50))
+    return law._replace(lost_mass=(law.lost_mass + event.remainder / total) * (1 + 2.0**-50))
 
 
 def releases_for_groups(
@@ -42,53 +42,58 @@ def releases_for_groups(
     rounds: int = 1,
     remainder: float = 0.0,
 ) -> tuple[Release, ...]:
-    """One release as each of several groups of secrets sees it, with noise that protects every group as it asks.
+    """One release as each of several groups of secrets sees it, with noise that meets the goal of every group.
 
-    The noise is certified as `SecretProtectionAccountant` will read it: from each event's law, that of several secrets
-    at once and what is left of it included. It is at most about 2 % above the least that the worst secret needs alone.
+    The noise is certified in the way `SecretProtectionAccountant` reads it: from each event's law, including laws that
+    cover several secrets and what is left out of them. It is at most about 2 % above the least that the worst secret
+    needs alone.
 
     Args:
         groups: for each group and each of its secrets, the probability that each of its records is drawn.
-        goals: what to reach for each group.
+        goals: the (p, r) of each group.
         rounds: releases with fresh noise and fresh occurrences.
-        remainder: probability that each release is to count as certain discovery, at least.
+        remainder: the least probability with which each release is treated as revealing the secret.
 
     Raises:
-        ValueError: for another number of goals than of groups, or a goal that no noise is certified to reach.
+        ValueError: if there are not as many goals as groups, or no noise is certified to reach a goal.
     """
     validate.integer(minimum=1, rounds=rounds)
     if len(goals) != len(groups):
-        raise ValueError(f"goals must be one a group: {len(goals)} were given for {len(groups)} groups")
+        raise ValueError(f"give one goal per group, not {len(goals)} for {len(groups)} groups")
     tail = max(1e-17 * min((goal.p for goal in goals), default=1.0) / rounds, 1e-300)
-    laws = [_different(secrets, tail) for secrets in groups]
+    laws = [_distinct_laws(secrets, tail) for secrets in groups]
     each = [(law, goal) for its, goal in zip(laws, goals, strict=True) for law in its]
     least = least_noise([law for law, _ in each], [g.p for _, g in each], [g.r for _, g in each], rounds)
-    kinds = [_kinds(its, goal, rounds, least * (1 + _MORE)) for its, goal in zip(laws, goals, strict=True)]
-    bare = [[SecretReleaseDpEvent(0.0, law.weights.tolist(), max(law.lost, remainder)) for law in its] for its in kinds]
+    kinds = [
+        _covering_laws(its, goal, rounds, least * (1 + _EXTRA_NOISE)) for its, goal in zip(laws, goals, strict=True)
+    ]
+    bare = [
+        [SecretReleaseDpEvent(0.0, law.weights.tolist(), max(law.lost_mass, remainder)) for law in its] for its in kinds
+    ]
     asked = [(law_of(release), goal) for its, goal in zip(bare, goals, strict=True) for release in its]
-    sigma = _raised(least, asked, rounds)
+    sigma = _certified_noise(least, asked, rounds)
     found = [[attrs.evolve(release, noise_multiplier=sigma) for release in its] for its in bare]
     return tuple(its[0] if len(its) == 1 else SecretGroupsReleaseDpEvent(its) for its in found)
 
 
-def _raised(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
-    """σ or a little more, certified for all by enclosures as wide as the accountant's; every step doubles the last.
+def _certified_noise(sigma: float, asked: Sequence[tuple[Occurrences, SecretProtection]], rounds: int) -> float:
+    """σ or a little more, certified for all laws by enclosures as wide as the accountant's; each step doubles the last.
 
-    r falls with σ, but its enclosure may be wider at the larger σ, so after a step all laws are certified anew.
+    r decreases with σ, but its enclosure may be wider at a larger σ, so after each step all laws are certified again.
     """
     step, certified = 2.0**-20, 0
     while certified < len(asked):
         law, goal = asked[certified]
         certified += 1
-        while of_rounds(law, sigma, goal.p, rounds).upper > goal.r:
+        while r_of_rounds(law, sigma, goal.p, rounds).upper > goal.r:
             sigma, step, certified = (sigma or 1 / 64) * (1 + step), 2 * step, 0
             if sigma > 1e30:
-                raise ValueError(f"no noise is certified to keep r at {goal.r!r} for p = {goal.p!r}: r must be larger")
+                raise ValueError(f"no noise is certified to reach r = {goal.r!r} for p = {goal.p!r}; give a larger r")
     return sigma
 
 
-def _different(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:
-    """The laws of secrets, equal ones once; of no secret, that of one that occurs nowhere."""
+def _distinct_laws(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:
+    """The distinct laws of the secrets; without secrets, the law of one that never occurs."""
     rows: dict[bytes, ArrayLike] = {}
     for secret in secrets:
         trials = np.sort(np.asarray(secret, dtype=np.float64), axis=None)
@@ -97,17 +102,17 @@ def _different(secrets: Sequence[ArrayLike], tail: float) -> list[Occurrences]:
     return [occurrences(trials, tail) for trials in rows.values() or [np.zeros(0)]]
 
 
-def _kinds(laws: Sequence[Occurrences], goal: SecretProtection, rounds: int, sigma: float) -> list[Occurrences]:
-    """Laws above those given, few of them, each of which is certified at σ: sets of similar laws, halved until so.
+def _covering_laws(laws: Sequence[Occurrences], goal: SecretProtection, rounds: int, sigma: float) -> list[Occurrences]:
+    """A few laws that cover the given ones, each certified at σ: sets of similar laws, halved until they are.
 
-    A law by itself is kept whatever it needs.
+    A single law is kept whatever noise it needs.
     """
     found = []
     stack = [sorted(laws, key=lambda law: -float(law.weights[law.counts > 0].sum()))]
     while stack:
         some = stack.pop()
         above = envelope(some)
-        if len(some) == 1 or of_rounds(above, sigma, goal.p, rounds, _MORE / 10).upper <= goal.r:
+        if len(some) == 1 or r_of_rounds(above, sigma, goal.p, rounds, _EXTRA_NOISE / 10).upper <= goal.r:
             found.append(above)
         else:
             stack += [some[len(some) // 2 :], some[: len(some) // 2]]
@@ -115,15 +120,15 @@ def _kinds(laws: Sequence[Occurrences], goal: SecretProtection, rounds: int, sig
 
 
 def of_group(event: DpEvent, group: int) -> DpEvent:
-    """What `event` is for one group of secrets: each release for groups is replaced by that group's own.
+    """`event` as one group of secrets sees it: each release for groups is replaced by that group's own.
 
     Args:
-        event: a release, or releases composed, whose groups have the same order in all of them; one that is not for
-            groups is the same for all.
+        event: a release, or a composition of releases, whose groups have the same order in all of them. A release that
+            is not for groups is the same for all.
         group: counted from 0.
 
     Raises:
-        ValueError: for a group that a release in it does not have.
+        ValueError: if a release does not have that group.
     """
     validate.integer(group=group)
     return events.compose([(_of_group(event, group), 1)])
@@ -144,43 +149,45 @@ def _of_group(event: DpEvent, group: int) -> DpEvent:
     return event
 
 
-def views(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]]:
-    """What each kind of secrets sees, equal views once; a release that is not for groups is the same for all.
+def releases_by_kind(releases: Mapping[Release, int]) -> list[Counter[SecretReleaseDpEvent]]:
+    """The releases as each kind of secrets sees them, with counts, equal ones once.
 
-    Groups and kinds are those of one run. Other runs number theirs otherwise: a secret may be of the first kind in one
-    and of the second in the next. So where releases for groups differ, each is counted as the worst of all its kinds.
+    Groups and kinds are those of one run. Other runs may number theirs differently: a secret may be of the first kind
+    in one run and of the second in the next. So if releases for groups differ, each counts as its worst kind.
     """
     grouped = [event for event in releases if isinstance(event, SecretGroupsReleaseDpEvent)]
     if len(grouped) > 1:
         whole = Counter[SecretReleaseDpEvent]()
         for event, count in releases.items():
-            whole[_for_all(event)] += count
+            whole[_worst_release(event)] += count
         return [whole]
-    kinds = len(list(_leaves(grouped[0]))) if grouped else 1
+    kinds = len(list(_kind_releases(grouped[0]))) if grouped else 1
     found: dict[frozenset[tuple[SecretReleaseDpEvent, int]], Counter[SecretReleaseDpEvent]] = {}
     seen = [Counter[SecretReleaseDpEvent]() for _ in range(kinds)]
     for event, count in releases.items():
-        leaves = list(_leaves(event))
+        seen_by_kind = list(_kind_releases(event))
         for kind, view in enumerate(seen):
-            view[leaves[kind if isinstance(event, SecretGroupsReleaseDpEvent) else 0]] += count
+            view[seen_by_kind[kind if isinstance(event, SecretGroupsReleaseDpEvent) else 0]] += count
     for view in seen:
         found.setdefault(frozenset(view.items()), view)
     return list(found.values())
 
 
-def _for_all(event: Release) -> SecretReleaseDpEvent:
-    """A release that costs every secret at least what `event` does: a law above those of all kinds, the least noise."""
+def _worst_release(event: Release) -> SecretReleaseDpEvent:
+    """A release that costs every secret at least what `event` does: a law above those of all kinds, with the least
+    noise.
+    """
     if isinstance(event, SecretReleaseDpEvent):
         return event
-    kinds = list(_leaves(event))
+    kinds = list(_kind_releases(event))
     law = envelope([law_of(kind) for kind in kinds])
     sigma = min((kind.noise_multiplier for kind in kinds if any(kind.weights[1:])), default=0.0)
-    return SecretReleaseDpEvent(sigma, law.weights.tolist(), law.lost)
+    return SecretReleaseDpEvent(sigma, law.weights.tolist(), law.lost_mass)
 
 
-def _leaves(event: Release) -> Iterator[SecretReleaseDpEvent]:
+def _kind_releases(event: Release) -> Iterator[SecretReleaseDpEvent]:
     if isinstance(event, SecretReleaseDpEvent):
         yield event
     else:
         for group in event.groups:
-            yield from _leaves(group)
+            yield from _kind_releases(group)

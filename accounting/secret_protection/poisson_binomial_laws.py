@@ -1,8 +1,10 @@
-"""How often something occurs among independent chances: Poisson-binomial laws with a proven relative error.
+"""Poisson-binomial laws, the counts of successes among independent trials, with a proven relative error.
 
-Every number here is a sum of products of non-negative numbers, so each rounding moves a weight by a relative 2⁻⁵³ and
-nothing cancels: convolutions are direct sums, in any order, never Fourier transforms. Weights far below anything that
-matters keep the relative accuracy of the large ones, which tail probabilities need.
+Every number is a sum of products of non-negative numbers, so each rounding moves a weight by a relative 2⁻⁵³ and
+nothing cancels. Convolutions are direct sums, never Fourier transforms. So even the smallest weights keep their
+relative accuracy, which tail probabilities need.
+
+Proof: docs/proofs/secret-protection.md, Theorem 5.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ _ENOUGH_FOR_A_BINOMIAL = 32
 
 
 class Occurrences(NamedTuple):
-    """The law of a count, as far as it is known.
+    """The law of a count.
 
     Attributes:
         first: the count of the first weight.
         weights: float64 of shape (n,), the probabilities of first, first + 1, …
         error: bound on the relative error of each weight.
-        lost: bound on the probability of all other counts together.
+        lost_mass: bound on the probability of all other counts together.
     """
 
     first: int
     weights: Floats
     error: float
-    lost: float
+    lost_mass: float
 
     @property
     def counts(self) -> Floats:
@@ -48,14 +50,14 @@ def poisson_binomial(probabilities: ArrayLike) -> Floats:
     """The law of the number of successes among independent trials.
 
     Args:
-        probabilities: of success, one a trial, each in [0, 1], shape (m,).
+        probabilities: of success, one per trial, each in [0, 1], shape (m,).
 
     Returns:
         float64 of shape (m + 1,): the probability of k successes, for k = 0, …, m. Each is within a relative
         `weight_error(m)` and an absolute 1e-290 of the exact one.
 
     Raises:
-        ValueError: for anything but a row of probabilities.
+        ValueError: if `probabilities` is not a vector of probabilities.
     """
     trials = _trials(probabilities)
     law = _law(trials, _NEGLIGIBLE)
@@ -67,28 +69,23 @@ def poisson_binomial(probabilities: ArrayLike) -> Floats:
 def weight_error(count: int) -> float:
     """A bound on the relative error of the weights that `poisson_binomial` gives for `count` trials.
 
-    Counted are the factors (1 + t), |t| ≤ u = 2⁻⁵³, on the way from the probabilities to any one product in a weight:
-    at most 3 a trial in a block (1 − ρ, product, sum); at most 11c + 2 in a binomial of c trials (5 for each ratio of
-    neighbouring weights, as many in their sum, c + 1 for adding, 1 for dividing); and, where two laws are convolved,
-    one for the product and one for each further term: the length of the shorter. A trial is on the shorter side at
-    most log₂ m times, because each time the number of trials around it doubles, and there are at most m/32 + 1 parts.
-    In all at most (m + 1)(12 + log₂(m + 1)), and 16 in place of 12 covers (1 + u)^d − 1 ≤ 1.1·d·u for m up to 10¹¹.
+    Proof: docs/proofs/secret-protection.md, Theorem 5.
     """
     return (count + 1) * (16 + math.log2(count + 1)) * _UNIT
 
 
 def occurrences(probabilities: ArrayLike, tail: float) -> Occurrences:
-    """The same law without counts whose weights are negligible.
+    """The law of the number of successes, without counts of negligible probability.
 
     Args:
-        probabilities: of success, one a trial, each in [0, 1], shape (m,).
+        probabilities: of success, one per trial, each in [0, 1], shape (m,).
         tail: how much probability may be left out, in (0, 1e-3].
     """
     return _law(_trials(probabilities), tail)
 
 
 def trimmed(weights: Floats, error: float, tail: float) -> Occurrences:
-    """A law given by the weights of 0, 1, … without the ends that hold at most `tail`.
+    """The law with the given weights of 0, 1, …, without ends that hold at most `tail`.
 
     Args:
         weights: float64 of shape (m + 1,).
@@ -102,48 +99,46 @@ def trimmed(weights: Floats, error: float, tail: float) -> Occurrences:
 def repeated(law: Occurrences, times: int) -> Occurrences:
     """The law of the sum of `times` independent counts, by repeated squaring.
 
-    A convolution adds the errors of its factors and one rounding for each term of the shorter, of n weights n at
-    most times the counts in it: in all times·(error + 2n(1 + log₂ times)u). Each of the at most 2 log₂ times trims
-    gives up at most `lost` at either end, and what a factor lost is lost once from every product: below 8·times·lost.
+    Proof of its error and lost mass: docs/proofs/secret-protection.md, Theorem 5.
     """
     first, weights = 0, np.ones(1)
     square_first, square = law.first, law.weights
     left = times
     while left:
         if left & 1:
-            first, weights = _trim(first + square_first, np.convolve(weights, square), law.lost)
+            first, weights = _trim(first + square_first, np.convolve(weights, square), law.lost_mass)
         left >>= 1
         if left:
-            square_first, square = _trim(2 * square_first, np.convolve(square, square), law.lost)
+            square_first, square = _trim(2 * square_first, np.convolve(square, square), law.lost_mass)
     error = times * (law.error + 2.2 * law.weights.size * (1 + math.log2(times)) * _UNIT)
-    return Occurrences(first, weights, error, 8 * times * law.lost)
+    return Occurrences(first, weights, error, 8 * times * law.lost_mass)
 
 
 def envelope(laws: Sequence[Occurrences]) -> Occurrences:
-    """A law of 0, …, K that is stochastically larger than each of `laws`, its lost probability counted as infinite.
+    """A law on 0, …, K that is stochastically larger than each of `laws`; its lost mass counts as infinitely many
+    occurrences.
 
-    P(count ≥ k) is the largest of the laws' upper bounds, T(k), and the weights are its differences. Float64 rounds a
-    difference by a relative 2⁻⁵³, so sums of weights, and these over the sum of all, are below T by at most a relative
-    4u, which T is raised by. Where T is 1, all weights of smaller counts are exactly 0. So the law is the weights and
-    `lost` over their sum, exactly as they stand.
+    The law is the weights and `lost_mass` over their sum, exactly.
+
+    Proof: docs/proofs/secret-protection.md, Theorem 5.
     """
     last = max(law.first + law.weights.size for law in laws)
-    lost = max(law.lost for law in laws)
-    tails = np.full(last + 1, lost)
+    lost_mass = max(law.lost_mass for law in laws)
+    tails = np.full(last + 1, lost_mass)
     for law in laws:
         above = np.cumsum(law.weights[::-1])[::-1]
-        above = above * ((1 + law.error) * (1 + 2 * (law.weights.size + 8) * _UNIT)) + lost
+        above = above * ((1 + law.error) * (1 + 2 * (law.weights.size + 8) * _UNIT)) + lost_mass
         tails[: law.first] = 1.0
         here = slice(law.first, law.first + law.weights.size)
         tails[here] = np.maximum(tails[here], np.minimum(above, 1.0))
     tails[0] = 1.0
-    return Occurrences(0, np.maximum(-np.diff(tails), 0.0), 0.0, lost)
+    return Occurrences(0, np.maximum(-np.diff(tails), 0.0), 0.0, lost_mass)
 
 
 def _trials(probabilities: ArrayLike) -> Floats:
     trials = np.asarray(probabilities, dtype=np.float64)
     if trials.ndim != 1:
-        raise ValueError(f"probabilities must be one row of numbers, not an array of shape {trials.shape}")
+        raise ValueError(f"probabilities must be a vector, not an array of shape {trials.shape}")
     wrong = ~((trials >= 0) & (trials <= 1))
     if wrong.any():
         raise ValueError(f"probabilities must be between 0 and 1, not {float(trials[wrong][0])!r}")
@@ -151,40 +146,38 @@ def _trials(probabilities: ArrayLike) -> Floats:
 
 
 def _law(trials: Floats, tail: float) -> Occurrences:
-    """Leaves are binomials of equal probabilities and blocks of 64 trials; the shortest two laws are convolved first.
-
-    Each leaf and each convolution gives up at most `room` at either end, and mass lost from a factor is lost at most
-    once from the product: twice 2·leaves·room ≤ tail/2, and the rounding of what was given up is far below the rest.
-    """
-    certain = int(np.count_nonzero(trials == 1))
+    """Binomials of equal probabilities and blocks of 64 trials, convolved two at a time, the shortest first."""
+    certain_successes = int(np.count_nonzero(trials == 1))
     values, times = np.unique(trials[(trials > 0) & (trials < 1)], return_counts=True)
     many = times >= _ENOUGH_FOR_A_BINOMIAL
-    leaves = [_binomial(int(count), float(value)) for value, count in zip(values[many], times[many], strict=True)]
-    leaves += list(_blocks(np.repeat(values[~many], times[~many])))
-    room = tail / (8 * max(len(leaves), 1))
+    initial_laws = [_binomial(int(count), float(value)) for value, count in zip(values[many], times[many], strict=True)]
+    initial_laws += list(_blocks(np.repeat(values[~many], times[~many])))
+    room = tail / (8 * max(len(initial_laws), 1))
     queue: list[tuple[int, int, int, Floats]] = []
-    for place, leaf in enumerate(leaves):
-        first, weights = _trim(0, leaf, room)
+    for place, initial in enumerate(initial_laws):
+        first, weights = _trim(0, initial, room)
         queue.append((weights.size, place, first, weights))
     heapq.heapify(queue)
-    for place in range(len(leaves), 2 * len(leaves) - 1):
+    for place in range(len(initial_laws), 2 * len(initial_laws) - 1):
         _, _, first, weights = heapq.heappop(queue)
         _, _, other_first, others = heapq.heappop(queue)
         first, weights = _trim(first + other_first, np.convolve(weights, others), room)
         heapq.heappush(queue, (weights.size, place, first, weights))
     first, weights = (queue[0][2], queue[0][3]) if queue else (0, np.ones(1))
-    return Occurrences(certain + first, weights, weight_error(trials.size), tail if queue else 0.0)
+    return Occurrences(certain_successes + first, weights, weight_error(trials.size), tail if queue else 0.0)
 
 
 def _trim(first: int, weights: Floats, room: float) -> tuple[int, Floats]:
-    """Without the weights at either end that sum to at most `room`."""
+    """The law without the weights at either end that sum to at most `room`."""
     start = int(weights.cumsum().searchsorted(room, side="right"))
     stop = weights.size - int(weights[::-1].cumsum().searchsorted(room, side="right"))
     return first + start, weights[start:stop]
 
 
 def _binomial(count: int, probability: float) -> Floats:
-    """Ratios of neighbours multiplied away from the mode, divided by their sum: nothing overflows, nothing cancels."""
+    """Ratios of neighbouring weights, multiplied away from the mode and divided by their sum: no overflow, no
+    cancellation.
+    """
     mode = min(int((count + 1) * probability), count)
     up, down = np.arange(mode, count), np.arange(mode, 0, -1)
     with np.errstate(under="ignore"):
@@ -195,7 +188,9 @@ def _binomial(count: int, probability: float) -> Floats:
 
 
 def _blocks(trials: Floats) -> Floats:
-    """Laws of 64 trials each, one a row; the last row's missing trials have probability 0, which costs no rounding."""
+    """Laws of 64 trials each, one per row; the last row is filled up with trials of probability 0, which cost no
+    rounding.
+    """
     rows = -(-trials.size // _BLOCK)
     table = np.zeros((_BLOCK, rows))
     table.T.flat[: trials.size] = trials

@@ -1,4 +1,4 @@
-"""Selections of bounded range, such as tokens drawn from a softmax."""
+"""Adaptive composition of bounded-range selections, such as tokens sampled from a softmax."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""Selections of bounded range, such as tokens drawn from a softmax: what many of them cost, chosen adaptively.
+"""ε and δ of adaptively composed bounded-range selections, such as tokens sampled from a softmax.
 
-A selection is η-bounded-range (Durfee and Rogers 2019) if for all neighbours some t has log P(y)/Q(y) in [t − η, t]
-for every outcome y. Softmax of scores at temperature τ is, with η = range/τ, range the largest max Δ − min Δ of the
-change Δ of the scores between neighbours. Both laws sum to 1, so 0 ≤ t ≤ η, and a selection is η-DP; it is η²/8-zCDP
-too. The best that is true of n of them, each chosen after the outcomes of those before it, is a recursion over
-functions, F_n = T F_{n−1}, which `selection_curve` encloses for n up to some thousand.
+A selection is η-bounded-range (Durfee and Rogers 2019) if for all neighbours some t has log P(y)/Q(y) in [t − η, t] for
+every outcome y. Softmax of scores at temperature τ is η-bounded-range with η = range/τ, where range is the largest
+max Δ − min Δ of the change Δ of the scores between neighbours. Such a selection is η-DP and η²/8-zCDP.
 
-Longer sequences are cut into blocks. A curve F_b is that of one pair of laws, and the product of the blocks' pairs
-dominates the sequence: T takes a largest mean over the next loss, so it does no more before a mean over an independent
-loss is taken than after; moving the means of one block outside of T for all others, block by block, leaves the product.
-Selections of different ranges may alternate. Those of one range are an interactive mechanism whose curve is F_n, and
-concurrent interactive mechanisms compose like pairs of laws with their curves (Vadhan and Zhang, "Concurrent
-Composition Theorems for Differential Privacy", 2023).
+The tight bound for n adaptively chosen selections is a recursion over functions, which `selection_curve` encloses for n
+up to about a thousand. Longer sequences are cut into blocks; the product of the blocks' pairs dominates them.
+Selections of several ranges and other mechanisms may alternate.
+
+Proof: docs/proofs/selection.md, Theorems 1 and 5.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.conversions import formulas
 from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.lattice.pairs import DominatingPair
-from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Kinds, both_signs, pure_delta
+from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Selections, extended_to_negative, pure_delta
 
 METHODS = ("best", "adaptive", "zcdp", "pure", "single_step")
 
@@ -47,34 +44,34 @@ def bounded_range_epsilon(
     """An upper bound on the ε of adaptively composed bounded-range selections.
 
     Args:
-        eta: the range of each selection, in nats; several ranges, for several kinds of selection in any order.
-        count: how many selections of each kind, at least 0.
+        eta: the range of each selection, in nats; a sequence for several kinds of selection, in any order.
+        count: the number of selections of each kind, at least 0.
         delta: δ in (0, 1).
-        method: ``zcdp`` (ρ = nη²/8, converted at the best order), ``pure`` (nη), ``adaptive`` (the optimum over all
-            adversaries, from above; for up to 1024 selections of one range `interval` encloses that optimum),
-            ``single_step`` (the product of the worst single selections, worse than zcdp for many: for comparison), or
-            ``best``, the least of the first three.
-        adjacency: the neighbouring relation that η is stated for.
+        method: ``zcdp`` (ρ = nη²/8, converted at the best order), ``pure`` (nη), ``adaptive`` (the largest ε over all
+            adversaries; for up to 1024 selections of one range `interval` encloses it), ``single_step`` (the product of
+            the worst single selections, for comparison: it exceeds zcdp for many selections), or ``best``, the least of
+            the first three.
+        adjacency: the neighbouring relation that η refers to.
 
     Returns:
-        A certified bound, whose `method` is the one that gave it.
+        A certified bound; its `method` names the formula that gave it.
 
     Raises:
-        ValueError: for ``adaptive`` and ``single_step`` where float64 does not suffice: η below 1e-5 or above 100, or
-            √(Σ η²)/2 above 20.
+        ValueError: for ``adaptive`` and ``single_step`` if η is below 1e-5 or above 100, or √(Σ η²)/2 is above 20:
+            float64 does not suffice.
 
     Source: Dong, Durfee and Rogers (2020) for ``adaptive``; Cesar and Rogers, "Bounding, Concentrating, and Truncating"
         (2021), for ρ; Canonne, Kamath and Steinke (2020), Proposition 12, for its conversion.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     validate.open_probability(delta=delta)
     least = 10.0 ** max(math.floor(math.log10(delta)), -280)
     answers: dict[str, Callable[[], Answer]] = {
         "zcdp": lambda: (formulas.epsilon_from_zcdp(kinds.rho, delta), None),
-        "pure": lambda: (kinds.pure, None),
+        "pure": lambda: (kinds.pure_epsilon, None),
         "adaptive": lambda: (
             _of_interval(kinds.curve(least).epsilon(delta))
-            if kinds.followed
+            if kinds.single_block
             else (_pair(kinds, least).epsilon(delta).upper, None)
         ),
         "single_step": lambda: (_pair(kinds, least, 1).epsilon(delta).upper, None),
@@ -92,15 +89,17 @@ def bounded_range_delta(
 ) -> Bound:
     """An upper bound on the δ at `epsilon` ≥ 0 of adaptively composed bounded-range selections.
 
-    Arguments, methods, errors and sources are those of `bounded_range_epsilon`; ``adaptive`` is tight down to 1e-15.
+    Arguments, methods, errors and sources as for `bounded_range_epsilon`; ``adaptive`` is tight down to δ = 1e-15.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     validate.non_negative(epsilon=epsilon)
     answers: dict[str, Callable[[], Answer]] = {
         "zcdp": lambda: (formulas.delta_from_zcdp(kinds.rho, epsilon), None),
-        "pure": lambda: (float(pure_delta(kinds.pure, np.asarray(epsilon))), None),
+        "pure": lambda: (float(pure_delta(kinds.pure_epsilon, np.asarray(epsilon))), None),
         "adaptive": lambda: (
-            _of_interval(kinds.curve().delta(epsilon)) if kinds.followed else (_pair(kinds).delta(epsilon).upper, None)
+            _of_interval(kinds.curve().delta(epsilon))
+            if kinds.single_block
+            else (_pair(kinds).delta(epsilon).upper, None)
         ),
         "single_step": lambda: (_pair(kinds, block=1).delta(epsilon).upper, None),
     }
@@ -108,61 +107,65 @@ def bounded_range_delta(
 
 
 def bounded_range_profile(eta: float | Sequence[float], count: int, epsilons: ArrayLike) -> Floats:
-    """Upper bounds on the hockey-stick curve δ(ε) of adaptively composed bounded-range selections.
+    """Upper bounds on δ(ε) of adaptively composed bounded-range selections, at many ε.
 
-    At each ε the least of the methods ``adaptive``, ``zcdp`` and ``pure``, or of the last two where the first has no
-    bound. The curve holds for both orders of the neighbours, since bounded range is symmetric in them. It composes like
-    that of one mechanism with any others, also with some that run in between and that later selections depend on.
+    Each value is the least of ``adaptive``, ``zcdp`` and ``pure``, or of the last two if the first has no bound. The
+    curve holds in both directions. It composes with other mechanisms like the curve of one mechanism, even if they run
+    in between.
 
     Args:
-        eta: the range of each selection, in nats; several ranges, for several kinds of selection in any order.
-        count: how many selections of each kind, at least 0.
-        epsilons: any shape, any real numbers.
+        eta: the range of each selection, in nats; a sequence for several kinds of selection, in any order.
+        count: the number of selections of each kind, at least 0.
+        epsilons: finite numbers of either sign, any shape.
 
     Returns:
-        δ in [0, 1], the shape of `epsilons`; at δ below 1e-15 that of ``zcdp`` or ``pure``, nearly.
+        δ in [0, 1], the shape of `epsilons`. Below 1e-15 it is nearly that of ``zcdp`` or ``pure``.
 
     Source: as for `bounded_range_epsilon`; Vadhan and Zhang (2023) for compositions.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     points = np.asarray(epsilons, dtype=np.float64)
     if not np.isfinite(points).all():
         raise ValueError("epsilons must be finite numbers")
     if kinds.refusal is not None:
-        return both_signs(kinds.plain, points)
-    if kinds.followed:
+        return extended_to_negative(kinds.simple_delta, points)
+    if kinds.single_block:
         found = kinds.curve()
-        return both_signs(lambda distances: np.minimum(kinds.plain(distances), found.upper_at(distances)), points)
+        return extended_to_negative(
+            lambda distances: np.minimum(kinds.simple_delta(distances), found.upper_at(distances)), points
+        )
     order = np.argsort(points, axis=None)
     upper = np.empty(points.size)
     upper[order] = _pair(kinds).privacy_profile(points.ravel()[order])[1]
-    return np.minimum(both_signs(kinds.plain, points), upper.reshape(points.shape))
+    return np.minimum(extended_to_negative(kinds.simple_delta, points), upper.reshape(points.shape))
 
 
 def bounded_range_pair(
     eta: float | Sequence[float], count: int, *, smallest_delta: float = SMALLEST_DELTA
 ) -> DominatingPair:
-    """A dominating pair of adaptively composed bounded-range selections, known from above, to compose with others.
+    """A dominating pair of adaptively composed bounded-range selections, to compose with other mechanisms.
+
+    Only its upper bounds are known.
 
     Args:
-        eta: the range of each selection, in nats; several ranges, for several kinds of selection in any order.
-        count: how many selections of each kind, at least 0.
-        smallest_delta: the δ in (0, 1) down to which it is to be tight.
+        eta: the range of each selection, in nats; a sequence for several kinds of selection, in any order.
+        count: the number of selections of each kind, at least 0.
+        smallest_delta: the δ in (0, 1) down to which it is tight.
 
     Returns:
-        The product of the blocks' pairs; where ``adaptive`` has no bound, the pair of ρ-zCDP.
+        The product of the blocks' pairs; the pair of ρ-zCDP if ``adaptive`` has no bound.
 
     Source: as for `bounded_range_profile`.
     """
-    kinds = Kinds.of(eta, count)
+    kinds = Selections.of(eta, count)
     validate.open_probability(smallest_delta=smallest_delta)
     if kinds.refusal is not None:
         return DominatingPair.concentrated(Fraction(kinds.rho))
     return _pair(kinds, smallest_delta)
 
 
-def _pair(kinds: Kinds, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
-    """The product of pairs for blocks of selections; `block` is their length, by default the longest."""
+def _pair(kinds: Selections, smallest_delta: float = SMALLEST_DELTA, block: int | None = None) -> DominatingPair:
+    """The product of pairs for blocks of `block` selections, by default the longest blocks."""
     parts = kinds.components(smallest_delta) if block is None else kinds.components(smallest_delta, block)
     return DominatingPair.identity().compose(*(DominatingPair._of(part).self_compose(count) for part, count in parts))
 
@@ -174,7 +177,7 @@ def _of_interval(found: Interval) -> Answer:
 def _bound(
     answers: dict[str, Callable[[], Answer]],
     method: str,
-    kinds: Kinds,
+    kinds: Selections,
     adjacency: Adjacency | str,
     *,
     quantity: str,

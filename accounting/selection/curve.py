@@ -1,44 +1,15 @@
-"""The worst case of adaptively composed bounded-range selections, enclosed on a lattice.
+"""Upper and lower bounds on δ(ε) of n adaptively composed η-bounded-range selections, on a lattice of ε.
 
-Write F_n(ε) for the largest δ(ε) of n η-bounded-range selections, each chosen after the outcomes of those before it,
-and G_n(x) = F_n(log x). One selection takes away a loss L with E_P e^{−L} = 1, so
+F_n(ε) is the largest δ(ε) of n η-bounded-range selections, each chosen after the outcomes of those before it, and
+G_n(x) = F_n(log x). One selection maps F_{n−1} to
 
-    F_n(ε) = sup E_P F_{n−1}(ε − L),  F_0(ε) = (1 − e^ε)₊.
+    F_n(ε) = max_t p_t F_{n−1}(ε − t) + (1 − p_t) F_{n−1}(ε − t + η),  p_t = (1 − e^{t−η})/(1 − e^{−η}).
 
-G_n is a supremum of convex decreasing functions of x, hence convex, and E_P G_{n−1}(x e^{−L}) is largest where e^{−L}
-sits on the two ends of its range. Their mean is 1, so the supremum is over t ∈ [0, η] alone:
+The upper bound takes the highest chords of a piecewise linear interpolant. The lower bound is one adversary's strategy.
 
-    F_n(ε) = max_t p_t F_{n−1}(ε − t) + (1 − p_t) F_{n−1}(ε − t + η),  p_t = (1 − e^{t−η})/(1 − e^{−η})
+Proof: docs/proofs/selection.md, Theorems 1 to 4. A, B, r, ω, κ and the lattice x_i are named as there.
 
-(Dong, Durfee and Rogers, "Optimal Differential Privacy Composition for Exponential Mechanisms", 2020). In words: G_n(x)
-is the largest value at x of a chord of G_{n−1} from y to e^η y, y ≤ x ≤ e^η y. Swapping P and Q exchanges t and η − t,
-so F_n(−ε) = 1 − e^{−ε} + e^{−ε} F_n(ε), and only ε ≥ 0 is kept.
-
-**Upper bound.** Keep numbers u_i ≥ G(x_i) at x_i = e^{ih}, h = η/m. Their piecewise linear interpolant lies above the
-convex G, and its highest chords lie above those of G. With y in cell j, y = x_j r and 1 ≤ r ≤ e^h, both ends of the
-chord move on one linear piece each, and at x_i, i = j + d, the chord's value is
-
-    c − (A (r − 1) + e^{(d−m)h} B/r)/(1 − e^{−η}),  κ = e^h − 1,
-    A = (e^{−η} s_{j+m} − s_j)/κ,  B = u_j − u_{j+m} − (s_j − s_{j+m})/κ,  s_j = u_{j+1} − u_j.
-
-For A, B > 0 it is concave in r, and largest where r² = e^{(d−m)h} B/A; this is inside the cell for ω ≤ d ≤ ω + 2,
-ω = m + log(A/B)/h, while the value rises throughout the cell for larger d and falls for smaller. So each cell matters
-to two or three i only: a step costs O(1) a lattice point, and t is not on a grid. Where a rising cell might be followed
-by a falling one with neither a candidate, the node between them is made one. The interpolant errs by O(h²) a step; that
-works like noise whose variance is larger by a share of about 1/m².
-
-**Rounding.** The u_i are floats and taken as they are; only what is computed from them errs. A and B are trusted where
-their rounding is below 2^−12 h of them: then ω moves by less than 1/32, by which its range is widened, and log r by
-less than ρ = 2^−11 h, which costs at most 2ρ² e^{(d−m)h} B/(1 − e^{−η}), the value being stationary; this is added.
-Any other cell is bounded, for every d, by its value at an end and κ times the parts of A and B that could raise it
-further on. The value itself is a sum of positive products; its relative error, at most (64 + 4η)2^−53, is added in each
-step.
-
-**Floor.** Beyond the last node u is a constant, τk/n in step k. Raising G to a constant raises no later G by more than
-that, so this adds at most τ, and what lies under it need not be kept.
-
-**Lower bound.** t restricted to multiples of h, taken near the maximiser of the upper bound, is one adversary's
-strategy: its δ at the nodes, rounded down, is at most F_n.
+Source: Dong, Durfee and Rogers, "Optimal Differential Privacy Composition for Exponential Mechanisms" (2020).
 """
 
 from __future__ import annotations
@@ -59,8 +30,11 @@ _TRUSTED = 2.0**-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
-    """Bounds on F_n at ε = 0, step, 2·step, …; beyond the last node the upper bound is `floor`, the lower one 0."""
+class SelectionCurve:
+    """Bounds on F_n at ε = 0, step, 2·step, …
+
+    Beyond the last node the upper bound is `floor` and the lower bound is 0.
+    """
 
     step: float
     upper: Floats
@@ -70,8 +44,8 @@ class Curve:
     def epsilon(self, delta: float) -> Interval:
         """An enclosure of the least ε ≥ 0 with F_n(ε) ≤ δ, for δ above the floor.
 
-        From above the interpolant is inverted. From below the convex G_n lies above a secant prolonged to the right:
-        the one through a node with its lower bound and the node before with its upper bound.
+        The upper end inverts the interpolant. The lower end uses that the convex G_n lies above a secant extended to
+        the right: the secant through a node with its lower bound and the node before it with its upper bound.
         """
         h, upper = self.step, np.append(self.upper, self.floor)
         first = int(np.argmax(upper <= delta))
@@ -86,7 +60,7 @@ class Curve:
         return Interval(min(low, high), high)
 
     def delta(self, epsilon: float) -> Interval:
-        """An enclosure of F_n(ε), ε ≥ 0; from below by the secant of the next two nodes, prolonged to the left."""
+        """An enclosure of F_n(ε) for ε ≥ 0; the lower end is the secant of the next two nodes, extended to the left."""
         high = float(self.upper_at(np.array([epsilon]))[0])
         position = epsilon / self.step
         after = math.ceil(min(position * (1 + 8 * _UNIT), float(len(self.lower))))  # never a node before ε
@@ -99,7 +73,7 @@ class Curve:
         return Interval(min(low, high), high)
 
     def upper_at(self, epsilons: Floats) -> Floats:
-        """Upper bounds on F_n, ε ≥ 0, any shape: linear in e^ε between nodes; the rounding of the place is charged."""
+        """Upper bounds on F_n at ε ≥ 0 of any shape: linear in e^ε between nodes, rounding of ε/step included."""
         upper = np.append(self.upper, (self.floor, self.floor))
         position = np.minimum(epsilons / self.step, len(upper) - 1.5)
         index = (position * (1 - 8 * _UNIT)).astype(np.intp)  # never a node after ε
@@ -110,33 +84,33 @@ class Curve:
 
 
 @functools.lru_cache(maxsize=32)
-def curve(eta: float, count: int, cells: int, floor: float) -> Curve:
+def selection_curve(eta: float, count: int, cells: int, floor: float) -> SelectionCurve:
     """Certified bounds on F_n.
 
     Args:
         eta: η in (0, 100], in nats.
         count: n ≥ 0.
-        cells: m, lattice steps an η; a power of 2, so that η = m·h exactly.
-        floor: τ in (0, 1).
+        cells: m, lattice steps per η; a power of 2, so that η = m·h exactly.
+        floor: τ in (0, 1), the δ below which the curve is not computed.
     """
     step = eta / cells
     if not count:
-        return Curve(step, np.zeros(1), np.zeros(1), 0.0)
+        return SelectionCurve(step, np.zeros(1), np.zeros(1), 0.0)
     # F_1(ε) = (1 − e^{(ε − η)/2})²/(1 − e^{−η}) on [0, η], at t = (η + ε)/2.
     first = np.expm1(np.arange(-cells, 1) * (step / 2)) ** 2 / -math.expm1(-eta)
     lattice = _Lattice.of(eta, cells)
     upper, lower = np.maximum(first * (1 + lattice.error), floor / count), first * (1 - lattice.error)
     for k in range(2, count + 1):
-        raised, strategy = _step_up(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
-        lower = _step_down(lattice, lower, strategy)
+        raised, strategy = _upper_step(lattice, upper, floor * ((k - 1) / count), floor * (k / count))
+        lower = _lower_step(lattice, lower, strategy)
         kept = 1 + int(np.flatnonzero(raised > floor * (k / count)).max(initial=0))
         upper, lower = raised[:kept], lower[:kept]
-    return Curve(step, np.minimum(upper, 1.0), lower, floor)
+    return SelectionCurve(step, np.minimum(upper, 1.0), lower, floor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lattice:
-    """What a step needs besides the curve: tables over d = 0…m, and the reflection at ε = 0."""
+    """Tables over d = 0…m for one step, and the reflection at ε = 0."""
 
     cells: int
     step: float
@@ -161,7 +135,7 @@ class _Lattice:
         return cls(cells, step, math.expm1(step), contraction, reach, left, right, chances, reflection, error)
 
     def extended(self, values: Floats, beyond: float, error: float) -> Floats:
-        """A curve given at the nodes 0…N at the nodes −m … N + m + 1: reflected on the left, constant on the right."""
+        """Extends values at the nodes 0…N to −m … N + m + 1: reflected on the left, constant on the right."""
         mirror = np.full(self.cells, beyond)
         there = min(self.cells, len(values) - 1)
         if there:
@@ -170,8 +144,8 @@ class _Lattice:
         return np.concatenate([ghosts, values, np.full(self.cells + 1, beyond)])
 
 
-def _step_up(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
-    """Upper bounds at the nodes 0 … N + m after one more selection, and a good t at each, in lattice steps."""
+def _upper_step(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) -> tuple[Floats, NDArray[np.intp]]:
+    """Upper bounds at the nodes 0 … N + m after one more selection, and a near-optimal t at each, in lattice steps."""
     m, h, kappa = lattice.cells, lattice.step, lattice.kappa
     nodes = lattice.extended(upper, floor, lattice.error)
     nodes = np.minimum(np.maximum.accumulate(nodes[::-1])[::-1], 1.0)  # no larger than 1 and decreasing, as G is
@@ -205,14 +179,14 @@ def _step_up(lattice: _Lattice, upper: Floats, floor: float, next_floor: float) 
         best = value == raised[target]
         strategy[target[best]] = d[best] - (place[best] > 0.5)
         lowest[cell] += 1
-    flat = (near == far) & (near_slope == 0) & (far_slope == 0)  # and so constant in between: no chord is higher
+    flat = (near == far) & (near_slope == 0) & (far_slope == 0)  # constant in between: no chord is higher
     others = np.flatnonzero(~trusted & ~flat)
     if others.size:
-        _raise_roughly(lattice, nodes, others, (a, b, rough), raised)
+        _raise_without_signs(lattice, nodes, others, (a, b, rough), raised)
     return raised, strategy
 
 
-def _raise_roughly(
+def _raise_without_signs(
     lattice: _Lattice, nodes: Floats, cells: NDArray[np.intp], curvature: tuple[Floats, Floats, Floats], raised: Floats
 ) -> None:
     """Raises every node that a chord from one of `cells` reaches, without relying on the signs of A and B."""
@@ -229,8 +203,8 @@ def _raise_roughly(
     np.maximum.at(raised, target[inside], np.minimum(*values)[inside])
 
 
-def _step_down(lattice: _Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
-    """Lower bounds at the nodes after one more selection, with t = `strategy` steps at each of them."""
+def _lower_step(lattice: _Lattice, lower: Floats, strategy: NDArray[np.intp]) -> Floats:
+    """Lower bounds at the nodes after one more selection, with t = `strategy` steps at each node."""
     m = lattice.cells
     nodes = lattice.extended(lower, 0.0, -lattice.error)
     nodes = np.append(nodes, np.zeros(max(len(strategy) + 2 * m - len(nodes), 0)))

@@ -21,8 +21,8 @@ from cupel.accounting.comparison.releases import (
     compare_layers,
     compare_secret,
     layer_panels,
-    of_selections,
     secret_panels,
+    selection_answers,
 )
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.gaussian import mean_sensitivity
@@ -159,7 +159,7 @@ def selection(eta: float, count: int, *, adjacency: str, delta: float, options: 
         event = selection_event(eta, count)
         relation = _relation(adjacency, delta, options, "adaptive")
     about = f"selection of bounded range η = {format_number(eta)}, {count} times"
-    answers, curves = of_selections(eta, count, delta, relation)
+    answers, curves = selection_answers(eta, count, delta, relation)
     wanted = not options.methods or "adaptive" in options.methods
     return _of_event(event, about, relation, Unit(), delta, options, others=(answers, curves) if wanted else ({}, {}))
 

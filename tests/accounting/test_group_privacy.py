@@ -119,9 +119,9 @@ def test_a_renyi_group_is_near_for_normals() -> None:
     [
         (PureDP(1.0), 0, "size must be at least 1"),
         (PureDP(1.0), 2.5, "size must be a whole number"),
-        (RDP(2.0, 1.0), 2, "says nothing of a group of 2: every doubling of the group halves the order"),
+        (RDP(2.0, 1.0), 2, "gives no bound for a group of 2: every doubling of the group halves the order"),
         (RDP(8.0, 1.0), 5, "must stay above 1"),
-        (ApproxDP(1.0, 1.1e-5), 12, "(1.0, 1.1e-05)-DP says nothing of a group of 12: δ grows to 1"),
+        (ApproxDP(1.0, 1.1e-5), 12, "(1.0, 1.1e-05)-DP gives no bound for a group of 12: δ grows to 1"),
         (ApproxDP(1.0, 1e-5), 10**9, "δ grows to 1"),
         (ExPostDP(1.0), 1, "an ex-post ε does not convert to groups"),
         (SecretProtection(0.1, 0.2), 2, "(p, r)-secret protection does not convert to groups"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.number_format import format_number
-from cupel.accounting.secret_protection.noise import lower_of_rounds
+from cupel.accounting.secret_protection.noise import lower_r_of_rounds
 from cupel.accounting.secret_protection.poisson_binomial_laws import occurrences
 from cupel.attacks.secrets.games import Noise, SecretGame, Variant
 from cupel.attacks.secrets.reconstruction import SecretGuesses
@@ -118,7 +118,7 @@ def weakest_secret(
 
 
 def _least_r(drawn: Floats, sigma: float, p: float, rounds: int) -> float:
-    return lower_of_rounds(occurrences(drawn, 1e-12 * p), sigma, p, rounds)
+    return lower_r_of_rounds(occurrences(drawn, 1e-12 * p), sigma, p, rounds)
 
 
 def _not_played(why: str) -> AuditResult:

@@ -278,7 +278,7 @@ def test_other_pure_events_are_taken_from_basic() -> None:
 @pytest.mark.parametrize(
     ("epsilons", "counts", "delta", "message"),
     [
-        ([0.1], [1, 2], 1e-6, "must be as many, not 1 and 2"),
+        ([0.1], [1, 2], 1e-6, "must have the same length, not 1 and 2"),
         ([-0.1], [1], 1e-6, "epsilon must be at least 0"),
         ([0.1], [-1], 1e-6, "count must be at least 0"),
         ([0.1], [1], 1.0, "delta must be strictly between 0 and 1"),

@@ -42,7 +42,7 @@ from cupel.accounting import (
     dominating_pair,
     noise_for_dp_sgd,
 )
-from cupel.accounting.calibration.search import CAP, Curve, NotMonotone, Unreachable
+from cupel.accounting.calibration.search import CAP, LossCurve, NotMonotone, Unreachable
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
@@ -433,12 +433,12 @@ def test_a_parameter_that_runs_the_other_way_is_told() -> None:
         ({"adjacency": "neighbour"}, "adjacency must be one of"),
         ({"adjacency": "secret"}, "a secret's target is SecretProtection"),
         ({"method": "magic"}, "method must be one of"),
-        ({"method": "zcdp", "target": GDP(1.0)}, "zcdp says nothing of mu"),
+        ({"method": "zcdp", "target": GDP(1.0)}, "zcdp has no bound on mu"),
         ({"method": "lattice", "target": GDP(1.0)}, "lattice needs a delta"),
         ({"target": GDP(1.0), "delta": 1.0}, "delta must be strictly between 0 and 1"),
-        ({"target": ExPostDP(1.0)}, "ExPostDP cannot be calibrated"),
-        ({"target": 1.0}, "float cannot be calibrated"),
-        ({"method": "gdp", "make_event": lambda x: dp_event.ZCDpEvent(x)}, "gdp has a bound for Gaussians"),
+        ({"target": ExPostDP(1.0)}, "ExPostDP is not a target"),
+        ({"target": 1.0}, "float is not a target"),
+        ({"method": "gdp", "make_event": lambda x: dp_event.ZCDpEvent(x)}, "gdp supports Gaussians"),
     ],
 )
 def test_wrong_input_is_told_in_one_line(changes: dict[str, Any], message: str) -> None:
@@ -529,7 +529,7 @@ def test_the_search_ends_at_a_crossing(
     exact = SHAPES[shape] if rising else lambda x: SHAPES[shape](1 / x)
     bracket = (1e-3, 1e3)
     measure = measurement(exact, seed=seed, narrowest=narrowest)
-    curve = Curve(measure, bracket, rising=rising, integer=False, tolerance=tolerance)
+    curve = LossCurve(measure, bracket, rising=rising, integer=False, tolerance=tolerance)
     best, worst = bracket if rising else bracket[::-1]
     try:
         found = curve.crossing(limit, lambda high: high <= limit, 1.0)
@@ -558,7 +558,7 @@ def test_the_search_among_whole_numbers_is_exact(last: int, power: float, seed: 
     def exact(n: float) -> float:
         return sign * power * math.log(n / (last + 0.5))
 
-    curve = Curve(measurement(exact, seed=seed), (1, 10**7), rising=rising, integer=True, tolerance=1e-3)
+    curve = LossCurve(measurement(exact, seed=seed), (1, 10**7), rising=rising, integer=True, tolerance=1e-3)
     found = curve.crossing(0.0, lambda high: high <= 0, 1000.0)
     assert found.beyond is not None
     expected = (last, last + 1) if rising else (last + 1, last)
@@ -571,7 +571,7 @@ def test_the_search_among_whole_numbers_is_exact(last: int, power: float, seed: 
 
 
 def test_a_falling_level_is_refused() -> None:
-    curve = Curve(lambda x, width: (-x, -x, None), (1.0, 100.0), rising=True, integer=False, tolerance=1e-3)
+    curve = LossCurve(lambda x, width: (-x, -x, None), (1.0, 100.0), rising=True, integer=False, tolerance=1e-3)
     with pytest.raises(NotMonotone):
         curve.crossing(-5.0, lambda answer: False, 10.0)
 

@@ -129,7 +129,7 @@ def test_the_adaptive_optimum_stands_beside_the_accountants() -> None:
     """367 tokens at clip 9, denominator 64, temperature 1.5: zCDP gives 9.888715, the optimum is about 9.2489."""
     eta, count, delta = 2 * 9 / (64 * 1.5), 367, 108000**-1.1
     event = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(eta), count)
-    answers, others = job.of_selections(eta, count, delta, "add_remove")
+    answers, others = job.selection_answers(eta, count, delta, "add_remove")
     found = compare(event, adjacency="add_remove", delta=delta, methods=("zcdp", "basic"), others=answers)
     assert values(found)["adaptive"] == pytest.approx(9.2489, abs=5e-4)
     assert values(found)["zcdp"] == pytest.approx(9.888715, abs=5e-7)
@@ -139,7 +139,7 @@ def test_the_adaptive_optimum_stands_beside_the_accountants() -> None:
 
 
 def test_what_the_adaptive_optimum_refuses_is_a_reason() -> None:
-    answers, _ = job.of_selections(200.0, 3, 1e-5, "add_remove")
+    answers, _ = job.selection_answers(200.0, 3, 1e-5, "add_remove")
     event = dp_event.SelfComposedDpEvent(BoundedRangeSelectionDpEvent(200.0), 3)
     found = compare(event, adjacency="add_remove", delta=1e-5, methods=("basic",), others=answers)
     assert "adaptive needs eta between" in found.unsupported["adaptive"]

@@ -375,7 +375,7 @@ def test_an_empty_batch_has_no_row_to_replace() -> None:
     [
         (lambda: ex_post.gamma(V3, 3, **KEYWORDS), "token must be between 0 and 2"),
         (lambda: ex_post.gamma(V3, -1, **KEYWORDS), "token must be between 0 and 2"),
-        (lambda: ex_post.gamma(V3, 0.5, **KEYWORDS), "tokens must be whole numbers"),
+        (lambda: ex_post.gamma(V3, 0.5, **KEYWORDS), "tokens must be a list of whole numbers"),
         (lambda: ex_post.gamma(V3, 0, clip=0.0, temperature=1.0), "clip must be above 0"),
         (lambda: ex_post.gamma(V3, 0, clip=65.0, temperature=1.0), "clip must be between"),
         (lambda: ex_post.gamma(V3, 0, clip=6.0, temperature=0.0), "temperature must be above 0"),
@@ -385,7 +385,7 @@ def test_an_empty_batch_has_no_row_to_replace() -> None:
         (lambda: ex_post.gamma(V3[0], 0, **KEYWORDS), "logits need shape"),
         (lambda: ex_post.token_costs([V1, V1], [0], **KEYWORDS), "logits need shape"),
         (lambda: ex_post.gamma_star(V3, 0, adjacency="zero_out", **KEYWORDS), "add_remove and replace_one"),
-        (lambda: ex_post.gamma_star(V3, 0, fallback=[1.0], **KEYWORDS), "fallback needs shape"),
+        (lambda: ex_post.gamma_star(V3, 0, fallback=[1.0], **KEYWORDS), "fallback must have shape"),
         (lambda: ex_post.Medians.of(np.array([[7.0, 0.0]]), clip=6.0), "outside"),
         (lambda: ex_post.Medians.of(np.array([[math.nan, 0.0]]), clip=6.0), "outside"),
         (lambda: ex_post.Medians.of(np.zeros(3), clip=6.0), "shape"),

@@ -327,10 +327,10 @@ def test_deltas_of_steps_have_a_budget() -> None:
     odometer = Odometer(1e-5, adjacency="replace_one", step_delta=2e-6)
     odometer.charge(ApproxDP(0.5, 2e-6))
     before = odometer.epsilon().value
-    with pytest.raises(BudgetExhausted, match="is kept for them"):
+    with pytest.raises(BudgetExhausted, match="above step_delta"):
         odometer.charge(ApproxDP(0.5, 1e-12))
     assert odometer.epsilon().value == before
-    with pytest.raises(ValueError, match="no bound on its likelihood ratio"):
+    with pytest.raises(ValueError, match="step is unbounded; use simultaneous"):
         odometer.epsilon(simultaneous=True)
 
 

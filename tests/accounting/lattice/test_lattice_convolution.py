@@ -11,7 +11,7 @@ import pytest
 
 from cupel.accounting.lattice import convolution
 from cupel.accounting.lattice.laws import Floats
-from cupel.accounting.lattice.measure import Measure, sums_from, total_of
+from cupel.accounting.lattice.measure import Measure, block_sum, suffix_sums
 
 STEP = 2.0**-10
 
@@ -61,7 +61,7 @@ def test_every_weight_is_within_its_error(count: int, seed: int) -> None:
     weights[[chance.randrange(7, 40) for _ in range(5)]] = 10.0 ** -chance.randint(6, 12)
     weights /= weights.sum()
     size = 512
-    found = convolution._carefully_convolved([part_of(weights, count)], size, -np.inf, 1e-30)
+    found = convolution._convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
     plain, plain_error = convolution._convolved([part_of(weights, count)], size)
     truth = np.array(exact_power(weights, count, 400)[: 4 * count + 300])
     beyond = truth.size - 3 * count  # the recurrence begins at the first cell
@@ -86,7 +86,7 @@ def test_of_many_copies_the_error_does_not_grow_with_their_number(count: int, wi
         weights = np.zeros(300)
         weights[[0, 7, 90, 299]] = [1.0, 3.0 / count, 0.5 / count, 1e-3 / count]
         weights[0] = 1 - weights[1:].sum()
-    found = convolution._carefully_convolved([part_of(weights, count)], size, -np.inf, 1e-30)
+    found = convolution._convolved_by_logarithm([part_of(weights, count)], size, -np.inf, 1e-30)
     truth = rounded_power(weights, count, size)
     # Each of some 40 squarings of sums of 1024 terms errs by a relative 2^-64 a term, and errors double.
     own = float(np.finfo(np.longdouble).eps) * 1100 * 2 * count
@@ -103,7 +103,7 @@ def test_rare_losses_alone_reach_the_focus(count: int) -> None:
     weights[[0, 1, 25, 50]] = [1.0, 1e-3, 1e-7, 1e-8]
     weights /= weights.sum()
     focus, size = 20.5 * STEP, 512
-    found = convolution._carefully_convolved([part_of(weights, count)], size, focus, 1e-13)
+    found = convolution._convolved_by_logarithm([part_of(weights, count)], size, focus, 1e-13)
     assert found.floor == focus
     assert 0 < found.missing < 1e-13
     truth = exact_power(weights, count, 120)
@@ -117,13 +117,13 @@ def test_rare_losses_alone_reach_the_focus(count: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 128, 257, 1000, 40_000])
 def test_running_sums_are_within_their_relative_error(size: int) -> None:
     terms = np.random.default_rng(size).exponential(size=size) ** 8
-    sums, error = sums_from(terms)
+    sums, error = suffix_sums(terms)
     total = Fraction(0)
     for k in range(size - 1, -1, -1):
         total += Fraction(float(terms[k]))
         if k % 97 == 0:
             assert abs(Fraction(float(sums[k])) - total) <= total * Fraction(error)
-    assert abs(Fraction(total_of(terms)) - total) <= total * 130 * Fraction(2) ** -53
+    assert abs(Fraction(block_sum(terms)) - total) <= total * 130 * Fraction(2) ** -53
 
 
 @pytest.mark.parametrize("name", ["exp", "expm1", "log", "log1p", "sin", "cos"])

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from cupel.accounting.lattice import measure
-from cupel.accounting.lattice.curve import Curve
+from cupel.accounting.lattice.curve import OneSidedCurve
 from cupel.accounting.lattice.enclosure import Enclosure, Plan
 from cupel.accounting.lattice.laws import Laplace
-from cupel.accounting.lattice.measure import pair_of, rounded_step
+from cupel.accounting.lattice.measure import enclosing_measures, rounded_step
 from cupel.accounting.lattice.pairs import DominatingPair
 
 
@@ -30,7 +30,7 @@ def test_atoms_at_the_ends_of_a_law_cost_the_square_of_the_step(tilt: float) -> 
     law, missing = Laplace(0.1), []
     for cells in (25, 50, 100):
         step = rounded_step(0.2 / cells)
-        _, below = pair_of(law, step, step, 1e-14, -0.1, 0.1, 1e-6)
+        _, below = enclosing_measures(law, step, step, 1e-14, -0.1, 0.1, 1e-6)
         assert below is not None
         moment = math.log(float((below.masses * np.exp(tilt * below.losses())).sum()))
         missing.append(float(_log_moment_of_laplace(0.1, tilt)) - moment)
@@ -43,7 +43,7 @@ def test_atoms_at_the_ends_of_a_law_cost_the_square_of_the_step(tilt: float) -> 
 def test_cells_of_a_law_that_is_narrower_than_one_are_in_order(epsilon: float, cells: float) -> None:
     """Beside a wide law the step may be longer than a narrow one; both of its atoms are in one cell then."""
     step = rounded_step(2 * epsilon / cells)
-    ends = measure._ends_of_cells(Laplace(epsilon), -epsilon - 1.5 * step, step, 1 + 2 * math.ceil(cells) + 9)
+    ends = measure._cell_ends(Laplace(epsilon), -epsilon - 1.5 * step, step, 1 + 2 * math.ceil(cells) + 9)
     assert (np.diff(ends) > 0).all()
 
 
@@ -128,7 +128,7 @@ def _lattices(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     plans: list[Plan] = []
     before = Enclosure.curves
 
-    def curves(self: Enclosure, plan: Plan) -> tuple[Curve, Curve | None]:
+    def curves(self: Enclosure, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
         plans.append(plan)
         return before(self, plan)
 

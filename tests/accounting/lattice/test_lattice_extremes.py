@@ -25,7 +25,7 @@ from cupel.accounting.bounds import Interval
 from cupel.accounting.events import ParallelDpEvent, TruncatedPoissonSampledDpEvent
 from cupel.accounting.lattice import concentrated_curve
 from cupel.accounting.lattice.accountant import dominating_pair
-from cupel.accounting.lattice.curve import Curve
+from cupel.accounting.lattice.curve import OneSidedCurve
 from cupel.accounting.lattice.enclosure import Enclosure, Plan
 from cupel.accounting.lattice.laws import Law
 from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
@@ -540,7 +540,7 @@ def test_a_unit_that_moves_leaves_one_part_and_enters_the_other(epsilon: float) 
 )
 def test_sampled_responses_are_refused(event: DpEvent) -> None:
     """Whether a unit answers at all shows whether it was drawn, which a null record does not hide."""
-    with pytest.raises(Unsupported, match="whether a unit responds"):
+    with pytest.raises(Unsupported, match="a response reveals that its unit was sampled"):
         dominating_pair(dp_event.PoissonSampledDpEvent(0.1, event), "zero_out")
 
 
@@ -557,7 +557,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     ps = np.concatenate([np.geomspace(1e-12, 0.5, 40), 1 - np.geomspace(1e-12, 0.5, 20)])
     deltas = np.geomspace(1e-14, 0.9, 40)
 
-    def checked(self: Enclosure, plan: Plan) -> tuple[Curve, Curve | None]:
+    def checked(self: Enclosure, plan: Plan) -> tuple[OneSidedCurve, OneSidedCurve | None]:
         nonlocal count
         above, below = curves(self, plan)
         if below is not None:
@@ -662,8 +662,8 @@ def test_the_curve_of_zcdp_tries_every_order_that_is_best_somewhere(rho: float, 
     law = concentrated_curve.law(Fraction(rho), Fraction(xi))
     low, high = law.support(0.0, 0.0)
     losses = np.linspace(low, high, 5001)
-    together = law.above(losses)
-    apart = np.concatenate([law.above(losses[place : place + 1]) for place in range(0, losses.size, 50)])
+    together = law.hockey_stick_upper(losses)
+    apart = np.concatenate([law.hockey_stick_upper(losses[place : place + 1]) for place in range(0, losses.size, 50)])
     np.testing.assert_array_equal(together[::50], apart)
 
 

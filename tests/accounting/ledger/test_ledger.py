@@ -216,7 +216,7 @@ def test_begin_resumes_an_equal_run_and_refuses_another(little: Any, path: Path)
         (lambda: Charge(key="s", event=COUNTS, stage="s", partition="p"), "must list its parts"),
         (lambda: Charge(key="s", event=COUNTS, stage="s", partition="p", parts=("a", "a")), "must list its parts"),
         (lambda: Charge(key="s", event=COUNTS, stage="s", partition="p", parts=("",)), "a part must be"),
-        (lambda: Charge(key="s", event=COUNTS, stage="s", counts=(1, 2)), "one count a part, not 2 for 0"),
+        (lambda: Charge(key="s", event=COUNTS, stage="s", counts=(1, 2)), "one count per part, not 2 for 0"),
         (lambda: Charge(key="s", event=COUNTS, stage="s", counts=(0,)), "whole numbers of at least 1"),
         (lambda: Charge(key="s", event=COUNTS, stage="s", counts=(True,)), "whole numbers of at least 1"),
         (lambda: Commit(key="", value=1), "a key must be"),

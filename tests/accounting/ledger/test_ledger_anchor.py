@@ -145,7 +145,7 @@ def test_a_restored_backup_and_a_cut_end_are_refused(little: Any, finished: Path
         assert ledger.entries == 21
         identity = ledger.identity
     said = refused(backup)
-    assert f"this ledger was further on before: 21 entries were anchored in {state()}" in said
+    assert f"this ledger had more entries before: 21 entries were anchored in {state()}" in said
     assert said.endswith(f"{identity}.json, and 11 are here; restore the newer file")
     with Ledger.open(backup, read_only=True, anchor=False) as ledger:
         assert ledger.runs() == ["run"]

@@ -89,12 +89,12 @@ def make_damaged(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (make_text, "this file is no ledger"),
-        (make_other_database, "this file is no ledger of cupel"),
+        (make_text, "this file is not a ledger"),
+        (make_other_database, "this file is not a ledger of cupel"),
         (make_newer, "a ledger of format 7; this cupel reads formats 1 and 2, update it"),
         (drop_trigger, "tables or triggers were changed"),
         (make_damaged, "the ledger cannot be read or written"),
-        (lambda path: path.touch(), "this file is no ledger of cupel"),
+        (lambda path: path.touch(), "this file is not a ledger of cupel"),
         (lambda path: path.mkdir(), "a ledger is a file"),
     ],
 )

@@ -171,7 +171,7 @@ def test_dense_points_reach_the_curve() -> None:
 
 
 def test_bad_curves_are_refused() -> None:
-    with pytest.raises(ValueError, match="rows of"):
+    with pytest.raises(ValueError, match="have rows"):
         sp.compose_curves(0.1, [0.1, 0.2])
     with pytest.raises(ValueError, match="0 ≤ p ≤ r ≤ 1"):
         sp.compose_curves(0.1, [(0.2, 0.1)])

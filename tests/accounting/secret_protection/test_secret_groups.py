@@ -185,8 +185,8 @@ def test_noise_that_is_raised_for_one_group_is_certified_for_all(monkeypatch: py
         enough = not 1.05 < sigma < 1.3 if law is laws[0] else sigma > 1.1
         return Interval(0.05, 0.09 if enough else 0.11)
 
-    monkeypatch.setattr(secret_groups, "of_rounds", wide)
-    sigma = secret_groups._raised(1.0, [(law, goal) for law in laws], 2)
+    monkeypatch.setattr(secret_groups, "r_of_rounds", wide)
+    sigma = secret_groups._certified_noise(1.0, [(law, goal) for law in laws], 2)
     assert all(wide(law, sigma, 0.01, 2).upper <= goal.r for law in laws)
 
 
@@ -200,5 +200,5 @@ def test_noise_for_groups_at_the_edges() -> None:
     assert seldom.noise_multiplier == 0
     with pytest.raises(ValueError, match="r must be above p"):
         sp.releases_for_groups([[[0.5]]], [SecretProtection(0.1, 0.1)])
-    with pytest.raises(ValueError, match="0 were given for 1 groups"):
+    with pytest.raises(ValueError, match="one goal per group, not 0 for 1 groups"):
         sp.releases_for_groups([[[0.5]]], [])

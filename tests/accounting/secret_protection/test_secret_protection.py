@@ -155,7 +155,7 @@ def test_impossible_protection_is_refused() -> None:
         sp.noise_for(BIN80, 0.1, math.nextafter(0.1, 1))
     with pytest.raises(ValueError, match="weights must sum to 1"):
         sp.blowup([0.5, 0.4], 1.0, P)
-    with pytest.raises(ValueError, match="one row of probabilities"):
+    with pytest.raises(ValueError, match="a vector of probabilities"):
         sp.blowup([1.5, -0.5], 1.0, P)
     with pytest.raises(ValueError, match="sigma must be at least 0"):
         sp.blowup(BIN80, -1.0, P)
@@ -181,7 +181,7 @@ def test_noise_for_secrets_is_the_largest_of_their_own() -> None:
 def test_noise_for_secrets_edges() -> None:
     assert sp.noise_for_secrets([], P, 2 * P) == 0
     assert sp.noise_for_secrets([[0.0, 0.0], []], P, P) == 0
-    with pytest.raises(ValueError, match="2 were given for 1 secrets"):
+    with pytest.raises(ValueError, match="one per secret, not 2 for 1 secrets"):
         sp.noise_for_secrets([[0.1]], [P, P], 2 * P)
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.selection import bounded_range
-from cupel.accounting.selection import curve as selection_curve
+from cupel.accounting.selection import curve as curve_module
 from cupel.accounting.selection.bounded_range import (
     METHODS,
     bounded_range_delta,
@@ -27,8 +27,8 @@ from cupel.accounting.selection.bounded_range import (
     bounded_range_pair,
     bounded_range_profile,
 )
-from cupel.accounting.selection.curve import Curve, curve
-from cupel.accounting.selection.worst_case import Kinds
+from cupel.accounting.selection.curve import SelectionCurve, selection_curve
+from cupel.accounting.selection.worst_case import Selections
 
 Number = mpmath.mpf
 ROOT = Path(__file__).resolve().parents[3]
@@ -104,7 +104,7 @@ def one(epsilon: Number, eta: Number) -> Number:
 @pytest.mark.parametrize("eta", [1e-3, 0.1875, 2.0, 20.0])
 def test_one_selection_is_exact(eta: float) -> None:
     """The closed form is the maximum over t, and lies within the enclosure at its nodes and between them."""
-    found = curve(eta, 1, 256, 1e-12)
+    found = selection_curve(eta, 1, 256, 1e-12)
     for share in (-0.75, 0.0, 0.125, 0.3, 0.71):
         epsilon = share * eta
         with mpmath.workdps(50):
@@ -126,7 +126,7 @@ def test_two_selections_against_the_search(eta: float, share: float) -> None:
     epsilon = share * eta
     with mpmath.workdps(50):
         searched = optimum(2, Number(epsilon), Number(eta), points=100, steps=60)
-    interval = curve(eta, 2, 512, 1e-12).delta(epsilon)
+    interval = selection_curve(eta, 2, 512, 1e-12).delta(epsilon)
     assert searched <= interval.upper
     assert interval.lower <= searched * (1 + Number(10) ** -12)
     # The curve is of order (2η − ε)² at the end of its support, so the error is of order (h/(2η − ε))².
@@ -137,7 +137,7 @@ def test_two_selections_against_the_search(eta: float, share: float) -> None:
 def test_three_selections_against_the_search(eta: float, epsilon: float) -> None:
     with mpmath.workdps(50):
         searched = optimum(3, Number(epsilon), Number(eta))
-    interval = curve(eta, 3, 512, 1e-12).delta(epsilon)
+    interval = selection_curve(eta, 3, 512, 1e-12).delta(epsilon)
     assert searched <= interval.upper
     # Golden section narrows an interval of η/8 by 0.618^20, so t is within 1e-5 η: the loss is of second order.
     assert interval.lower <= searched * (1 + 1e-9)
@@ -159,7 +159,7 @@ def test_no_adversary_does_better(eta: float, epsilons: list[float], seed: int, 
         t = eta * (random.beta(8, 8, p.size) if tilted else random.random(p.size))
         high = -np.expm1(t - eta) / -math.expm1(-eta)
         p, loss = np.concatenate([p * high, p * (1 - high)]), np.concatenate([loss + t, loss + t - eta])
-    found = curve(eta, 6, 64, 1e-14)
+    found = selection_curve(eta, 6, 64, 1e-14)
     shares = np.array(epsilons) * eta
     exact = np.array([p @ np.maximum(-np.expm1(epsilon - loss), 0) for epsilon in shares])
     assert (exact * (1 - FLOAT) <= found.upper_at(shares)).all()
@@ -186,7 +186,7 @@ def test_softmax_of_shifted_scores_is_covered_in_both_orders(eta: float, seed: i
 def test_finer_lattices_enclose_the_same_number() -> None:
     """The error is of second order: a step half as wide makes the interval four times narrower, here at least three."""
     eta, delta = eta_of(2, 64), 108000**-1.1
-    intervals = [curve(eta, 60, cells, 1e-12).epsilon(delta) for cells in (8, 16, 32, 64)]
+    intervals = [selection_curve(eta, 60, cells, 1e-12).epsilon(delta) for cells in (8, 16, 32, 64)]
     for first, second in itertools.combinations(intervals, 2):
         assert first.lower <= second.upper
         assert second.lower <= first.upper
@@ -199,7 +199,7 @@ def test_finer_lattices_enclose_the_same_number() -> None:
 @pytest.mark.parametrize(("eta", "count", "cells"), [(0.5, 30, 32), (4.0, 12, 64), (33.3, 6, 128), (1e-5, 20, 64)])
 def test_lower_lies_under_upper_at_every_node(eta: float, count: int, cells: int) -> None:
     """33.3 has nodes where δ is 1 to float precision, and cells whose curvature is all rounding."""
-    found = curve(eta, count, cells, 1e-15)
+    found = selection_curve(eta, count, cells, 1e-15)
     assert (found.lower <= found.upper).all()
     assert found.upper.max() <= 1
     assert found.lower.min() >= 0
@@ -209,9 +209,9 @@ def test_lower_lies_under_upper_at_every_node(eta: float, count: int, cells: int
 def test_a_step_takes_the_highest_chord_of_the_interpolant(eta: float, count: int) -> None:
     """At every node no chord that starts at one of 64 places in a cell is higher, and one of them is nearly as high."""
     cells, floor = 16, 1e-12
-    lattice = selection_curve._Lattice.of(eta, cells)
-    upper = curve(eta, count, cells, floor).upper
-    raised, _ = selection_curve._step_up(lattice, upper, floor, floor)
+    lattice = curve_module._Lattice.of(eta, cells)
+    upper = selection_curve(eta, count, cells, floor).upper
+    raised, _ = curve_module._upper_step(lattice, upper, floor, floor)
     nodes = lattice.extended(upper, floor, lattice.error)
     places = np.exp(lattice.step * np.arange(-cells, len(nodes) - cells))
     for index in range(len(raised)):
@@ -231,12 +231,12 @@ def test_a_step_takes_the_highest_chord_of_the_interpolant(eta: float, count: in
 
 def test_cells_without_trusted_curvature_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rough bound of a cell, used for all cells, lies above the other, and is off by first order in h at most."""
-    fine: Curve = curve(0.5, 5, 64, 1e-12)
-    curve.cache_clear()
-    monkeypatch.setattr(selection_curve, "_TRUSTED", 0.0)
-    rough = [curve(0.5, 5, cells, 1e-12).upper for cells in (32, 64)]
+    fine: SelectionCurve = selection_curve(0.5, 5, 64, 1e-12)
+    selection_curve.cache_clear()
+    monkeypatch.setattr(curve_module, "_TRUSTED", 0.0)
+    rough = [selection_curve(0.5, 5, cells, 1e-12).upper for cells in (32, 64)]
     monkeypatch.undo()
-    curve.cache_clear()
+    selection_curve.cache_clear()
     assert (rough[1][:300] >= fine.lower[:300]).all()
     assert not np.array_equal(rough[1][:300], fine.upper[:300])
     middle = fine.upper[64]
@@ -348,7 +348,7 @@ def test_blocks_lose_little() -> None:
     whole = bounded_range_epsilon(eta, count, delta, "adaptive")
     single = bounded_range_epsilon(eta, count, delta, "single_step")
     assert whole.interval is not None
-    kinds = Kinds(((eta, count),))
+    kinds = Selections(((eta, count),))
     blocks = [bounded_range._pair(kinds, delta, block).epsilon(delta).upper for block in (1, 10, 100)]
     assert blocks[0] == pytest.approx(single.value, rel=1e-12)
     assert whole.interval.lower <= blocks[2] < blocks[1] < blocks[0]

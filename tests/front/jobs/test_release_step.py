@@ -284,10 +284,10 @@ def test_a_ledger_that_was_further_on_is_refused(finish: Callable[..., Finished]
     older = case.ledger.read_bytes()
     assert case.assay().returncode == 0
     case.ledger.write_bytes(older)
-    case.refused("was further on before")
+    case.refused("had more entries before")
     for name in ("assay", "generate"):
         result = command.run(name, case.claim, "-o", case.folder / "run", "-q")
-        one_line(result, "was further on before")
+        one_line(result, "had more entries before")
 
 
 def test_an_anchor_of_ones_own_is_kept_and_compared(finish: Callable[..., Finished]) -> None:
@@ -300,7 +300,7 @@ def test_an_anchor_of_ones_own_is_kept_and_compared(finish: Callable[..., Finish
     other.write_text("{}\n")
     case.refused("knows nothing of", "--anchor", other)
     case.ledger.write_bytes(older)
-    case.refused("was further on before", "--anchor", anchor)
+    case.refused("had more entries before", "--anchor", anchor)
     case.ledger.write_bytes(newer)
     result = case.release("--anchor", anchor, "--json")
     assert json.loads(result.stdout)["anchored"] is True

@@ -168,7 +168,7 @@ def test_numbers_wider_than_float64_are_read_as_float64() -> None:
 def test_what_is_no_logit_is_refused(wrong: float, way: str) -> None:
     logits = batch("random", 3)
     logits[1, slice(None) if wrong == -np.inf else 7] = wrong
-    with pytest.raises(ValueError, match="at least one finite entry a row and none at"):
+    with pytest.raises(ValueError, match="at least one finite entry per row and none at"):
         rows_of(way, logits)
     with pytest.raises(ValueError, match=r"shape \(records, vocabulary\), not \(2, 0\)"):
         rows_of(way, np.empty((2, 0), dtype=np.float32))
