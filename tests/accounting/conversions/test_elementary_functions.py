@@ -1,0 +1,37 @@
+"""The accuracy that the formulas assume of elementary functions, against 40 digits."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+from cupel.accounting.conversions import formulas
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_log_ndtr_is_as_accurate_as_the_formulas_assume(sign: int) -> None:
+    """The tail is followed down to e^(−5·10⁵), where conversions of tiny δ ask for it."""
+    rng = np.random.default_rng(0)
+    points = sign * np.concatenate([10.0 ** rng.uniform(-12, 3, size=400), rng.uniform(0, 40, size=400)])
+    with mpmath.workdps(40):
+        for point in points:
+            below = mpmath.erfc(mpmath.mpf(abs(point)) / mpmath.sqrt(2)) / 2
+            exact = mpmath.log(below) if point < 0 else mpmath.log1p(-below)
+            if abs(exact) < mpmath.mpf(10) ** -300:  # no float64 is that small
+                continue
+            assert abs(mpmath.mpf(float(log_ndtr(point))) / exact - 1) <= formulas._NDTR_ERROR, point
+
+
+def test_logarithms_and_exponentials_are_accurate_to_four_units() -> None:
+    rng = np.random.default_rng(1)
+    with mpmath.workdps(40):
+        for value in 10.0 ** rng.uniform(-300, 300, size=400):
+            for found in (math.log(value), float(np.log(value))):
+                assert abs(mpmath.mpf(found) / mpmath.log(mpmath.mpf(value)) - 1) <= 4 * formulas._UNIT * 2
+        for value in rng.uniform(-700, 700, size=400):
+            for found in (math.exp(value), float(np.exp(value))):
+                assert abs(mpmath.mpf(found) / mpmath.exp(mpmath.mpf(value)) - 1) <= 4 * formulas._UNIT * 2
