@@ -2,9 +2,9 @@
 
 Each result is an upper bound in exact arithmetic too: the float64 error of its formula, bounded term by term, is added.
 `numpy` and `math` logarithms and exponentials are assumed accurate to 4 units in the last place, and
-`scipy.special.log_ndtr` to a relative 1e-13 below 20. Above 20 its value and its error are below 1e-88; every formula here
-adds them, or their roots, to a number above 1/2, whose own error is counted and larger. A test compares both with 60-digit
-arithmetic.
+`scipy.special.log_ndtr` to a relative 1e-13 below 20. Above 20 its value and its error are below 1e-88; every formula
+here adds them, or their roots, to a number above 1/2, whose own error is counted and larger. A test compares both with
+60-digit arithmetic.
 """
 
 from __future__ import annotations
