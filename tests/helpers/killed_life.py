@@ -27,6 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TextIO
 
+from command import plain
+
 from cupel.accounting.errors import naming
 
 COMMANDS: dict[str, list[str]] = {
@@ -147,7 +149,7 @@ class Lives:
         last = Point(*json.loads(passed[-1])) if passed else None
         errors = [folder / f"errors-{place}" for place in range(len(answer["codes"]))]
         return [
-            Ended(code, path.read_text() if path.exists() else "", answer["seconds"], last)
+            Ended(code, plain(path.read_text()) if path.exists() else "", answer["seconds"], last)
             for code, path in zip(answer["codes"], errors, strict=True)
         ]
 

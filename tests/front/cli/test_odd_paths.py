@@ -140,7 +140,7 @@ ODD: dict[str, tuple[Callable[[], None], str, list[str]]] = {
     "the lock is a link": (link("run/private/lock", "../../claim.yaml"), "run/private/lock: too many levels", []),
     "the ledger is a folder": (folder("run/private/ledger.sqlite"), "ledger.sqlite: a ledger is a file", []),
     "the ledger is text": (file("run/private/ledger.sqlite"), "ledger.sqlite: this file is not a ledger", []),
-    "the ledger is empty": (lambda: write("run/private/ledger.sqlite", ""), "ledger.sqlite: this file is no ", []),
+    "the ledger is empty": (lambda: write("run/private/ledger.sqlite", ""), "this file is not a ledger", []),
     "a candidate's file without its ledger": (file("run/private/candidates.jsonl"), "is there without its ledger", []),
     "documents that are a folder": (folder("run/private/synthetic.jsonl"), "is there without its ledger", []),
     "the anchor lies nowhere": (nothing, "no/anchor: there is no anchor file", ["--anchor", "no/anchor"]),

@@ -252,5 +252,5 @@ def test_overlap_with_nothing() -> None:
     assert found.share.tolist() == [0, 0, 0]
     assert not found.exact.any()
     assert found.longest.tolist() == [0, 0, 0]
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="at least one text"):
         overlap(Words.of([]), [])

@@ -231,5 +231,5 @@ def test_notes_are_well_formed_and_labelled() -> None:
     counted = {label: sum(found == label for _, found in drawn) for label in corpora.LABELS}
     assert counted == {"excellent": 11019, "good": 7309, "fair": 1560, "poor": 302}
     assert not any(corpora.well_formed_note(wrong) for wrong in ("", drawn[0][0] + "\n", drawn[0][0][1:]))
-    with pytest.raises(ValueError, match="20190 rows"):
+    with pytest.raises(ValueError, match="from 0 to 20190"):
         corpora.notes(20191, seed=0)

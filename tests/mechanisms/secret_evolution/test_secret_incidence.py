@@ -61,8 +61,8 @@ def test_the_fingerprint_is_of_places_and_budgets() -> None:
     ("budgets", "group", "message"),
     [
         ((LOOSE,), (0, 0), "3 secrets"),
-        ((LOOSE,), (0, 1, 0), "none of the 1 given"),
-        ((LOOSE,), (0, -1, 0), "none of the 1 given"),
+        ((LOOSE,), (0, 1, 0), "indices of the 1 budgets"),
+        ((LOOSE,), (0, -1, 0), "indices of the 1 budgets"),
         ((SecretProtection(0.1, 0.1),), (0, 0, 0), "r must be above p"),
     ],
 )
