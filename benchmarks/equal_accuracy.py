@@ -166,8 +166,8 @@ def equal_accuracy(rounds: int) -> Section:
     section = Section(
         "accuracy",
         f"ε(δ) at the same error above a reference of relative width {REFERENCE_WIDTH:g}; cupel at its default width, "
-        f"{WIDTH:g}. A ratio is the median over rounds of the peer's time over cupel's, wall or processor, whichever is "
-        "less.",
+        f"{WIDTH:g}. A ratio is the median over rounds of the peer's time over cupel's, wall or processor, "
+        "whichever is less.",
         ("event", "δ", "reference", "error/ε", "cupel ms", *other.PEERS),
     )
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
