@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Floats
 from cupel.accounting.conversions import formulas
-
-Floats = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 

@@ -23,9 +23,9 @@ from dp_accounting import DpEvent
 from cupel.accounting import validate
 from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.accountants.basic import Basic, Exact
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Bound
 from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.formulas import Floats
 
 Composition = tuple[tuple[Exact, int], ...]
 """Pure ε with counts, each ε once, the largest first."""

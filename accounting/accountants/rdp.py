@@ -13,16 +13,15 @@ from typing import Self
 
 import numpy as np
 from dp_accounting import DpEvent, dp_event
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.accountants.base import Accountant, Unsupported, noise
 from cupel.accounting.accountants.basic import pure_epsilon
 from cupel.accounting.accountants.zcdp import ZeroConcentrated
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
 
 ORDERS: tuple[float, ...] = (
@@ -42,7 +41,7 @@ class Renyi:
     """Upper bounds on the Rényi divergence at each order, and whether each includes its numerical error."""
 
     divergence: Floats
-    certified: NDArray[np.bool_]
+    certified: Bools
 
 
 class RenyiAccountant(Accountant[Renyi]):
@@ -111,7 +110,7 @@ class RenyiAccountant(Accountant[Renyi]):
         value = 0.0 if zero else math.exp(least) * (1 + 8 * _UNIT) + 1e-320  # an underflow to 0 would mean pure DP
         return self._bound(min(1.0, value), "delta", at=epsilon)
 
-    def _least_epsilon(self, delta: float, allowed: NDArray[np.bool_]) -> float:
+    def _least_epsilon(self, delta: float, allowed: Bools) -> float:
         validate.open_probability(delta=delta)
         values = formulas.epsilon_from_rdp(self.orders, self.cost.divergence, delta)
         return float(np.where(allowed, values, math.inf).min())

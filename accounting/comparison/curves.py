@@ -15,9 +15,9 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import events
 from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Bound, Rigor, json_number
 from cupel.accounting.comparison.comparison import Comparison, Row
-from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.registry import accountant
 
 STEPS, EPSILONS, ALPHAS = 12, 61, 61

@@ -14,11 +14,11 @@ from dp_accounting import dp_event
 from cupel.accounting import events, gaussian, validate
 from cupel.accounting.accountants.base import Unsupported
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.comparison.comparison import Answers, Comparison, Progress, as_unsupported, measure
 from cupel.accounting.comparison.curves import STEPS, Other, Panel, trace
 from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.events import SecretReleaseDpEvent
 from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
 from cupel.accounting.secret_protection.conversions import compose_curves

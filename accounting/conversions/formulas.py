@@ -14,9 +14,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cupel.accounting.arrays import Floats
 
 _UNIT = 2.0**-53
 _NDTR_ERROR = 1e-13

@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats
 from cupel.accounting.conversions import formulas
 from cupel.accounting.guarantees import (
     GDP,
@@ -31,7 +31,6 @@ from cupel.accounting.guarantees import (
 )
 from cupel.accounting.lattice import gaussian_curve
 
-Floats = NDArray[np.float64]
 Kind: TypeAlias = type[Any]
 Conversion: TypeAlias = Callable[[Any, Any], Guarantee]
 """From a guarantee and the argument of the wanted one (δ, α, the ε of a profile, or p)."""

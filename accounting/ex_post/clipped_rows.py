@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
 Steps = NDArray[np.int32]
-Indices = NDArray[np.int64]
 
 GRID = 2.0**-24
 """Clipped logits are multiples of this, so that medians, midpoints and sums of a batch are exact in float64."""
@@ -40,7 +39,7 @@ class Rows(Protocol):
     def shape(self) -> tuple[int, int]:
         """(B, V)."""
 
-    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+    def middle(self, ranks: range) -> tuple[Integers, Steps]:
         """Order statistics of each column: the batch sorted along its first axis, at some ranks.
 
         Args:
@@ -114,7 +113,7 @@ class StepRows:
         self._steps = steps
         self._limit = whole_clip(clip)
 
-    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+    def middle(self, ranks: range) -> tuple[Integers, Steps]:
         return np.arange(self.shape[1]), sorted_rows(self._steps, ranks, self._limit)
 
     def live_steps(self, part: slice) -> Steps:
@@ -150,7 +149,7 @@ class LogitRows:
         """The whole batch, shape (B, V)."""
         return _clipped(self._raw, self._tops, self._limit)
 
-    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+    def middle(self, ranks: range) -> tuple[Integers, Steps]:
         live = self._columns(ranks[-1])
         dense = len(live) == self.shape[1]
         self._live = _clipped(self._raw if dense else self._raw.take(live, axis=1), self._tops, self._limit)
@@ -159,7 +158,7 @@ class LogitRows:
     def live_steps(self, part: slice) -> Steps:
         return self._live[:, part]
 
-    def sums(self) -> Indices:
+    def sums(self) -> Integers:
         """The sum over the rows, shape (V,), in grid steps."""
         size, vocabulary = self.shape
         if vocabulary < _LEAST_SPARSE:
@@ -172,7 +171,7 @@ class LogitRows:
             total[columns] += _clipped(row[None, columns], top[None], self._limit)[0].astype(np.int64) + self._limit
         return total
 
-    def _columns(self, last: int) -> Indices:
+    def _columns(self, last: int) -> Integers:
         """Columns that may have an entry above the bottom at rank `last`; all columns, if there are many."""
         size, vocabulary = self.shape
         if last < size:

@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ex_post.clipped_rows import Floats, clip_logits
+from cupel.accounting.arrays import Floats
+from cupel.accounting.ex_post.clipped_rows import clip_logits
 from cupel.accounting.ex_post.medians import Medians, check_temperature
 
 if TYPE_CHECKING:

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ex_post.clipped_rows import GRID, Floats, Indices, Rows, StepRows, Steps, whole_clip
+from cupel.accounting.arrays import Floats, Integers
+from cupel.accounting.ex_post.clipped_rows import GRID, Rows, StepRows, Steps, whole_clip
 
 _BLOCK = 2**18  # entries of the batch that are compared at once
 _MAX_RANGE = 600.0  # 2c/τ; above it exp(−2c/τ) times a float64 rounding error would underflow
 
 Pair = tuple[int, int]
-"""Indices of two middle rows: the vector halfway between them, or the row itself if they are equal."""
+"""Integers of two middle rows: the vector halfway between them, or the row itself if they are equal."""
 
 
 class Cost(NamedTuple):
@@ -69,7 +70,7 @@ class Medians:
     median: Floats
     adjacency: Adjacency
     _fallback: Floats
-    _live: Indices  # the columns where the middle is not all −c
+    _live: Integers  # the columns where the middle is not all −c
     _ranks: Steps  # the middle there: a, b, d of an odd batch; w, a, b, d of an even one
     _rows: Rows
     _roots: dict[tuple[int, float], Floats] = field(default_factory=dict, init=False, repr=False)

@@ -36,9 +36,9 @@ from cupel.accounting.accountants.gdp import GaussianDP
 from cupel.accounting.accountants.rdp import Renyi, RenyiAccountant
 from cupel.accounting.accountants.zcdp import ZeroConcentrated
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.errors import CupelError
 from cupel.accounting.guarantees import GDP, RDP, ZCDP, ApproxDP, ExPostDP, Guarantee, PureDP
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law
+from cupel.accounting.arrays import Floats
+from cupel.accounting.lattice.laws import _EXP, UNIT, Law
 
 _RATIO = 1.002
 _HIGHEST = 650.0

@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
-from numpy.typing import NDArray
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
+from cupel.accounting.arrays import Bools, Complexes, Floats
+from cupel.accounting.lattice.laws import _EXP, UNIT
 from cupel.accounting.lattice.measure import LEAST, MOST_POINTS, Measure, TooManyPoints, block_sum, points, suffix_sums
 
 Counted = tuple[Measure, int]
-Complexes = NDArray[np.complex128]
 
 _MANY = 64
 """From this many copies on, a power may be taken by log F: wherever F^n matters, |F| is then above 1/3."""
@@ -381,7 +380,7 @@ class _LogSpectrum:
     log: tuple[Floats, Floats, Floats]
     rare: tuple[Floats, Floats, Floats]
     log_scale: float
-    dropped: NDArray[np.bool_]
+    dropped: Bools
 
 
 def _log_spectrum(part: _Tilted, size: int, last: int | None) -> _LogSpectrum:

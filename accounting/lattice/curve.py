@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 
+from cupel.accounting.arrays import Floats
 from cupel.accounting.lattice.convolution import Product
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats
+from cupel.accounting.lattice.laws import _EXP, UNIT
 from cupel.accounting.lattice.measure import LEAST, hockey_stick_of_masses
 
 

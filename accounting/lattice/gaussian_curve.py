@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
+from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.bounds import Interval
 from cupel.accounting.conversions.formulas import _NDTR_ERROR
-from cupel.accounting.lattice.laws import UNIT, Floats
+from cupel.accounting.lattice.laws import UNIT
 
 _PARTS = np.arange(1, 128) / 128
 _LEAST_DELTA = 1e-305
@@ -67,7 +67,7 @@ def mus(epsilons: Floats, targets: Floats, side: int) -> Floats:
     """
     low, high = np.zeros(epsilons.size), np.ones(epsilons.size)
 
-    def enough(mu: Floats) -> NDArray[np.bool_]:
+    def enough(mu: Floats) -> Bools:
         below, above = deltas(np.maximum(mu, 1e-300), epsilons)
         return (below >= targets) if side > 0 else (above > targets)
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Atoms, Floats, Law, Swapped, Tails
+from cupel.accounting.arrays import Floats
+from cupel.accounting.lattice.laws import _EXP, UNIT, Atoms, Law, Swapped, Tails
 
 MOST_OUTCOMES = 1 << 16
 _MOST_BESIDE = 16

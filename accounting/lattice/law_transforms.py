@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, exp_minus_weight
+from cupel.accounting.arrays import Bools, Floats
+from cupel.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, exp_minus_weight
 
 
 class Sampled(Law):
@@ -49,7 +49,7 @@ class Sampled(Law):
     def pruned(self, mass: float) -> Law:
         return Sampled(self.law.pruned(mass), self.rate)
 
-    def _inner(self, thresholds: Floats) -> tuple[Floats, NDArray[np.bool_], Floats, Floats]:
+    def _inner(self, thresholds: Floats) -> tuple[Floats, Bools, Floats, Floats]:
         """The inner loss log((t − 1 + q)/q); where there is none; the outer loss's rounding; its derivative in the
         inner loss.
         """

@@ -14,9 +14,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cupel.accounting.arrays import Floats
 
 UNIT = 2.0**-53
 _EXP = 4 * UNIT  # numpy's exp, expm1, log and log1p, relative

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cupel.accounting.arrays import Floats
 from cupel.accounting.errors import CupelError
-from cupel.accounting.lattice.laws import _EXP, UNIT, Floats, Law, Remainder, Tails, threshold_set_values
+from cupel.accounting.lattice.laws import _EXP, UNIT, Law, Remainder, Tails, threshold_set_values
 
 MOST_POINTS = 1 << 21
 """The most lattice points of a law or a product: 16 MiB per array, of which about a dozen are in memory at once."""

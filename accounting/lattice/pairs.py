@@ -14,11 +14,12 @@ from fractions import Fraction
 import numpy as np
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice import components, gaussian_curve
 from cupel.accounting.lattice.components import DIRECTIONS, Component
 from cupel.accounting.lattice.law_transforms import Blend, Cdfs, Sampled
-from cupel.accounting.lattice.laws import Floats, Law
+from cupel.accounting.lattice.laws import Law
 from cupel.accounting.lattice.products import (
     Composition,
     distinct,

@@ -6,13 +6,12 @@ import math
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtri
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats
 from cupel.accounting.guarantees import SecretProtection
-
-Floats = NDArray[np.float64]
 
 _UNIT = 2.0**-53
 _NDTR_ERROR = 1.01e-13  # log_ndtr is taken to be accurate to a relative 1e-13; the rest covers products with it

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.secret_protection.conversions import Floats, guess_bounds, r_of_gdp, upper_quantile
+from cupel.accounting.secret_protection.conversions import guess_bounds, r_of_gdp, upper_quantile
 from cupel.accounting.secret_protection.poisson_binomial_laws import (
     Occurrences,
     envelope,
@@ -206,7 +207,7 @@ def _least_noise_of_one_round(needy: Sequence[tuple[Occurrences, float, float]])
     error, lost_mass = np.array([law.error for law, _, _ in needy]), np.array([law.lost_mass for law, _, _ in needy])
     ps, rs = np.array([p for _, p, _ in needy]), np.array([r for _, _, r in needy])
 
-    def certified(sigmas: Floats, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def certified(sigmas: Floats, rows: NDArray[np.intp]) -> Bools:
         enough = np.empty((sigmas.size, rows.size), dtype=bool)
         for p in np.unique(ps[rows]):
             here = np.flatnonzero(ps[rows] == p)

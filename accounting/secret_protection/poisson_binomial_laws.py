@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from cupel.accounting.arrays import Floats
 
 _UNIT = 2.0**-53
 _NEGLIGIBLE = 1e-290

@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.lattice.pairs import DominatingPair
 from cupel.accounting.selection.worst_case import SMALLEST_DELTA, Selections, extended_to_negative, pure_delta
 

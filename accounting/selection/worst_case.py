@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats
 from cupel.accounting.conversions import formulas
-from cupel.accounting.conversions.formulas import Floats
 from cupel.accounting.lattice import components
 from cupel.accounting.lattice.components import Component
 from cupel.accounting.selection.curve import SelectionCurve, selection_curve

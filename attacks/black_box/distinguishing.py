@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from cupel.accounting.arrays import Bools, Floats
 
 _ENCODER = json.JSONEncoder(sort_keys=True)
 _SMOOTHING = 0.5  # added to each count, so that an outcome seen on one side only has a finite score
@@ -105,7 +104,7 @@ def key(output: Any) -> str:
     return _ENCODER.encode(output)
 
 
-def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tuple[Floats, NDArray[np.bool_]]:
+def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tuple[Floats, Bools]:
     """The outputs that are numbers or arrays of `shape`, by default the first one's, and a mask of those outputs."""
     outputs = [[output[name] for name in sorted(output)] if isinstance(output, dict) else output for output in outputs]
     whole = _array(outputs)

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from cupel.accounting import events, validate
+from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
 
-Floats = NDArray[np.float64]
 Data = TypeVar("Data")
 Kind: TypeAlias = Literal["gaussian", "laplace", "discrete_laplace", "selection", "sample"]
 
@@ -209,7 +209,7 @@ class Recorder:
         event: dp_event.PoissonSampledDpEvent,
         *,
         included: ArrayLike | None = None,
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """Which units take part in the following releases, whose events are inside of `event`.
 
         In a replay a unit takes part if it did in the recorded run. A unit that was not there takes part, because the

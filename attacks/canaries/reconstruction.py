@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools
 
 PREFIX = "My 5-digit key is "
 """The text of a record before its key; an attack may force a generator to begin a document with it."""
@@ -57,7 +57,7 @@ class Canaries:
     """
 
     keys: tuple[str, ...]
-    included: NDArray[np.bool_]
+    included: Bools
     never: tuple[str, ...] = ()
     copies: int = 1
 
@@ -163,7 +163,7 @@ def extract_keys(text: str) -> list[str]:
     return list(dict.fromkeys(_KEY.findall(text)))
 
 
-def disclosed(documents: Iterable[Text], canaries: Canaries) -> NDArray[np.bool_]:
+def disclosed(documents: Iterable[Text], canaries: Canaries) -> Bools:
     """Which candidates the documents print, shape (m,)."""
     printed = {key for document in documents for key in extract_keys(document.text)}
     return np.array([key in printed for key in canaries.keys], dtype=np.bool_)

@@ -18,13 +18,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Bools, Floats
 from cupel.attacks.canaries.reconstruction import PREFIX, extract_keys
 from cupel.attacks.membership.ngram_model import NGramModel
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 ORDER = 8
 """Order of the n-gram models: seven bytes of context extend into the previous word, which makes endings rare."""

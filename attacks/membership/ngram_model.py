@@ -10,12 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from cupel.accounting.arrays import Floats, Integers
 
 BOUNDARY = 256
 """The symbol before the first byte of a text and after its last byte."""

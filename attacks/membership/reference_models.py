@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats
 from cupel.attacks.black_box.repetitions import repeat
 from cupel.mechanisms.models.fine_tuning import Training, fine_tune, log_probabilities
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.models.model_folder import BUILTIN
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,11 +36,11 @@ class References:
     """
 
     signals: Floats
-    inclusion: NDArray[np.bool_]
+    inclusion: Bools
     population: Floats
 
 
-def coins(models: int, records: int, seed: int) -> NDArray[np.bool_]:
+def coins(models: int, records: int, seed: int) -> Bools:
     """The attacker's coins, shape (models, records), determined by the seed.
 
     Those of models 0, 2, 4, … are fair and independent; each odd model has the records that the previous one lacks.
@@ -128,7 +126,7 @@ def _train_one(
     return signals(trained, [*candidates, *population]).tolist()
 
 
-def _coins(seed: int, index: int, records: int) -> NDArray[np.bool_]:
+def _coins(seed: int, index: int, records: int) -> Bools:
     """The coins of one model. The spawn key has two numbers, so it differs from those of `repeat`, which have one."""
     pair = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index // 2, 0)))
     return np.asarray(pair.integers(0, 2, size=records) == (index + 1) % 2)

@@ -14,13 +14,12 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Variance: TypeAlias = Literal["auto", "per_record", "global"]
 
 PER_RECORD_MODELS = 32

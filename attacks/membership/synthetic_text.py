@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats
 from cupel.attacks.membership.ngram_model import NGramModel
 from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, all_embedded
-
-Floats = NDArray[np.float64]
 
 _PIECE = 4096  # synthetic texts that are compared at once
 _ROWS = 1024  # records that are compared at once

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.ex_post.medians import Medians, slack
 from cupel.mechanisms.primitives import counts, token_sampler
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
     from cupel.mechanisms.private_inference.transcripts import Generation
 
-Floats = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-53
 ROW_MARGIN = 4.0
@@ -170,7 +170,7 @@ class LeaveOneOut:
         errors = self.errors
         return {slot: float(errors[list(rows)].max(initial=0.0)) for slot, rows in sorted(self._slots.items())}
 
-    def _add(self, rows: NDArray[np.int64], losses: Floats, error: Floats | float) -> None:
+    def _add(self, rows: Integers, losses: Floats, error: Floats | float) -> None:
         self._losses[rows] += losses
         # The addition rounds its result by at most half a unit in the last place.
         self._errors[rows] += error + _UNIT_ROUNDOFF * np.abs(self._losses[rows])
@@ -181,7 +181,7 @@ class LeaveOneOut:
         base = self._log_laws(total[None, :], token)
         return base - self._log_laws(total - clipped, token), self._slack(clipped)
 
-    def _unprotected(self, slot: int, rows: NDArray[np.int64], logits: Floats, token: int, document: int) -> None:
+    def _unprotected(self, slot: int, rows: Integers, logits: Floats, token: int, document: int) -> None:
         current = self._open.get(slot)
         if current is None or current[0] != document:
             self._close(slot)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from cupel.accounting.arrays import Floats, Integers
 from cupel.mechanisms.primitives import token_sampler
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cupel.mechanisms.private_inference.generator import PrivateInference
     from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
     from cupel.mechanisms.private_inference.transcripts import Transcript
-
-Floats = NDArray[np.float64]
 
 
 class StepLaws:
@@ -80,11 +78,11 @@ class StepLaws:
             scores = token_sampler.floored(law.scores, law.clip) / law.temperature
             yield step.item.slot, step.step, np.asarray(scores - special.logsumexp(scores))
 
-    def slot_units(self) -> NDArray[np.int64]:
+    def slot_units(self) -> Integers:
         """Shape (slots,): the number of units of each slot, as in the noisy slot counts."""
         return self._inputs.batches.units
 
-    def cluster_units(self) -> NDArray[np.int64] | None:
+    def cluster_units(self) -> Integers | None:
         """Shape (labels · K,): the number of units of each label and centre; None without centres."""
         if self._mechanism.centres is None:
             return None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools
 from cupel.accounting.number_format import format_percent
 from cupel.attacks.released.holdout import Hits
 from cupel.attacks.released.tables import Step, Table, Tables, nearest
@@ -72,7 +73,7 @@ def _column(table: Table, numeric: bool, place: int) -> NDArray[Any]:
     return table.numbers[:, place] if numeric else table.codes[:, place]
 
 
-def _right(guess: NDArray[Any], truth: NDArray[Any], numeric: bool, tolerance: float) -> NDArray[np.bool_]:
+def _right(guess: NDArray[Any], truth: NDArray[Any], numeric: bool, tolerance: float) -> Bools:
     if not numeric:
         return np.asarray(guess == truth)
     near = np.abs(guess - truth) <= tolerance * (1 + 1e-9)  # values are divided by the range, hence rounded

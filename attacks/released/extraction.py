@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Integers
 from cupel.accounting.number_format import format_percent
 from cupel.attacks.released.holdout import Hits, Units
 from cupel.attacks.released.longest_runs import longest_runs
@@ -95,9 +95,7 @@ def extraction(
     )
 
 
-def _longest_units(
-    units: Units, source: NDArray[np.int64], holdout: NDArray[np.int64], share: float
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _longest_units(units: Units, source: Integers, holdout: Integers, share: float) -> tuple[Bools, Bools]:
     """The units with the longest runs; ties are broken by content, so hits depend on the split only via the texts."""
     longest = np.zeros(units.source_count + units.holdout_count, dtype=np.int64)
     for index, runs, begin in ((units.source, source, 0), (units.holdout, holdout, units.source_count)):
@@ -109,7 +107,7 @@ def _longest_units(
     return guessed[: units.source_count], guessed[units.source_count :]
 
 
-def _hits(name: str, attack: str, flags: tuple[NDArray[np.bool_], NDArray[np.bool_]], details: dict[str, Any]) -> Hits:
+def _hits(name: str, attack: str, flags: tuple[Bools, Bools], details: dict[str, Any]) -> Hits:
     return Hits(name, _GAME, attack, "reproduced", *flags, details)
 
 
@@ -126,9 +124,9 @@ def _near_in_words(rule: Criteria) -> str:
 class _Side:
     """What of the records of one side occurs in the synthetic texts, each field of shape (n,)."""
 
-    verbatim: NDArray[np.bool_]
-    near: NDArray[np.bool_]
-    longest: NDArray[np.int64]
+    verbatim: Bools
+    near: Bools
+    longest: Integers
 
     @classmethod
     def of(cls, records: Words, synthetic: Words, rule: Criteria) -> _Side:
@@ -138,7 +136,7 @@ class _Side:
         return cls(verbatim, near.share >= rule.near_share, _longest(records, synthetic, verbatim, rule.words))
 
 
-def _longest(records: Words, synthetic: Words, found: NDArray[np.bool_], least: int) -> NDArray[np.int64]:
+def _longest(records: Words, synthetic: Words, found: Bools, least: int) -> Integers:
     """The longest common run of each record that was found; 0 for the others."""
     out = np.where(found, records.lengths, 0)  # of a shorter record, all words were found
     long = found & (records.lengths >= least)
@@ -146,12 +144,12 @@ def _longest(records: Words, synthetic: Words, found: NDArray[np.bool_], least: 
     return out
 
 
-def _chosen(words: Words, chosen: NDArray[np.bool_]) -> Words:
+def _chosen(words: Words, chosen: Bools) -> Words:
     starts = np.concatenate([[0], np.cumsum(words.lengths[chosen])])
     return Words(words.hashes[np.repeat(chosen, words.lengths)], starts)
 
 
-def _quantiles(longest: NDArray[np.int64], least: int) -> dict[str, Any]:
+def _quantiles(longest: Integers, least: int) -> dict[str, Any]:
     """Quantiles in words; null if the record was not found, that is, its longest run is shorter than `least`."""
     values = {f"{q:g}": int(np.quantile(longest, q, method="higher")) for q in _QUANTILES}
     return {"looked_for": least, "quantiles": {q: value or None for q, value in values.items()}}

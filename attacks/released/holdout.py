@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Flags = NDArray[np.bool_]
+from cupel.accounting.arrays import Bools, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +36,8 @@ class Hits:
     game: str
     attack: str
     hit: str
-    source: Flags
-    holdout: Flags
+    source: Bools
+    holdout: Bools
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     beside: tuple[tuple[str, int, int], ...] = ()
 
@@ -61,9 +60,9 @@ class Units:
         in_both: number of keys that are on both sides.
     """
 
-    source: NDArray[np.int64]
-    holdout: NDArray[np.int64]
-    order: NDArray[np.int64]
+    source: Integers
+    holdout: Integers
+    order: Integers
     source_count: int
     holdout_count: int
     copies: int
@@ -84,7 +83,7 @@ class Units:
         copies = int((first >= 0).sum() + (second >= 0).sum()) - count - other
         return cls(first, second, places(names), count, other, copies, len(both))
 
-    def hit(self, source: Flags, holdout: Flags) -> tuple[Flags, Flags]:
+    def hit(self, source: Bools, holdout: Bools) -> tuple[Bools, Bools]:
         """Which units have at least one record that was hit."""
         return _any(source, self.source, self.source_count), _any(holdout, self.holdout, self.holdout_count)
 
@@ -93,13 +92,13 @@ class Units:
         return {"copies": self.copies, "in_both": self.in_both}
 
 
-def _any(flags: Flags, units: NDArray[np.int64], count: int) -> Flags:
+def _any(flags: Bools, units: Integers, count: int) -> Bools:
     out = np.zeros(count, dtype=np.bool_)
     out[units[flags & (units >= 0)]] = True
     return out
 
 
-def places(keys: Sequence[str]) -> NDArray[np.int64]:
+def places(keys: Sequence[str]) -> Integers:
     """The rank of each content key among the distinct keys, shape (n,); breaks ties without revealing the side."""
     return np.asarray(np.unique(np.array(keys, dtype="S32"), return_inverse=True)[1], dtype=np.int64)
 

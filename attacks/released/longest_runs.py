@@ -14,11 +14,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Integers
 from cupel.mechanisms.data.word_runs import HashSet, Words
 
 _CHUNK = 1 << 21  # words of each side that are sorted at once, unless a single text has more
-
-Integers = NDArray[np.int64]
 
 
 def longest_runs(texts: Words, others: Words, *, least: int = 1, chunk: int = _CHUNK) -> Integers:

@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.accounting.number_format import format_percent
 from cupel.attacks.released.holdout import Hits, places
 from cupel.attacks.released.tables import Step, Table, Tables, nearest
@@ -32,7 +32,7 @@ def exact_matches(tables: Tables) -> Hits:
     return Hits("exact_match", _GAME, attack, "repeated", source, holdout)
 
 
-def _among(keys: list[str], known: set[str]) -> NDArray[np.bool_]:
+def _among(keys: list[str], known: set[str]) -> Bools:
     return np.array([key in known for key in keys], dtype=np.bool_)
 
 
@@ -84,7 +84,7 @@ def closest_records(
     )
 
 
-def area_under_curve(source: NDArray[np.float64], holdout: NDArray[np.float64]) -> float:
+def area_under_curve(source: Floats, holdout: Floats) -> float:
     """The probability that a source row is nearer than a holdout row, with ties counted half."""
     ranks = stats.rankdata(np.concatenate([source, holdout]))[len(source) :]
     below = float(ranks.sum()) - len(holdout) * (len(holdout) + 1) / 2
@@ -107,5 +107,5 @@ def _nearer(tables: Tables, rng: np.random.Generator, limit: int) -> dict[str, A
     }
 
 
-def _draw(rng: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]:
+def _draw(rng: np.random.Generator, rows: int, count: int) -> Integers:
     return np.sort(rng.permutation(rows)[:count])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.attacks.released.holdout import Hits
 from cupel.attacks.released.tables import Step, Table, Tables
 
@@ -41,7 +42,7 @@ class Condition:
     relation: str
     value: float
 
-    def holds(self, table: Table) -> NDArray[np.bool_]:
+    def holds(self, table: Table) -> Bools:
         """The rows for which it is true; false for missing values."""
         column = table.numbers[:, self.place] if self.numeric else table.codes[:, self.place]
         if self.relation == "=":
@@ -116,7 +117,7 @@ def singling_out(
     )
 
 
-def _all_hold(predicate: Predicate, table: Table) -> NDArray[np.bool_]:
+def _all_hold(predicate: Predicate, table: Table) -> Bools:
     true = predicate[0].holds(table)
     for condition in predicate[1:]:
         true &= condition.holds(table)
@@ -171,16 +172,16 @@ def by_chance(synthetic: Table, rng: np.random.Generator, attempts: int, columns
     return list(found)
 
 
-def _medians(table: Table) -> NDArray[np.float64]:
+def _medians(table: Table) -> Floats:
     columns = [column[np.isfinite(column)] for column in table.numbers.T]
     return np.array([np.median(values) if len(values) else np.nan for values in columns])
 
 
 def _conditions(
-    numbers: NDArray[np.float64],
+    numbers: Floats,
     codes: NDArray[np.int32],
-    medians: NDArray[np.float64],
-    chosen: NDArray[np.int64],
+    medians: Floats,
+    chosen: Integers,
 ) -> Predicate:
     out = []
     for place in (int(place) for place in chosen):

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Floats, Integers
 from cupel.attacks.released.holdout import content_key
 
-Floats = NDArray[np.float32]
 Step = Callable[[int, int], None]
 
 _ROWS, _OTHERS = 128, 2048  # rows of each side in a block of distances
@@ -33,7 +33,7 @@ class Table:
         codes: shape (n, b) of int32, the code of each category; −1 for a missing value.
     """
 
-    numbers: NDArray[np.float64]
+    numbers: Floats
     codes: NDArray[np.int32]
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ def encode(
     if unknown:
         raise ValueError(f"there is no column {unknown[0]!r}; the columns are {', '.join(columns)}")
     ends = np.cumsum([len(rows) for rows in sides.values()])[:-1]
-    numbers: dict[str, NDArray[np.float64]] = {}
+    numbers: dict[str, Floats] = {}
     codes: dict[str, NDArray[np.int32]] = {}
     for column in columns:
         values = [_value(row.get(column), column) for rows in sides.values() for row in rows]
@@ -164,7 +164,7 @@ def _value(value: Any, column: str) -> str | float | None:
     raise ValueError(f"column {column!r} must hold text or numbers; ignore it, or write its values as text")
 
 
-def _as_numbers(values: list[str | float | None], synthetic: int) -> NDArray[np.float64] | None:
+def _as_numbers(values: list[str | float | None], synthetic: int) -> Floats | None:
     """Numbers divided by the range of the known ones (all but the first `synthetic`); None if these are not numeric."""
     numbers = np.array([math.nan if value is None else _number(value) for value in values])
     known = numbers[synthetic:]
@@ -201,7 +201,7 @@ def _spelled(value: str | float) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[Floats, Integers]:
     """The nearest of `others` to each row, by the mean over columns of |a − b| for numbers and [a ≠ b] for categories.
 
     Differences of numbers are clipped to 1. Two missing values are at distance 0; a missing value is at distance 1 from
@@ -234,7 +234,9 @@ def nearest(rows: Table, others: Table, progress: Step | None = None) -> tuple[N
     return distance.astype(np.float64) / (a.shape[1] + rows.codes.shape[1]), index
 
 
-def _apart(a: Floats, b: Floats, x: NDArray[np.int32], y: NDArray[np.int32], empty: list[bool]) -> Floats:
+def _apart(
+    a: NDArray[np.float32], b: NDArray[np.float32], x: NDArray[np.int32], y: NDArray[np.int32], empty: list[bool]
+) -> NDArray[np.float32]:
     """Sums over columns, shape (rows, others)."""
     out = np.zeros((len(a), len(b)), dtype=np.float32)
     one = np.empty_like(out)

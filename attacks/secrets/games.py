@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from cupel.attacks.black_box.repetitions import repeat
 from cupel.attacks.secrets.reconstruction import Release, SecretGuesses, SecretModel, Step, guess_secrets
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release, release_as_published
 
-Floats = NDArray[np.float64]
 Noise = Literal["recorded", "os"]
 Variant = Literal["sound", "as_published"]
 
@@ -125,7 +125,7 @@ class SecretGame:
             A function from values of shape (n,) to the y_v, shape (n, T, V).
         """
 
-        def play(values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        def play(values: Integers, rng: np.random.Generator) -> Floats:
             source: Source = OS_ENTROPY if noise == "os" else Recorded(int(rng.integers(1 << 62)))
             return np.array(
                 [[self._seen(self._release(int(value), source)) for _ in range(self.rounds)] for value in values]

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
 Step = Callable[[int, int], None]
 
 _CELLS = 1 << 22  # numbers in memory at once
@@ -37,7 +37,7 @@ _GRID = 1 << 15  # grid points of the distribution of a log-likelihood ratio
 class Release(Protocol):
     """The attacked mechanism: maps the values of n secrets to n independent runs."""
 
-    def __call__(self, values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+    def __call__(self, values: Integers, rng: np.random.Generator) -> Floats:
         """The releases minus everything that is known, shape (n, T, d), for values of shape (n,)."""
 
 
@@ -174,7 +174,7 @@ def gaussian_release(model: SecretModel, sigma: float | None = None) -> Release:
     """
     noise = validate.positive(sigma=model.sigma if sigma is None else sigma)
 
-    def release(values: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+    def release(values: Integers, rng: np.random.Generator) -> Floats:
         shape = (len(values), model.rounds)
         counts = rng.choice(len(model.weights), size=shape, p=model.weights).astype(np.float64)
         out = rng.normal(scale=noise, size=(*shape, model.width))

@@ -23,12 +23,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.attacks.secrets.reconstruction import SecretGuesses, Step
 from cupel.mechanisms.embedding.embedder import Embedder, all_embedded
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded, Source
 from cupel.mechanisms.secret_evolution.clustering import NoisyClusters, PublicClusters, release
-
-Floats = NDArray[np.float64]
 
 _SUMMED = 10  # number of records over whose subsets the likelihood is summed
 
@@ -156,7 +155,7 @@ class _Sums:
         prior: shape (sets,), the log-probability of each set.
     """
 
-    cluster: NDArray[np.int64]
+    cluster: Integers
     added: Floats
     drawn: Floats
     lengths: Floats

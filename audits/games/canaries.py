@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.bounds import Bound
 from cupel.accounting.number_format import (
     format_ceiling,
@@ -46,9 +46,6 @@ from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import difference_interval
 from cupel.audits.statistics.one_run import hypergeometric_tail
 from cupel.audits.verdict import ALLOWED_ERROR, decide
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 NEGATIVE_CONTROL_ERROR = 0.001
 """The probability, at most, with which a negative control fails by chance, for each file."""

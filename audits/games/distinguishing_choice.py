@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
 from cupel.accounting.number_format import format_number
 from cupel.attacks.black_box.distinguishing import Score, fitted_scores
 from cupel.audits.implications import describe, implied_limit
 from cupel.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
-
-Floats = NDArray[np.float64]
 
 TRAINING = 0.3
 """The fraction of the runs on which scores and thresholds are selected."""
@@ -137,7 +135,7 @@ class Test:
     delta: float
     tried: int
 
-    def classify(self, outputs: Sequence[Any]) -> NDArray[np.bool_]:
+    def classify(self, outputs: Sequence[Any]) -> Bools:
         """Whether each output is attributed to D′, shape (number of outputs,)."""
         return np.asarray(self.score.of(outputs) >= self.threshold)
 

@@ -19,8 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from cupel.accounting.bounds import Bound
@@ -36,8 +34,6 @@ from cupel.audits.games.membership_design import Design, Scores, right_guesses, 
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.one_run import epsilon_one_run
 from cupel.audits.statistics.roc import Area, area_under_curve, positives_at
-
-Floats = NDArray[np.float64]
 
 FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
 _BLIND = "scores are functions of what was released, not of the coins"

@@ -14,8 +14,9 @@ from scipy import optimize, special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Integers
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
-from cupel.audits.statistics.counts import Integers, counts
+from cupel.audits.statistics.counts import counts
 
 _SHARES = 4096
 _LARGEST = 60.0  # upper bound on ε for the posterior of any test with fewer than e⁶⁰ runs

@@ -6,15 +6,14 @@ The functions take counts only; attacks produce the counts.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Interval, Rigor
-from cupel.audits.statistics.counts import Integers, counts, ordered
-
-Floats = NDArray[np.float64]
+from cupel.audits.statistics.counts import counts, ordered
 
 _INDEPENDENT = "each run of the mechanism is independent of the others, with its data set chosen before the test"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Integers = NDArray[np.int64]
+from cupel.accounting.arrays import Integers
 
 
 def count(minimum: int = 0, **named: object) -> int:

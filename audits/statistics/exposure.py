@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from cupel.accounting.arrays import Floats
 
 
 def exposure_interpolated(canaries: ArrayLike, references: ArrayLike) -> Floats:

@@ -38,15 +38,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import count, counts, ordered
-
-Floats = NDArray[np.float64]
 
 Rule: TypeAlias = Literal["published", "tight", "adaptive"]
 
@@ -246,7 +245,7 @@ def hypergeometric_tail(hits: int, total: int, marked: int, drawn: int) -> float
     return min(1.0, float(np.exp(special.logsumexp(terms))))
 
 
-def _pure(r: NDArray[np.int64], v: NDArray[np.int64], beta: float) -> Floats:
+def _pure(r: Integers, v: Integers, beta: float) -> Floats:
     """δ = 0: logit of the q at which P[Bin(r, q) ≥ v] = β; q and 1 − q are separate quantiles, without cancellation."""
     a, b = np.maximum(v, 1).astype(np.float64), (r - v + 1).astype(np.float64)
     with np.errstate(divide="ignore"):  # q may underflow to 0, for one right guess among very many

@@ -9,12 +9,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Interval
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.accounting.number_format import format_number
 from cupel.audits.statistics.binomial import epsilons_clopper_pearson
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ def _epsilons(hit: Floats, false: Floats, delta: float) -> Floats:
     return np.asarray(np.maximum(0.0, np.maximum(first, second)))
 
 
-def _at_least(sample: Floats, thresholds: Floats) -> NDArray[np.int64]:
+def _at_least(sample: Floats, thresholds: Floats) -> Integers:
     return np.asarray(sample.size - np.searchsorted(np.sort(sample), thresholds, side="left"), dtype=np.int64)
 
 

@@ -28,14 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import count
-
-Floats = NDArray[np.float64]
 
 _MAX_STAKE = 0.9  # largest stake, as a fraction of the largest admissible λ
 _VERSION = 1
@@ -73,7 +72,7 @@ class Wealth:
     def _bets(self) -> Floats:
         return _bets(self.sums, self.squares, self._grow + self._delta)
 
-    def rejected(self, confidence: float) -> NDArray[np.int64]:
+    def rejected(self, confidence: float) -> Integers:
         """The number of ε of the grid that are rejected before the first that is not, shape (audits)."""
         kept = self.best < -np.log1p(-confidence)  # log 1/β
         return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)

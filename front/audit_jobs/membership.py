@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel import __version__
 from cupel.accounting.adjacency import Unit
+from cupel.accounting.arrays import Bools, Floats
 from cupel.audit_jobs.membership_files import Signals, check_apart, read_candidates, read_signals
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores, Side
@@ -22,7 +22,6 @@ from cupel.progress import Progress
 if TYPE_CHECKING:
     from cupel.mechanisms.models.fine_tuning import Training
 
-Floats = NDArray[np.float64]
 
 NAME = "membership-audit.json"
 PRIVATE = (
@@ -266,7 +265,7 @@ def _of_signals(signals: Signals, options: Options, design: Design, files: dict[
     return _result(scores, control, options, design, files | {"reference_models": len(signals.references)})
 
 
-def _rehearse(included: NDArray[np.bool_], models: int, options: Options) -> None:
+def _rehearse(included: Bools, models: int, options: Options) -> None:
     """Runs the attacks on made-up signals of as many models, to raise what they would raise after the training.
 
     Raises:

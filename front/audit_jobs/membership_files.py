@@ -10,14 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Unit
+from cupel.accounting.arrays import Bools, Floats
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.records import read_rows, read_texts
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _REFERENCE = re.compile(r"ref_([0-9]{1,6})")
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -28,7 +29,7 @@ _ROWS = 4096  # texts hashed at once
 Labels = NDArray[np.str_]
 
 
-def held_out(texts: Sequence[str], share: float = HELD_OUT_SHARE, seed: int = 0) -> NDArray[np.bool_]:
+def held_out(texts: Sequence[str], share: float = HELD_OUT_SHARE, seed: int = 0) -> Bools:
     """Which texts are set apart for testing: a hash of the text decides, so that equal texts stay together.
 
     Args:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 """Texts to vectors, shape (N, d)."""
 
@@ -232,7 +232,7 @@ def compare_embeddings(synthetic: Moments, real: Moments, *, confidence: float =
     return out
 
 
-def _with_replacement(moments: Moments, draw: np.random.Generator) -> NDArray[np.int64]:
+def _with_replacement(moments: Moments, draw: np.random.Generator) -> Integers:
     groups = len(moments.counts)
     return draw.multinomial(groups, np.full(groups, 1 / groups))
 

@@ -30,10 +30,10 @@ from typing import Literal
 
 import numpy as np
 from dp_accounting import DpEvent, dp_event
-from numpy.typing import NDArray
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats
 from cupel.accounting.ledger.entries import Charge
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.records import Record
@@ -282,7 +282,7 @@ class _Rounds:
         sigma = self.mechanism.noise_multiplier
         return evolution_run.packed(self.source.add_gaussian(exact, sigma) if sigma else exact)
 
-    def _kept(self, number: int, label: str | None, votes: NDArray[np.float64], wanted: int) -> list[int]:
+    def _kept(self, number: int, label: str | None, votes: Floats, wanted: int) -> list[int]:
         """The best candidates by released votes; ties, as below the threshold, go to earlier candidates."""
         above = np.maximum(votes - self.mechanism.threshold, 0.0)
         order = np.argsort(-above, kind="stable")

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Integers
 from cupel.mechanisms.data.records import Record, check_ids
 
 KEY_BYTES = (16, 64)
@@ -50,15 +50,15 @@ class Batches:
     """
 
     contexts: tuple[tuple[tuple[int, ...], ...], ...]
-    assignment: NDArray[np.int64]
+    assignment: Integers
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Integers:
         """Shape (slots,): the number of contexts of each slot. Private."""
         return np.array([len(slot) for slot in self.contexts], dtype=np.int64)
 
     @property
-    def units(self) -> NDArray[np.int64]:
+    def units(self) -> Integers:
         """Shape (slots,): the number of records (or users) of each slot. Private; `sizes` when k = 1."""
         return np.array([sum(map(len, slot)) for slot in self.contexts], dtype=np.int64)
 
@@ -73,7 +73,7 @@ class Cells:
         slots: number of slots of each cell; slots are numbered cell by cell.
     """
 
-    of_record: NDArray[np.int64]
+    of_record: Integers
     slots: tuple[int, ...]
 
     @property
@@ -87,7 +87,7 @@ def label_cells(records: Sequence[Record], labels: Sequence[str], slots: int) ->
     return Cells(label_indices(records, labels), (slots,) * max(1, len(labels)))
 
 
-def label_indices(records: Sequence[Record], labels: Sequence[str]) -> NDArray[np.int64]:
+def label_indices(records: Sequence[Record], labels: Sequence[str]) -> Integers:
     """The index of each record's label in the public list; 0 for all if the list is empty.
 
     Raises:

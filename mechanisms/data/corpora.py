@@ -8,7 +8,8 @@ The embedded language model knows that wording with random values; it was not tr
 import re
 
 import numpy as np
-import numpy.typing as npt
+
+from cupel.accounting.arrays import Floats
 
 LABELS: tuple[str, ...] = ("excellent", "good", "fair", "poor")
 """Public set of the notes' labels: self-rated health."""
@@ -166,7 +167,7 @@ def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
     return [(text, label) for text, (_, label) in zip(texts, drawn, strict=True)]
 
 
-def _randhie() -> dict[str, npt.NDArray[np.float64]]:
+def _randhie() -> dict[str, Floats]:
     """The columns of the experiment's table, each float64 of shape (20190,)."""
     from statsmodels.datasets import randhie
 

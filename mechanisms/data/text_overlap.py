@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.mechanisms.data.word_runs import HashSet, Words
 
 RUN_WORDS = 8
@@ -39,9 +39,9 @@ class Overlap:
     """
 
     run_words: int
-    exact: NDArray[np.bool_]
-    share: NDArray[np.float64]
-    longest: NDArray[np.int64]
+    exact: Bools
+    share: Floats
+    longest: Integers
 
     def summary(self) -> dict[str, Any]:
         """Fractions of texts and quantiles, as JSON types."""
@@ -84,9 +84,7 @@ def overlap(synthetic: Words, real: Iterable[Words], run_words: int = RUN_WORDS)
     return Overlap(run_words, exact, share, longest.astype(np.int64))
 
 
-def _of_piece(
-    words: Words, occur: dict[int, HashSet], run_words: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _of_piece(words: Words, occur: dict[int, HashSet], run_words: int) -> tuple[Floats, Floats]:
     """Share and longest stretch of each text."""
     lengths = words.lengths
     share, longest = np.zeros(len(words)), np.zeros(len(words))
@@ -106,7 +104,7 @@ def _of_piece(
     return share, longest
 
 
-def _streaks(found: NDArray[np.bool_], begins: NDArray[np.int64]) -> NDArray[np.int64]:
+def _streaks(found: Bools, begins: Integers) -> Integers:
     """The number of consecutive found entries up to each index, restarting at each of `begins`."""
     places = np.arange(len(found))
     last = np.where(found, -1, places)  # index of the last entry that was not found, or the end of the previous text

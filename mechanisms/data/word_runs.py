@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Integers
 
 Hashes = NDArray[np.uint64]
 
@@ -73,7 +74,7 @@ class Words:
     """
 
     hashes: Hashes
-    starts: NDArray[np.int64]
+    starts: Integers
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Words:
@@ -89,7 +90,7 @@ class Words:
         return len(self.starts) - 1
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Integers:
         """Shape (N,), the number of words of each text."""
         return np.diff(self.starts)
 
@@ -117,7 +118,7 @@ class Words:
                 block += constants[j] * self.hashes[begin + j : begin + j + len(block)]
         return out[self.run_begins(n)]
 
-    def run_begins(self, n: int) -> NDArray[np.bool_]:
+    def run_begins(self, n: int) -> Bools:
         """Shape (T − n + 1,), whether a run of n words that lies within a text begins at each word."""
         within = np.ones(max(0, len(self.hashes) - n + 1), dtype=np.bool_)
         for j in range(1, n):  # runs that begin j words before the end of a text extend beyond it
@@ -159,7 +160,7 @@ class HashSet:
     def __len__(self) -> int:
         return len(self._bounded) - 1
 
-    def contains(self, asked: Hashes) -> NDArray[np.bool_]:
+    def contains(self, asked: Hashes) -> Bools:
         """Whether each of `asked` is in the set, shape (m,)."""
         return self._found(asked)[1]
 
@@ -168,7 +169,7 @@ class HashSet:
         places, found = self._found(asked)
         return places[found]
 
-    def _found(self, asked: Hashes) -> tuple[NDArray[np.unsignedinteger], NDArray[np.bool_]]:
+    def _found(self, asked: Hashes) -> tuple[NDArray[np.unsignedinteger], Bools]:
         """The number of smaller hashes in the set, and whether the next one is equal; both of shape (m,)."""
         places = self._firsts[asked >> self._shift]
         values = self._bounded[places]
@@ -188,7 +189,7 @@ def distinct(hashes: Hashes) -> Hashes:
     return hashes[_firsts(hashes)]
 
 
-def occurrences(hashes: Hashes) -> NDArray[np.int64]:
+def occurrences(hashes: Hashes) -> Integers:
     """The number of values that occur c times, for c = 0, 1, 2, …. Sorts `hashes` in place."""
     hashes.sort()
     begins = np.flatnonzero(_firsts(hashes))
@@ -202,7 +203,7 @@ def occurrences(hashes: Hashes) -> NDArray[np.int64]:
     return found
 
 
-def _firsts(ordered: Hashes) -> NDArray[np.bool_]:
+def _firsts(ordered: Hashes) -> Bools:
     """Which entries differ from the previous one."""
     out = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=out[1:])

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Integers
 from cupel.accounting.errors import naming
 from cupel.mechanisms.embedding.embedder import Embedder, HashedNgrams, Vectors, all_embedded
 from cupel.mechanisms.embedding.load import BUILTIN, load_embedder
@@ -197,7 +198,7 @@ def _different(vectors: Vectors, enough: int) -> int:
     return len(kept)
 
 
-def most_counted(counts: ArrayLike, kept: int) -> NDArray[np.int64]:
+def most_counted(counts: ArrayLike, kept: int) -> Integers:
     """The centres of each label with the largest released counts, the first ones in case of ties.
 
     Args:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import DpEvent, dp_event
-from numpy.typing import NDArray
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Integers
 from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
 from cupel.mechanisms.embedding.embedder import Vectors, unit_rows
 from cupel.mechanisms.primitives.nearest import nearest
@@ -133,7 +133,7 @@ class PrivateCentres:
             centres = self._moved(centres, noisy)
         return centres
 
-    def statistics(self, units: NDArray[np.int64], centres: Vectors) -> NDArray[np.int64]:
+    def statistics(self, units: Integers, centres: Vectors) -> Integers:
         """The exact sums of the vectors of each cluster and, in the last column, weighted counts. Do not release.
 
         Args:
@@ -149,9 +149,7 @@ class PrivateCentres:
         np.add.at(total, own, rows)
         return total
 
-    def _released(
-        self, key: str, units: NDArray[np.int64], centres: Vectors, run: Run, source: Source
-    ) -> NDArray[np.int64]:
+    def _released(self, key: str, units: Integers, centres: Vectors, run: Run, source: Source) -> Integers:
         shape = (self.clusters, self.dimension + 1)
         known: Outcome | None = run.outcome(key)
         if known is None:
@@ -164,7 +162,7 @@ class PrivateCentres:
                 known = earlier.outcome
         return noisy if known is None else np.array(known.value, dtype=np.int64).reshape(shape)
 
-    def _moved(self, centres: Vectors, noisy: NDArray[np.int64]) -> Vectors:
+    def _moved(self, centres: Vectors, noisy: Integers) -> Vectors:
         """Noisy means, projected into the unit ball; a centre whose noisy count is below one vector stays."""
         counts = noisy[:, -1:] / self.weight
         means = noisy[:, :-1] / _RADIUS / np.maximum(counts, 1.0)
@@ -172,11 +170,11 @@ class PrivateCentres:
         return np.where(counts >= 1, means / np.maximum(lengths, 1.0), centres).astype(np.float32)
 
 
-def whole_vectors(vectors: Vectors) -> NDArray[np.int64]:
+def whole_vectors(vectors: Vectors) -> Integers:
     """Rows in integer units, each of length at most 2¹⁶: rounded toward zero, and shortened if necessary."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    whole: NDArray[np.int64] = np.trunc(rows / np.maximum(lengths, 1.0) * _RADIUS).astype(np.int64)
+    whole: Integers = np.trunc(rows / np.maximum(lengths, 1.0) * _RADIUS).astype(np.int64)
     long = np.square(whole).sum(axis=1) > _RADIUS**2  # because `lengths` is rounded; compared exactly in integers
     whole[long] = np.trunc(whole[long] * (1 - 2.0**-20)).astype(np.int64)
     assert (np.square(whole).sum(axis=1) <= _RADIUS**2).all()

@@ -11,6 +11,7 @@ from dp_accounting import dp_event
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.batching import label_indices
 from cupel.mechanisms.data.records import Record, check_ids
@@ -22,7 +23,7 @@ INPUTS = "inputs"
 
 NO_EVENT = dp_event.NoOpDpEvent()
 
-ByLabel = Mapping[str | None, NDArray[np.float64]]
+ByLabel = Mapping[str | None, Floats]
 
 
 def check_settings(mechanism: object, names: Sequence[str]) -> None:
@@ -41,7 +42,7 @@ def check_settings(mechanism: object, names: Sequence[str]) -> None:
         raise ValueError(f"embedder must be builtin, a folder or a hub id, not {embedder!r}")
 
 
-def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | None, NDArray[np.int64]]:
+def by_label(records: Sequence[Record], labels: Sequence[str]) -> dict[str | None, Integers]:
     """The indices of the records of each public label, in the order of `labels`; of all records if it is empty.
 
     Raises:
@@ -88,7 +89,7 @@ def packed(values: ArrayLike) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode("ascii")
 
 
-def unpacked(text: str) -> NDArray[np.float64]:
+def unpacked(text: str) -> Floats:
     """The inverse of `packed`, shape (N,)."""
     return np.frombuffer(base64.b64decode(text), dtype="<f8").astype(np.float64)
 

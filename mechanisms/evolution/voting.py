@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.secret_evolution.clustering import NoisyClusters
 
 
-def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:
+def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> Integers:
     """The number of vectors that are nearest to each candidate, shape (M,). Not differentially private.
 
     Each vector has exactly one vote.
@@ -32,7 +33,7 @@ def record_votes(vectors: NDArray[np.floating], candidates: NDArray[np.floating]
     return np.bincount(_nearest(vectors, candidates), minlength=len(candidates)).astype(np.int64)
 
 
-def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> NDArray[np.float64]:
+def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> Floats:
     """The total size of the clusters whose noisy centre is nearest to each candidate; shape (M,).
 
     Sizes below 0 count as 0.
@@ -46,7 +47,7 @@ def centre_votes(noisy: NoisyClusters, candidates: NDArray[np.floating]) -> NDAr
     return np.bincount(found, weights, minlength=len(candidates)).astype(np.float64)
 
 
-def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> NDArray[np.int64]:
+def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], count: int) -> Integers:
     """The candidates that the released clusters select, best first.
 
     Candidates with votes come first, most votes first, as in Algorithm 3. There are at most as many as clusters, and
@@ -76,7 +77,7 @@ def kept_by_centres(noisy: NoisyClusters, candidates: NDArray[np.floating], coun
     return np.array(kept, dtype=np.int64)
 
 
-def _filled(noisy: NoisyClusters, candidates: NDArray[np.float64], kept: list[int], count: int) -> list[int]:
+def _filled(noisy: NoisyClusters, candidates: Floats, kept: list[int], count: int) -> list[int]:
     """Further candidates for the centres, one at a time; each centre has one already."""
     taken = np.zeros(len(candidates), dtype=np.bool_)
     filled: list[int] = []
@@ -97,7 +98,7 @@ def _filled(noisy: NoisyClusters, candidates: NDArray[np.float64], kept: list[in
     return filled
 
 
-def _nearest(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> NDArray[np.int64]:
+def _nearest(vectors: NDArray[np.floating], candidates: NDArray[np.floating]) -> Integers:
     if vectors.ndim != 2 or candidates.ndim != 2 or vectors.shape[1] != candidates.shape[1]:
         raise ValueError("vectors and candidates must be two tables of equally many columns")
     if not len(candidates):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.mechanisms.models.language_model import LanguageModel
 
 _ENTRIES = 2**25  # logits of one call of the model: 128 MiB, and as much for gradients
@@ -94,7 +94,7 @@ def fine_tune(
     return dataclasses.replace(trained, fingerprint=_fingerprint(network))
 
 
-def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[Floats, Integers]:
     """The log-probability of each text as a document: between end-of-text tokens, its end included.
 
     Texts are truncated to the model's context length. A call computes a bounded number of logits, or those of one text.

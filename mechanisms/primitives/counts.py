@@ -9,10 +9,11 @@ import math
 
 import numpy as np
 from dp_accounting import dp_event
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Integers
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 
@@ -41,9 +42,7 @@ def count_event(epsilon: float, adjacency: Adjacency) -> dp_event.DiscreteLaplac
     return dp_event.DiscreteLaplaceDpEvent(rate, 1)
 
 
-def noisy_counts(
-    counts: ArrayLike, *, epsilon: float, adjacency: Adjacency, source: Source = OS_ENTROPY
-) -> NDArray[np.int64]:
+def noisy_counts(counts: ArrayLike, *, epsilon: float, adjacency: Adjacency, source: Source = OS_ENTROPY) -> Integers:
     """Counts of disjoint cells with discrete Laplace noise; ε-DP for all cells together.
 
     Args:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cupel.accounting.arrays import Bools, Floats, Integers
+
 BLOCK_BYTES = 2**25
 """Approximate memory that `nearest` uses, in addition to its arguments, copies of the centres and its result."""
 
@@ -21,7 +23,7 @@ _NEAR = 0.7  # distance from the middle to the furthest centre up to which diffe
 _WORTH_PAIRS = 32  # computing one score separately takes as long as about this many in a matrix product
 
 
-def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
+def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Integers:
     """The nearest centre of each vector by Euclidean distance, the first one in case of ties.
 
     The result is that of `exactly_nearest`, bit by bit: it depends neither on the other vectors, nor on the blocks, nor
@@ -60,7 +62,7 @@ def nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDA
     return first[found]
 
 
-def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.int64]:
+def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]) -> Integers:
     """The same result in float64, with unbounded memory.
 
     Vectors and centres are rounded to multiples of 2⁻²⁴, and distances are compared exactly: 2x·c − |c|² is an integer
@@ -77,7 +79,7 @@ def exactly_nearest(vectors: NDArray[np.floating], centres: NDArray[np.floating]
     return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
 
-def _first_of_equals(rows: NDArray[np.floating]) -> NDArray[np.int64]:
+def _first_of_equals(rows: NDArray[np.floating]) -> Integers:
     """The indices of rows that equal no earlier row, byte by byte, in order."""
     table = np.ascontiguousarray(rows)
     whole = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
@@ -100,13 +102,13 @@ class _Scores:
     """
 
     unit: float
-    grid: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    grid: Floats
+    squares: Floats
     table: NDArray[np.float32]
     margin: float
 
     @classmethod
-    def of(cls, points: NDArray[np.float64]) -> _Scores:
+    def of(cls, points: Floats) -> _Scores:
         unit, grid = _on_grid(points)
         middle = np.rint(grid.mean(axis=0))
         reach: float | None = float(_lengths(grid - middle).max() / _GRID)
@@ -118,9 +120,7 @@ class _Scores:
         table[:, -1] = (squares - np.square(middle).sum()) / (-2 * _GRID**2)
         return cls(unit, grid, squares, table, 2 * _score_error(grid.shape[1], reach))
 
-    def close(
-        self, vectors: NDArray[np.floating], rows: NDArray[np.float32], products: NDArray[np.float32]
-    ) -> NDArray[np.bool_]:
+    def close(self, vectors: NDArray[np.floating], rows: NDArray[np.float32], products: NDArray[np.float32]) -> Bools:
         """Which centres may be the nearest of each vector, by float32; shape (n, K).
 
         Args:
@@ -135,7 +135,7 @@ class _Scores:
         least = (products.max(axis=1) - self.margin * spread).astype(np.float32)
         return np.asarray(products >= np.nextafter(least, np.float32(-np.inf))[:, None], dtype=np.bool_)
 
-    def best(self, vectors: NDArray[np.floating], close: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def best(self, vectors: NDArray[np.floating], close: Bools) -> Integers:
         """The first centre with the best exact score among the close ones; shape (n,), 0 if none is close."""
         of, centres = np.divmod(np.flatnonzero(close), close.shape[1])
         out, counts = np.zeros(len(close), dtype=np.int64), np.bincount(of, minlength=len(close))
@@ -150,9 +150,7 @@ class _Scores:
             out[of[is_best[::-1]]] = centres[is_best[::-1]]  # reversed, so that the first one is written last
         return out
 
-    def _exactly(
-        self, vectors: NDArray[np.floating], of: NDArray[np.int64], centres: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _exactly(self, vectors: NDArray[np.floating], of: Integers, centres: Integers) -> Floats:
         """The scores of pairs of a vector and a centre, as in `exactly_nearest`."""
         rows, powers = _rows_on_grid(vectors, self.unit)
         products, size = np.empty(len(of)), max(1, BLOCK_BYTES // (128 * rows.shape[1]))
@@ -162,14 +160,14 @@ class _Scores:
         return np.asarray(products * (2 * powers[of]) - self.squares[centres], dtype=np.float64)
 
 
-def _on_grid(points: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+def _on_grid(points: Floats) -> tuple[float, Floats]:
     """The power of two that divides the centres, and the centres as integers in units of 2⁻²⁴."""
     unit = float(_power_above(_lengths(points).max()))
     grid = points * (_GRID / unit)
     return unit, np.rint(grid, out=grid)
 
 
-def _rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[Floats, Floats]:
     """Vectors as integers in units of 2⁻²⁴t, and the power of two t of each."""
     rows = np.asarray(vectors, dtype=np.float64) / unit
     powers = _power_above(_lengths(rows))
@@ -177,11 +175,11 @@ def _rows_on_grid(vectors: NDArray[np.floating], unit: float) -> tuple[NDArray[n
     return np.rint(rows, out=rows), powers
 
 
-def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lengths(rows: Floats) -> Floats:
     return np.asarray(np.sqrt(np.square(rows).sum(axis=1)), dtype=np.float64)
 
 
-def _power_above(lengths: ArrayLike) -> NDArray[np.float64]:
+def _power_above(lengths: ArrayLike) -> Floats:
     """The smallest power of two above 0.999·length, at least 1."""
     exponents = np.frexp(0.999 * np.asarray(lengths, dtype=np.float64))[1]
     return np.ldexp(1.0, np.maximum(exponents, 0))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats, Integers
 
 _PIECE = 1024  # smallest number of coordinates for which a thread is worthwhile
 
@@ -31,16 +32,16 @@ class Source(Protocol):
     def below(self, bound: int) -> int:
         """An integer drawn uniformly from 0, …, bound − 1, exactly."""
 
-    def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
+    def discrete_laplace(self, size: int, scale: float) -> Integers:
         """Independent noise with P(k) ∝ exp(−|k|/scale), shape (size,)."""
 
-    def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
+    def discrete_gaussian(self, size: int, scale: float) -> Integers:
         """Independent noise with P(k) ∝ exp(−k²/(2·scale²)), shape (size,)."""
 
-    def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
+    def add_gaussian(self, values: ArrayLike, scale: float) -> Floats:
         """Finite values of shape (size,) plus independent N(0, scale²) noise; scale ≥ 0."""
 
-    def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+    def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """Independent draws of shape (size,): true with the given probability, or up to 2⁻⁶⁴ less; 0 and 1 are exact.
 
         The error is downwards, so that a record is included with at most the probability that its event accounts for.
@@ -55,7 +56,7 @@ class OsEntropy:
     def below(self, bound: int) -> int:
         return secrets.randbelow(bound)
 
-    def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
+    def discrete_laplace(self, size: int, scale: float) -> Integers:
         """Exact samples by OpenDP, with the scale read as the rational number that the float is.
 
         Source: Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), Algorithm 2.
@@ -67,7 +68,7 @@ class OsEntropy:
         measurement = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
         return np.array(measurement([0] * size), dtype=np.int64)
 
-    def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
+    def discrete_gaussian(self, size: int, scale: float) -> Integers:
         """As above, Algorithm 3 of the same source."""
         import opendp.prelude as dp
 
@@ -76,7 +77,7 @@ class OsEntropy:
         measurement = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
         return np.array(measurement([0] * size), dtype=np.int64)
 
-    def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
+    def add_gaussian(self, values: ArrayLike, scale: float) -> Floats:
         """OpenDP's `make_gaussian` on float64 with its default k, over as many threads as there are cores.
 
         OpenDP proves that values are read as the rationals that the floats are; that noise from the exact discrete
@@ -100,7 +101,7 @@ class OsEntropy:
             pieces = list(threads.map(lambda piece: _with_gaussian(piece, scale), np.array_split(exact, count)))
         return np.concatenate(pieces)
 
-    def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+    def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """Uses 64 random bits for each draw."""
         chances = _chances(probabilities)
         return _taken(np.frombuffer(secrets.token_bytes(8 * chances.size), dtype="<u8"), chances)
@@ -117,31 +118,31 @@ class Recorded:
     def below(self, bound: int) -> int:
         return self._random.randrange(bound)
 
-    def discrete_laplace(self, size: int, scale: float) -> NDArray[np.int64]:
+    def discrete_laplace(self, size: int, scale: float) -> Integers:
         """The difference of two geometric variables, in floating-point arithmetic."""
         generator = np.random.default_rng(self._random.getrandbits(64))
         p = -np.expm1(-1 / scale)
         return np.asarray(generator.geometric(p, size) - generator.geometric(p, size), dtype=np.int64)
 
-    def discrete_gaussian(self, size: int, scale: float) -> NDArray[np.int64]:
+    def discrete_gaussian(self, size: int, scale: float) -> Integers:
         """A rounded normal variable, in floating-point arithmetic."""
         generator = np.random.default_rng(self._random.getrandbits(64))
         return np.asarray(np.rint(generator.normal(scale=scale, size=size)), dtype=np.int64)
 
-    def add_gaussian(self, values: ArrayLike, scale: float) -> NDArray[np.float64]:
+    def add_gaussian(self, values: ArrayLike, scale: float) -> Floats:
         """Values plus normal variables, in floating-point arithmetic."""
         exact = _finite(values, scale)
         generator = np.random.default_rng(self._random.getrandbits(64))
         return np.asarray(exact + generator.normal(scale=scale, size=exact.size), dtype=np.float64)
 
-    def bernoulli(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+    def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """As from entropy, with bits from the seeded generator."""
         chances = _chances(probabilities)
         generator = np.random.default_rng(self._random.getrandbits(64))
         return _taken(generator.integers(0, 2**64, size=chances.size, dtype=np.uint64), chances)
 
 
-def _finite(values: ArrayLike, scale: float) -> NDArray[np.float64]:
+def _finite(values: ArrayLike, scale: float) -> Floats:
     validate.non_negative(scale=scale)
     exact = np.asarray(values, dtype=np.float64)
     if exact.ndim != 1 or not np.isfinite(exact).all():
@@ -149,7 +150,7 @@ def _finite(values: ArrayLike, scale: float) -> NDArray[np.float64]:
     return exact
 
 
-def _with_gaussian(values: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+def _with_gaussian(values: Floats, scale: float) -> Floats:
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
@@ -163,14 +164,14 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chances(probabilities: ArrayLike) -> NDArray[np.float64]:
+def _chances(probabilities: ArrayLike) -> Floats:
     chances = np.asarray(probabilities, dtype=np.float64)
     if chances.ndim != 1 or not ((chances >= 0) & (chances <= 1)).all():
         raise ValueError("probabilities must be a 1-D list of numbers from 0 to 1")
     return chances
 
 
-def _taken(bits: NDArray[np.uint64], chances: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _taken(bits: NDArray[np.uint64], chances: Floats) -> Bools:
     """Whether each 64-bit number is below ⌊2⁶⁴·chance⌋, which has probability ⌊2⁶⁴·chance⌋/2⁶⁴; scaling is exact."""
     certain = chances == 1
     limits = np.floor(np.ldexp(np.where(certain, 0.0, chances), 64)).astype(np.uint64)

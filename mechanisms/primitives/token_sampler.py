@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Floats, Integers
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
 BITS = 62
@@ -60,7 +61,7 @@ def selection_rounding(clip: float, temperature: float) -> float:
     return bound * (1 + 1e-12)  # covers the rounding of this expression itself
 
 
-def floored(scores: ArrayLike, clip: float) -> NDArray[np.float64]:
+def floored(scores: ArrayLike, clip: float) -> Floats:
     """Scores raised to at least 2·clip below the largest of their row, shape (…, V)."""
     values = np.asarray(scores, dtype=np.float64)
     return np.asarray(np.maximum(values, values.max(axis=-1, keepdims=True) - 2 * clip))
@@ -107,7 +108,7 @@ def draw_weighted(integers: NDArray[np.uint64], source: Source = OS_ENTROPY) -> 
     return _draw_above(np.arange(len(integers)), integers, 0, len(integers), source)
 
 
-def _draw_above(above: NDArray[np.int64], integers: NDArray[np.uint64], rest: int, count: int, source: Source) -> int:
+def _draw_above(above: Integers, integers: NDArray[np.uint64], rest: int, count: int, source: Source) -> int:
     """An index below `count`: those in `above` have the weights `integers`, all others the same weight, `rest`.
 
     Partial sums exceed 64 bits, so they are kept as two halves of 32 bits, each exact.

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Floats
 from cupel.accounting.ex_post.clipped_rows import GRID, LogitRows, clip_logits, whole_clip
 from cupel.accounting.ex_post.medians import Cost, Medians
 from cupel.mechanisms.primitives import token_sampler
 from cupel.mechanisms.primitives.randomness import Source
 from cupel.mechanisms.private_inference.device_rows import DeviceRows
 
-Floats = NDArray[np.float64]
 Logits = NDArray[np.floating] | torch.Tensor
 
 

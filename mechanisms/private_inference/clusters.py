@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Integers
 from cupel.mechanisms.data.batching import Cells, label_indices, unit_records
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.embedding.centres import Centres, most_counted, split_slots
@@ -51,9 +51,7 @@ class Clusters:
         """SHA-256 over centres and embedder."""
         return hashlib.sha256(f"{self.centres.fingerprint} {self.embedder.fingerprint}".encode()).hexdigest()
 
-    def units(
-        self, records: Sequence[Record], labels: Sequence[str], key: bytes, *, per_user: bool
-    ) -> NDArray[np.int64]:
+    def units(self, records: Sequence[Record], labels: Sequence[str], key: bytes, *, per_user: bool) -> Integers:
         """The number of units of each label that are nearest to each centre. Not differentially private.
 
         Args:
@@ -111,7 +109,7 @@ class Clusters:
         split = [split_slots(self._folded(released[label], centres), slots) for label, centres in enumerate(chosen)]
         return Cells(cell, tuple(count for row in split for count in row))
 
-    def _folded(self, released: NDArray[np.int64], kept: NDArray[np.int64]) -> list[int]:
+    def _folded(self, released: Integers, kept: Integers) -> list[int]:
         """The released counts of one label, shape (K,), each added to the kept centre nearest to its own centre.
 
         Most of its records are assigned there. This is post-processing of the counts, so it has no privacy cost.

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from cupel.accounting.arrays import Integers
 from cupel.accounting.ex_post.clipped_rows import (
     GRID,
     MANY_COLUMNS,
     MANY_ENTRIES,
     NOT_NUMBERS,
-    Indices,
     Steps,
     fill_outside,
     whole_clip,
@@ -64,7 +64,7 @@ class DeviceRows:
             whole[:, part] = self._clipped(self._raw[:, part]).cpu().numpy()
         return whole
 
-    def middle(self, ranks: range) -> tuple[Indices, Steps]:
+    def middle(self, ranks: range) -> tuple[Integers, Steps]:
         """The live columns and the batch sorted there; see `Rows`."""
         size, vocabulary = self.shape
         self._live = self._columns(ranks[-1])
@@ -83,7 +83,7 @@ class DeviceRows:
         steps: Steps = self._clipped(self._gathered(part)).cpu().numpy()
         return steps
 
-    def sums(self) -> Indices:
+    def sums(self) -> Integers:
         """The sum over the rows, shape (V,), in grid steps.
 
         Clipped logits are added to −c·B as integers in float64, exact in any order up to 2²² rows.
@@ -99,7 +99,7 @@ class DeviceRows:
                 total += self._above(block, self._tops[rows, None]).sum(dim=0)
             else:
                 total.index_add_(0, column, self._above(block[row, column], self._tops[rows][row]))
-        sums: Indices = total.cpu().numpy().astype(np.int64) - size * self._limit
+        sums: Integers = total.cpu().numpy().astype(np.int64) - size * self._limit
         return sums
 
     def _columns(self, last: int) -> torch.Tensor | None:

@@ -40,9 +40,7 @@ from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from cupel.mechanisms.private_inference.transcripts import EndRule, Generation, Observer, Transcript
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from cupel.accounting.arrays import Floats, Integers
     from cupel.accounting.ledger.run import Run
     from cupel.mechanisms.data.batching import Batches
     from cupel.mechanisms.models.language_model import LanguageModel
@@ -309,7 +307,7 @@ class PrivateInference:
         assert self.centres is not None
         return Clusters.load(self.centres, self.embedder)
 
-    def cluster_units(self, records: Sequence[Record], key: bytes) -> NDArray[np.int64]:
+    def cluster_units(self, records: Sequence[Record], key: bytes) -> Integers:
         """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
         return self.clusters().units(records, self.labels, key, per_user=self.unit.kind == "user")
 
@@ -460,7 +458,7 @@ class PrivateInference:
         *,
         key: bytes,
         slots: Sequence[int] | None = None,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """The log-probability of each slot's tokens in a transcript, under given records.
 
         Args:

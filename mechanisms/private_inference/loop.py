@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from dp_accounting import dp_event
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Bools, Integers
 from cupel.accounting.ex_post.medians import Cost
 from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Outcome
 from cupel.accounting.ledger.run import Run
@@ -140,14 +140,14 @@ class Loop:
                 "new folder"
             )
 
-    def _released_counts(self) -> NDArray[np.int64] | None:
+    def _released_counts(self) -> Integers | None:
         """The noisy number of records (or users) of each slot."""
         mechanism = self.mechanism
         if mechanism.slot_threshold is None:
             return None
         return self._noisy(COUNTS, mechanism.slot_count_epsilon, lambda: self.inputs.batches.units)
 
-    def _noisy(self, key: str, epsilon: float, units: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _noisy(self, key: str, epsilon: float, units: Callable[[], Integers]) -> Integers:
         """Noisy counts of disjoint cells, flattened; charged and committed before they are used."""
         adjacency = self.mechanism.adjacency
 
@@ -317,8 +317,8 @@ class Loop:
     def _generation(
         self,
         writers: dict[int, _Writer],
-        running: NDArray[np.bool_],
-        counts: NDArray[np.int64] | None,
+        running: Bools,
+        counts: Integers | None,
         clusters: tuple[tuple[int, ...], ...] | None,
     ) -> Generation:
         slots = range(self.mechanism.total_slots)

@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from cupel.accounting.arrays import Floats
 from cupel.mechanisms.private_inference.slot_inputs import ForcedStep, Slot, SlotInputs, forced, side_by_side
 from cupel.mechanisms.private_inference.transcripts import Transcript
 
 
-def score(
-    slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int, int], None] | None = None
-) -> NDArray[np.float64]:
+def score(slots: Sequence[Slot], transcript: Transcript, progress: Callable[[int, int], None] | None = None) -> Floats:
     """Σ log p(token) over the tokens of each slot, shape (len(slots),), under the records of its data set.
 
     Logits are computed token by token in the shapes of the run: if its rows are exact, they are bitwise those of the
@@ -56,7 +54,7 @@ class _Score:
     """
 
     laws: list[float] = field(default_factory=list)
-    by_source: NDArray[np.float64] | None = None
+    by_source: Floats | None = None
 
     def closed(self) -> float:
         """The log-probability of the current document, a mixture over the records it may be generated from."""

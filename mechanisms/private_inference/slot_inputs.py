@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Integers
 from cupel.mechanisms.data.batching import Batches
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.models.decoding import DecodeSession, FixedRows, RowShape
@@ -81,7 +81,7 @@ class SlotInputs:
         """Assigns the records to slots; with centres by the released counts of clusters, shape (labels, K)."""
         self._batches = self.mechanism.batches(self.records, self._key, cluster_counts)
 
-    def cluster_units(self) -> NDArray[np.int64]:
+    def cluster_units(self) -> Integers:
         """The number of units of each label that are nearest to each centre, shape (labels, K). Private."""
         return self.mechanism.cluster_units(self.records, self._key)
 

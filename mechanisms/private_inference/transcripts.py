@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.ex_post.medians import Medians
 
 if TYPE_CHECKING:
@@ -73,16 +74,16 @@ class Generation:
 
     documents: tuple[Document, ...]
     transcript: Transcript
-    assignment: NDArray[np.int64]
-    slot_sizes: NDArray[np.int64]
-    released_counts: NDArray[np.int64] | None
-    token_costs: NDArray[np.float64] | None
-    positions: NDArray[np.int64]
+    assignment: Integers
+    slot_sizes: Integers
+    released_counts: Integers | None
+    token_costs: Floats | None
+    positions: Integers
     row_plan: RowPlan
     row_difference: float
 
     @property
-    def spent(self) -> NDArray[np.float64] | None:
+    def spent(self) -> Floats | None:
         """Shape (slots, 3): Σ u⁻, Σ u⁺ and Σ γ of each slot, for reports; the ledger rounds them up. Private."""
         return None if self.token_costs is None else np.nansum(self.token_costs, axis=1)
 

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from cupel.accounting import validate
+from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.mechanisms.embedding.centres import k_means
 from cupel.mechanisms.embedding.embedder import Vectors
 from cupel.mechanisms.primitives.nearest import nearest
@@ -49,7 +50,7 @@ class PublicClusters:
     """
 
     vectors: Vectors
-    sizes: NDArray[np.int64]
+    sizes: Integers
     radius: float
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ class PublicClusters:
         digest.update(np.ascontiguousarray(self.sizes, dtype="<i8").tobytes())
         return digest.hexdigest()
 
-    def assign(self, vectors: NDArray[np.floating]) -> NDArray[np.int64]:
+    def assign(self, vectors: NDArray[np.floating]) -> Integers:
         """The nearest public centre of each clipped vector, the first one in case of ties; depends on that vector only.
 
         Args:
@@ -125,8 +126,8 @@ class NoisyClusters:
         sizes: shape (K,), float64; may be negative.
     """
 
-    centres: NDArray[np.float64]
-    sizes: NDArray[np.float64]
+    centres: Floats
+    sizes: Floats
 
     def __post_init__(self) -> None:
         centres, sizes = np.asarray(self.centres, dtype=np.float64), np.asarray(self.sizes, dtype=np.float64)
@@ -161,7 +162,7 @@ def release(
     sigma: float,
     source: Source = OS_ENTROPY,
     *,
-    assigned: NDArray[np.int64] | None = None,
+    assigned: Integers | None = None,
 ) -> NoisyClusters:
     """One release: private records are sampled, counted and summed by cluster, and all numbers jointly get noise.
 
@@ -206,7 +207,7 @@ def shrink_to_public(noisy: NoisyClusters, clusters: PublicClusters, sigma: floa
     return NoisyClusters(clusters.vectors + shifts, clusters.sizes + counts)
 
 
-def _james_stein(rows: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+def _james_stein(rows: Floats, noise: Floats) -> Floats:
     """Rows, each shrunk for its own noise standard deviation; rows of one or two numbers are unchanged."""
     squares, excess = np.square(rows).sum(axis=1), max(0, rows.shape[1] - 2) * np.square(noise)
     share = np.divide(excess, squares, out=np.zeros_like(excess), where=squares > 0)
@@ -216,9 +217,9 @@ def _james_stein(rows: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArr
 def exact_sums(
     clusters: PublicClusters,
     vectors: NDArray[np.floating],
-    drawn: NDArray[np.bool_],
-    assigned: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    drawn: Bools,
+    assigned: Integers | None = None,
+) -> tuple[Integers, Integers]:
     """The counts and sums before noise. Not differentially private; do not release.
 
     A vector x, clipped to R, is rounded toward 0 to integer multiples X of R/2²⁹, and so is each centre. In
@@ -277,9 +278,7 @@ def release_as_published(
     return NoisyClusters(sums / sizes[:, None] + spread, sizes + noise[: counts.size])
 
 
-def running_sums(
-    clusters: PublicClusters, vectors: NDArray[np.floating], drawn: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def running_sums(clusters: PublicClusters, vectors: NDArray[np.floating], drawn: Bools) -> tuple[Integers, Floats]:
     """Counts m_k, shape (K,), and sums e_k, shape (K, d), by Algorithm 2: record by record, starting from n_k·e_k."""
     sums = clusters.vectors.astype(np.float64) * clusters.sizes[:, None]
     counts, squares = np.zeros(clusters.count, dtype=np.int64), np.square(sums).sum(axis=1)
@@ -293,7 +292,7 @@ def running_sums(
     return counts, sums
 
 
-def _noisy_clusters(clusters: PublicClusters, noisy: NDArray[np.float64]) -> NoisyClusters:
+def _noisy_clusters(clusters: PublicClusters, noisy: Floats) -> NoisyClusters:
     """Sizes and centres from the noisy counts and sums and from public numbers."""
     counts, sums = noisy[: clusters.count], noisy[clusters.count :].reshape(clusters.vectors.shape)
     sizes = clusters.sizes + counts
@@ -301,9 +300,7 @@ def _noisy_clusters(clusters: PublicClusters, noisy: NDArray[np.float64]) -> Noi
     return NoisyClusters(clusters.vectors + shifts, sizes)
 
 
-def _checked_probabilities(
-    clusters: PublicClusters, vectors: NDArray[np.floating], probabilities: ArrayLike
-) -> NDArray[np.float64]:
+def _checked_probabilities(clusters: PublicClusters, vectors: NDArray[np.floating], probabilities: ArrayLike) -> Floats:
     """The probabilities, after checking that there is one for each vector and not too many vectors."""
     chances = np.asarray(probabilities, dtype=np.float64)
     if vectors.ndim != 2 or vectors.shape[1] != clusters.vectors.shape[1]:
@@ -315,7 +312,7 @@ def _checked_probabilities(
     return chances
 
 
-def _in_ball(vectors: NDArray[np.floating], radius: float) -> NDArray[np.float64]:
+def _in_ball(vectors: NDArray[np.floating], radius: float) -> Floats:
     """Rows divided by the radius and clipped to a length below 1; depends on each row only. Overflow gives 0."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     with np.errstate(over="ignore"):
@@ -323,7 +320,7 @@ def _in_ball(vectors: NDArray[np.floating], radius: float) -> NDArray[np.float64
     return np.asarray(rows * (_WITHIN / np.maximum(lengths, radius)), dtype=np.float64)
 
 
-def _positions(vectors: NDArray[np.floating], radius: float) -> NDArray[np.int64]:
+def _positions(vectors: NDArray[np.floating], radius: float) -> Integers:
     return np.trunc(_in_ball(vectors, radius) * _UNITS).astype(np.int64)
 
 

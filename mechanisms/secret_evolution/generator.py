@@ -26,12 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from dp_accounting import DpEvent
-from numpy.typing import NDArray
 
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.ledger.entries import Charge
 from cupel.accounting.ledger.run import Run
@@ -338,7 +337,7 @@ class _Releases:
                 "new folder"
             )
 
-    def _part(self, label: str | None, indices: NDArray[np.int64]) -> _Part:
+    def _part(self, label: str | None, indices: Integers) -> _Part:
         """The clusters and the private records of one label."""
         mechanism, hidden = self.mechanism, self.places.private[indices]
         public, private = (
@@ -359,8 +358,8 @@ class _Part:
 
     clusters: PublicClusters
     vectors: Vectors
-    assigned: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
+    assigned: Integers
+    probabilities: Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from cupel.accounting.arrays import Bools, Integers
 from cupel.accounting.guarantees import SecretProtection
 
 
@@ -51,7 +51,7 @@ class Incidence:
 
     matrix: csr_array
     budgets: tuple[SecretProtection, ...]
-    group: NDArray[np.int64]
+    group: Integers
     found: tuple[Found, ...] = ()
     texts: str | None = field(default=None, repr=False)
 
@@ -82,7 +82,7 @@ class Incidence:
         return int(self.matrix.shape[1])
 
     @cached_property
-    def private(self) -> NDArray[np.bool_]:
+    def private(self) -> Bools:
         """Which records hold a secret, shape (n,). The others are public and used without noise."""
         private = np.zeros(self.records, dtype=np.bool_)
         private[self.matrix.indices] = True
@@ -90,7 +90,7 @@ class Incidence:
         return private
 
     @cached_property
-    def occurrences(self) -> NDArray[np.int64]:
+    def occurrences(self) -> Integers:
         """The number of records that hold each secret, shape (m,)."""
         occurrences = np.diff(self.matrix.indptr).astype(np.int64)
         occurrences.flags.writeable = False

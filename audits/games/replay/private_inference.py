@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.arrays import Floats
 from cupel.attacks.private_inference.leave_one_out import scoring_error
 from cupel.attacks.private_inference.step_laws import StepLaws
 from cupel.audits.games.replay.record_replay import Finding, Kind
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cupel.mechanisms.private_inference.generator import PrivateInference
     from cupel.mechanisms.private_inference.transcripts import Generation
 
-Floats = NDArray[np.float64]
 Accounting: TypeAlias = Literal["charged", "published"]
 
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
+from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.accounting.number_format import format_number
 from cupel.attacks.black_box.recorder import Recording, Step
-
-Floats = NDArray[np.float64]
 
 _MAX_VALUES = 5000  # noise values that are tested: the exact Kolmogorov–Smirnov distribution is used up to 10⁴
 _ROUNDING = 2.0**-51  # relative error of noise that is recovered by subtracting the query
@@ -80,9 +78,9 @@ def sampling_tests(recordings: Sequence[Recording]) -> list[RandomnessTest]:
     return tests
 
 
-def _samples(recordings: Sequence[Recording]) -> list[tuple[int, float, list[NDArray[np.bool_]]]]:
+def _samples(recordings: Sequence[Recording]) -> list[tuple[int, float, list[Bools]]]:
     """For each declared sample: its first step, its rate, and its flags in each run, shape (batches, units)."""
-    found: dict[tuple[str, tuple[Hashable, ...]], tuple[int, float, list[list[NDArray[np.bool_]]]]] = {}
+    found: dict[tuple[str, tuple[Hashable, ...]], tuple[int, float, list[list[Bools]]]] = {}
     for index, recording in enumerate(recordings):
         for number, step in enumerate(recording.steps):
             if step.kind == "sample" and step.own and step.units:
@@ -93,7 +91,7 @@ def _samples(recordings: Sequence[Recording]) -> list[tuple[int, float, list[NDA
 
 
 def _count_tests(
-    number: int, said: str, what: str, counts: NDArray[np.int64], trials: int, rate: float
+    number: int, said: str, what: str, counts: Integers, trials: int, rate: float
 ) -> Iterator[RandomnessTest]:
     """The two tests of independent Bin(trials, rate) counts: how many are equal, and the largest deviation."""
     often = np.bincount(counts)
@@ -107,7 +105,7 @@ def _count_tests(
     )
 
 
-def _pair_tests(number: int, said: str, runs: Sequence[NDArray[np.bool_]], rate: float) -> Iterator[RandomnessTest]:
+def _pair_tests(number: int, said: str, runs: Sequence[Bools], rate: float) -> Iterator[RandomnessTest]:
     """The test of whether two batches are too similar or too different."""
     signs = 2.0 * np.concatenate(runs) - 1
     if len(signs) > 1:
@@ -120,7 +118,7 @@ def _pair_tests(number: int, said: str, runs: Sequence[NDArray[np.bool_]], rate:
         yield RandomnessTest("sampling", number, said, seen, p_value)
 
 
-def _two_sided_p_value(counts: Sequence[int] | NDArray[np.int64], trials: int, rate: float) -> float:
+def _two_sided_p_value(counts: Sequence[int] | Integers, trials: int, rate: float) -> float:
     """The two-sided p-value of the most extreme of several Bin(trials, rate) counts, by a union bound."""
     values = np.asarray(counts)
     least = np.minimum(stats.binom.cdf(values, trials, rate), stats.binom.sf(values - 1, trials, rate))

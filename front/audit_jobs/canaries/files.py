@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from cupel.accounting.adjacency import Unit
+from cupel.accounting.arrays import Bools
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.attacks.canaries.rows import Column
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
@@ -108,7 +108,7 @@ class Manifest(Part):
         return KINDS[self.kind]
 
     @property
-    def coins(self) -> NDArray[np.bool_]:
+    def coins(self) -> Bools:
         """Shape (candidates,)."""
         return np.array([coin == "1" for coin in self.included], dtype=np.bool_)
 

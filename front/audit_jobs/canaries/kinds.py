@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from cupel.accounting.arrays import Floats
 from cupel.attacks.canaries import texts
 from cupel.attacks.canaries.rows import Column, comparable_columns, draw_unusual_rows, nearest
 from cupel.attacks.canaries.texts import Echo
@@ -18,7 +18,6 @@ from cupel.attacks.canaries.texts import Echo
 if TYPE_CHECKING:
     from cupel.audit_jobs.canaries.data import Data
 
-Floats = NDArray[np.float64]
 
 _DISTANCES = 10**8
 """Between candidates and rows of the data, at most about; that takes about ten seconds."""

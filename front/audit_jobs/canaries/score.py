@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cupel.accounting.arrays import Floats
 from cupel.audit_jobs.canaries.files import (
     BOUND,
     PLAN,
@@ -26,8 +24,6 @@ from cupel.audit_jobs.canaries.files import (
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.records import read_rows, read_texts
 from cupel.progress import Progress, Step
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)

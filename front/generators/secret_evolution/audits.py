@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.number_format import format_number
 from cupel.accounting.secret_protection.noise import lower_r_of_rounds
@@ -32,8 +32,6 @@ _MOST_GAMES, _FEWEST_GAMES, _RECORDED_WORK = 5000, 50, 15.0  # seconds on one sl
 _MOST_ENTROPY_GAMES, _ENTROPY_WORK = 500, 10.0
 _CONTROL_GAMES = 100
 
-Floats = NDArray[np.float64]
-
 
 class Releasing(Protocol):
     """What is asked of a mechanism: which release it makes."""
@@ -51,7 +49,7 @@ def secret_reconstruction(
     folder: Path,
     confidence: float,
     progress: Progress,
-    labels: NDArray[np.int64] | None = None,
+    labels: Integers | None = None,
 ) -> AuditResult:
     """The secret reconstruction audit of a claim, on the secret whose r is largest for its places.
 
@@ -89,9 +87,7 @@ def secret_reconstruction(
     )
 
 
-def weakest_secret(
-    incidence: Incidence, noise: SecretNoise, p: float, labels: NDArray[np.int64] | None = None
-) -> Floats | None:
+def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float, labels: Integers | None = None) -> Floats | None:
     """The inclusion probabilities of the records of the secret that is protected least at p, shape (m,).
 
     With `labels`, of its records of one label.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import DpEvent
-from numpy.typing import NDArray
 
+from cupel.accounting.arrays import Integers
 from cupel.accounting.guarantees import Guarantee, SecretProtection
 from cupel.accounting.registry import upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
@@ -52,7 +52,7 @@ class SecretEvolutionRun(FinishedRun):
     claim: SecretEvolutionClaim
     mechanism: SecretEvolution
     incidence: Incidence
-    labels: NDArray[np.int64]
+    labels: Integers
     writer: Writer
     result: EvolutionResult
 

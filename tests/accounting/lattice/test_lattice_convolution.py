@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
+from cupel.accounting.arrays import Floats
 from cupel.accounting.lattice import convolution
-from cupel.accounting.lattice.laws import Floats
 from cupel.accounting.lattice.measure import Measure, block_sum, suffix_sums
 
 STEP = 2.0**-10
