@@ -1,8 +1,9 @@
-"""The accountant of privacy random variables, by prv_accountant."""
+"""The accountant of privacy random variables, by prv_accountant (``pip install 'cupel[prv]'``)."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 from typing import Any
 
@@ -129,7 +130,13 @@ def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
     return variables.GaussianMechanism(event.noise_multiplier / scale)
 
 
+def _check_installed() -> None:
+    if importlib.util.find_spec("prv_accountant") is None:
+        raise Unsupported("prv needs the library prv_accountant, which is not installed: pip install 'cupel[prv]'")
+
+
 def _gaussian(accountant: PrivacyRandomVariables, event: dp_event.GaussianDpEvent) -> Alternatives:
+    _check_installed()
     if not noise(event.noise_multiplier, "noise_multiplier"):
         return cost_of_single(accountant, dp_event.NonPrivateDpEvent())
     return cost_of_single(accountant, event)
@@ -146,6 +153,7 @@ def _poisson(accountant: PrivacyRandomVariables, event: dp_event.PoissonSampledD
         raise Unsupported("prv has no bound for Poisson sampling under replace_one; use pld")
     if not isinstance(event.event, dp_event.GaussianDpEvent):
         raise Unsupported(f"prv has no bound for a sampled {type(event.event).__name__}, only for a sampled Gaussian")
+    _check_installed()
     if rate == 0:
         return accountant._zero()
     if rate == 1 or not noise(event.event.noise_multiplier, "noise_multiplier"):

@@ -12,11 +12,11 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cupel.accounting.atomic_file import replacing
 from cupel.accounting.ledger.entries import LedgerError
 
 
@@ -125,16 +125,9 @@ def _is_hash(text: object) -> bool:
 
 
 def _write(file: Path, anchors: dict[str, Anchored]) -> None:
-    """Replaces the file as a whole; only the owner may read it."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".new", dir=file.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as new:
-            json.dump({identity: anchor._asdict() for identity, anchor in anchors.items()}, new, sort_keys=True)
-            new.flush()
-            os.fsync(new.fileno())
-        os.replace(name, file)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    body = {identity: anchor._asdict() for identity, anchor in anchors.items()}
+    with replacing(file) as new:
+        new.write(json.dumps(body, sort_keys=True).encode())
 
 
 def _make_private_folder(folder: Path) -> None:

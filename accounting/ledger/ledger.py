@@ -17,12 +17,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, BinaryIO, Literal, Self
 
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.atomic_file import replacing
 from cupel.accounting.ledger.anchor import Anchor, Anchored
 from cupel.accounting.ledger.chain import check_chain
 from cupel.accounting.ledger.entries import (
@@ -247,24 +248,17 @@ class Ledger:
             LedgerError: if the ledger does not verify, or the file cannot be written; no file is left.
         """
         target = Path(path)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
         if target.exists() and target.samefile(self.path):
             raise LedgerError(f"{target}: this is the ledger itself; export it to another file")
         if target.exists() and not target.is_file():
             raise LedgerError(f"{target}: is not a regular file, so it cannot be replaced; export to another file")
         try:
-            descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file, contextlib.closing(self._store.rows()) as rows:
-                check_chain(_copied(rows, file.write))
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(partial, target)
+            with replacing(target) as file, contextlib.closing(self._store.rows()) as rows:
+                check_chain(_copied(rows, file))
         except OSError as error:
             raise LedgerError(f"{target}: {(error.strerror or str(error)).lower()}") from None
         except LedgerError as error:
             raise LedgerError(f"{self.path}: {error}") from None
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def _anchor_of(store: Store, chosen: str | os.PathLike[str] | Literal[False] | None) -> Anchor | None:
@@ -337,9 +331,9 @@ def common_relation(found: Iterable[tuple[str, tuple[Adjacency, Unit]]]) -> tupl
     return first[1]
 
 
-def _copied(rows: Iterable[Row], write: Any) -> Iterable[Row]:
+def _copied(rows: Iterable[Row], file: BinaryIO) -> Iterable[Row]:
     for row in rows:
-        write(json.dumps(row._asdict(), ensure_ascii=True, separators=(",", ":")) + "\n")
+        file.write((json.dumps(row._asdict(), ensure_ascii=True, separators=(",", ":")) + "\n").encode())
         yield row
 
 

@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.arrays import Floats, Integers
+from cupel.accounting.atomic_file import replacing
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import count
 
@@ -178,9 +179,8 @@ class Sequential:
         settings = {name: getattr(self, name) for name in ("delta", "confidence", "largest", "step", "rounds")}
         state = {name: getattr(self._wealth, name).tolist() for name in _STATE}
         body = {"version": _VERSION, **settings, "adjacency": str(self.adjacency), "unit": str(self.unit), **state}
-        partial = Path(f"{path}.partial")
-        partial.write_text(json.dumps(body), encoding="utf-8")
-        partial.replace(path)
+        with replacing(Path(path)) as file:
+            file.write(json.dumps(body).encode())
 
     @classmethod
     def load(cls, path: Path | str) -> Sequential:

@@ -6,12 +6,12 @@ import contextlib
 import io
 import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cupel.accounting.atomic_file import creating, replacing
 from cupel.accounting.errors import naming
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.errors import InputError, input_errors
@@ -218,47 +218,25 @@ def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[st
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Writes a whole file or none: to a partial file beside it, which takes its place when it is on the disk.
+    """Writes a whole file or none: to a temporary file beside it, which replaces it when it is on the disk.
 
     Raises:
         OSError: that names the file.
-        InputError: where a device or a pipe is in its place.
+        InputError: if `path` is a device or a pipe.
     """
     check_kind(path)
-    with naming(path):
-        partial = _new_beside(path, mode)
-        try:
-            _write(partial, content)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with naming(path), replacing(path, mode) as file:
+        file.write(_encoded(content))
 
 
 def create_once(path: Path, text: str) -> None:
-    """Makes a whole file where there is none; of two processes that do so at once, the first one's stands."""
-    with naming(path):
-        partial = _new_beside(path, 0o600)
-        try:
-            _write(partial, text)
-            os.link(partial, path)
-        except FileExistsError:
-            pass
-        finally:
-            partial.unlink()
+    """Writes a whole file unless one exists; of two processes, the first one's file is kept."""
+    with naming(path), creating(path) as file:
+        file.write(_encoded(text))
 
 
-def _write(partial: Path, content: str | bytes) -> None:
-    if isinstance(content, str):
-        partial.write_text(content, encoding="utf-8", newline="")
-    else:
-        partial.write_bytes(content)
-    sync(partial)
-
-
-def _new_beside(path: Path, mode: int) -> Path:
-    partial = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
-    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
-    return partial
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
 
 
 def sync(path: Path) -> None:

@@ -44,7 +44,7 @@ _PASSING = [
     (r"\.\d+-[0-9a-f]{8}\.partial", ".partial"),
     (r"\.out\.[0-9a-f]{8}\.partial", ".out.partial"),
     (r"\.ledger\.sqlite\.\w{8}\.new", ".ledger.sqlite.new"),
-    (r"\.?[0-9a-f]{64}\.json(\.\w{8}\.new)?", "anchor"),
+    (r"[0-9a-f]{64}\.json(\.partial)?", "anchor"),
 ]
 """What differs between the names of two runs."""
 
@@ -214,7 +214,7 @@ class _Watched:
         """Puts itself around the calls of this process."""
         for name, place in _CALLS.items():
             setattr(os, name, self._os_call(name, getattr(os, name), place))
-        self._watch_texts()
+        self._watch_files()
         self._watch_ledger()
         if self._full:
             self._watch_descriptors()
@@ -235,17 +235,19 @@ class _Watched:
 
         return watched
 
-    def _watch_texts(self) -> None:
-        write_text = Path.write_text
+    def _watch_files(self) -> None:
+        """Files that are written whole: half of one is on the disk when the process dies."""
+        fsync = os.fsync
 
-        def watched(path: Path, text: str, *arguments: Any, **options: Any) -> int:
+        def watched(descriptor: int) -> None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
             name = self.name(path)
-            if name is not None and self.at(f"write {name}", "half"):
-                write_text(path, text[: len(text) // 2], *arguments, **options)
+            if name is not None and path.endswith(".partial") and self.at(f"write {name}", "half"):
+                os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
                 self.die("write")
-            return write_text(path, text, *arguments, **options)
+            fsync(descriptor)
 
-        Path.write_text = watched  # type: ignore[assignment,method-assign]
+        os.fsync = watched
 
     def _watch_ledger(self) -> None:
         from cupel.accounting.ledger.store import Store

@@ -25,7 +25,7 @@ _LEFTOVERS = (
     rf"run/private/({'|'.join(map(re.escape, (*_RESULTS, *_PAGES)))})(\.\d+-[0-9a-f]{{8}}\.partial)?",
     r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
     r"out(/[\w.-]+)?|\.out\.[0-9a-f]{8}\.partial(/[\w.-]+)?",
-    r"state(/cupel(/anchors(/[0-9a-f]{64}\.json|/\.[0-9a-f]{64}\.json\.\w{8}\.new)?)?)?",
+    r"state(/cupel(/anchors(/[0-9a-f]{64}\.json(\.\d+-[0-9a-f]{8}\.partial)?)?)?)?",
 )
 """All that may lie in the folder of a run; what is neither the ledger's nor whole has a name that says so."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -301,3 +302,15 @@ def test_support_is_what_accountants_do(adjacency: Adjacency) -> None:
                 empty.compose(EXAMPLES[answer.example])
             assert str(refusal.value) == answer.reason
     assert json.dumps([answer.to_json() for answer in answers])
+
+
+def test_without_prv_accountant_the_others_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """prv_accountant is optional; its row says what to install, and no other row changes."""
+    event = dp_event.GaussianDpEvent(2.0)
+    whole = compare(event, adjacency="add_remove", delta=1e-5)
+    monkeypatch.setitem(sys.modules, "prv_accountant", None)
+    without = compare(event, adjacency="add_remove", delta=1e-5)
+    reason = "prv needs the library prv_accountant, which is not installed: pip install 'cupel[prv]'"
+    assert dict(without.unsupported) == {**whole.unsupported, "prv": reason}
+    assert [row.bound for row in without.rows] == [row.bound for row in whole.rows if row.bound.method != "prv"]
+    assert len(without.rows) == len(whole.rows) - 1
