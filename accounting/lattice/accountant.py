@@ -26,7 +26,7 @@ from cupel.accounting.events import (
     children,
 )
 from cupel.accounting.lattice.components import Component
-from cupel.accounting.lattice.law_transforms import Symmetrized
+from cupel.accounting.lattice.laws import Symmetrized
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 from cupel.accounting.lattice.pairs import WIDTH, DominatingPair
 

@@ -13,8 +13,7 @@ from cupel.accounting import validate
 from cupel.accounting.arrays import Floats
 from cupel.accounting.conversions import formulas
 from cupel.accounting.lattice import concentrated_curve
-from cupel.accounting.lattice.law_transforms import Profile
-from cupel.accounting.lattice.laws import Atoms, Laplace, Law
+from cupel.accounting.lattice.laws import Atoms, Laplace, Law, Profile
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 
 DIRECTIONS = ("remove", "add")

@@ -10,7 +10,7 @@ import numpy as np
 
 from cupel.accounting.arrays import Floats
 from cupel.accounting.conversions import formulas
-from cupel.accounting.lattice.law_transforms import Profile
+from cupel.accounting.lattice.laws import Profile
 
 _LEAST = 1e-18
 """The curve is treated as constant below this δ."""

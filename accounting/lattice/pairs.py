@@ -18,8 +18,7 @@ from cupel.accounting.arrays import Floats
 from cupel.accounting.bounds import Interval
 from cupel.accounting.lattice import components, gaussian_curve
 from cupel.accounting.lattice.components import DIRECTIONS, Component
-from cupel.accounting.lattice.law_transforms import Blend, Cdfs, Sampled
-from cupel.accounting.lattice.laws import Law
+from cupel.accounting.lattice.laws import Blend, Cdfs, Law, Sampled
 from cupel.accounting.lattice.products import (
     Composition,
     distinct,
