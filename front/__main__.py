@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cupel.cli.exit_codes import ExitCode, fault, interrupted
+from cupel.cli.exit_codes import ExitCode, fault, interrupted, output_closed
 
 
 def main() -> None:
@@ -19,6 +19,10 @@ def _ended(arguments: list[str]) -> ExitCode | int:
         return app._run(arguments)
     except KeyboardInterrupt:
         return interrupted(arguments)
+    except SystemExit as ended:  # rich exits by 1 where a pipe is closed, which here would be REFUTED
+        return ExitCode.OUTPUT_CLOSED if ended.code == 1 else int(ended.code or 0)
+    except BrokenPipeError:
+        return ExitCode.OUTPUT_CLOSED if output_closed() else fault(arguments)
     except Exception:
         return fault(arguments)
 

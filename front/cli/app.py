@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,14 @@ def _libraries_silent() -> Iterator[None]:
         logging.disable(before)
 
 
+def _exit_code(context: Any) -> int:
+    try:
+        _parser().invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return ExitCode.DONE
+
+
 def _run(arguments: list[str]) -> int:
     """Runs a command and says how it ended: a user's mistake, or a full disk, is one line on standard error."""
     from cupel.errors import InputError, file_error
@@ -88,9 +97,11 @@ def _run(arguments: list[str]) -> int:
         if "_CUPEL_COMPLETE" in os.environ:  # a shell asks what a word could become
             _parser().main(prog_name="cupel")
         with _libraries_silent(), _parser().make_context("cupel", arguments or ["--help"]) as context:
-            _parser().invoke(context)
-        return ExitCode.DONE
-    except typer.Exit as ended:
+            code = _exit_code(context)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk or a closed pipe is said here, not by the interpreter as it exits
+        return code
+    except typer.Exit as ended:  # of --help and --version
         return ended.exit_code
     except _USAGE_ERROR as error:
         command = error.ctx.command_path if error.ctx is not None else "cupel"
@@ -103,6 +114,8 @@ def _run(arguments: list[str]) -> int:
         return bad_input(f"{error.name} is not installed; generators need pip install 'cupel[generate]'", arguments)
     except (KeyboardInterrupt, typer.Abort):
         return interrupted(arguments)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if (message := file_error(error)) is None:
             return fault(arguments)

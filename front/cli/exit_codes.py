@@ -6,6 +6,8 @@ Little but the standard library is imported, so that this also works while every
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ class ExitCode(IntEnum):
     FAULT = 3
     UNPROVEN = 4
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
 
 
 MEANINGS = {
@@ -32,6 +35,7 @@ MEANINGS = {
     ExitCode.FAULT: "a fault of cupel's own",
     ExitCode.UNPROVEN: "UNPROVEN (`assay`)",
     ExitCode.INTERRUPTED: "interrupted: one line says whether the same command resumes",
+    ExitCode.OUTPUT_CLOSED: "the reader of the output closed it, such as `head`",
 }
 
 IN_HELP = "Exit codes: " + "; ".join(
@@ -59,6 +63,20 @@ def interrupted(arguments: Sequence[str]) -> ExitCode:
     exec("")  # noqa: S102 - an interruption inside of `exec` makes CPython exit by the signal, unless another one ends well
     _say(f"interrupted; {what}", ExitCode.INTERRUPTED, arguments, start="\n" if sys.stderr.isatty() else "")
     return ExitCode.INTERRUPTED
+
+
+def output_closed() -> bool:
+    """Whether nobody reads standard output or standard error any more; what is left to write is then dropped."""
+    closed = [stream for stream in (sys.stdout, sys.stderr) if stream is not None and _reader_gone(stream.fileno())]
+    for stream in closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return bool(closed)
+
+
+def _reader_gone(descriptor: int) -> bool:
+    watched = select.poll()
+    watched.register(descriptor, 0)
+    return any(happened & select.POLLERR for _, happened in watched.poll(0))
 
 
 def bad_input(message: str, arguments: Sequence[str]) -> ExitCode:

@@ -242,7 +242,8 @@ class _Watched:
         def watched(descriptor: int) -> None:
             path = os.readlink(f"/proc/self/fd/{descriptor}")
             name = self.name(path)
-            if name is not None and path.endswith(".partial") and self.at(f"write {name}", "half"):
+            whole = path.endswith(".partial") and os.path.isfile(path)
+            if name is not None and whole and self.at(f"write {name}", "half"):
                 os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
                 self.die("write")
             fsync(descriptor)

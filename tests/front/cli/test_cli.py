@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -328,3 +329,20 @@ def test_user_data_in_three_formats(claim: Path, tmp_path: Path) -> None:
         claim.write_text(CLAIM.replace("{source: builtin, name: keys}", data))
         result = cupel("generate", claim, "-o", tmp_path / suffix, "-q")
         assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize(
+    "line", ["--help", "compare --help", "accountants", "accountants --json", "schema assay", "no"]
+)
+def test_a_closed_pipe_is_neither_a_verdict_nor_a_fault(line: str, stream: str) -> None:
+    """As behind `| head`: exit code 141, as for other programs; 1 would be REFUTED."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    other = "stderr" if stream == "stdout" else "stdout"
+    command = [sys.executable, "-m", "cupel", *line.split()]
+    ended = subprocess.run(command, **{stream: writer, other: subprocess.PIPE}, check=False)  # type: ignore[call-overload]
+    os.close(writer)
+    writes, expected = ("stderr", 2) if line == "no" else ("stdout", 0)
+    assert ended.returncode == (141 if writes == stream else expected)
+    assert bool(getattr(ended, other)) == (writes == other)
