@@ -1,4 +1,4 @@
-"""The figures of a report: claim and bounds on one scale, hits with exact intervals, cost by token and by batch."""
+"""The figures of audits and of costs: hits with exact intervals, cost by token and by batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
+from cupel.audits.result import AuditResult, Rate
 from cupel.reports import svg, text
-from cupel.reports.assay import Audit, BatchCost, Rate, TokenCost
+from cupel.reports.assay import BatchCost, TokenCost
+from cupel.reports.claim import Claimed
 from cupel.reports.svg import Figure
 
 _LOG_FROM = 12.0
@@ -24,7 +26,7 @@ _STEMS = 120
 """The largest number of batches that are drawn one by one."""
 
 
-def rates(audit: Audit, key: str) -> Figure | None:
+def rates(audit: AuditResult, key: str) -> Figure | None:
     """Hit rates of an audit and of its controls, each with its exact interval; None for fewer than two: one rate is
     a line of text."""
     groups = [(AUDITED, audit.rates, svg.LOWER, "o"), (CONTROL, audit.controls, svg.PUBLISHED, "s")]
@@ -59,7 +61,7 @@ def rates(audit: Audit, key: str) -> Figure | None:
                 text.plain(rate.hits),
                 text.plain(rate.trials),
                 format_percent(rate.rate),
-                f"{format_percent(rate.interval[0], 'down')} to {format_percent(rate.interval[1], 'up')}",
+                _interval_in_words(rate),
             )
             for name, rate in every
         ],
@@ -80,7 +82,7 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
     """One block of rates on a scale of its own; returns where it ends."""
     narrow = width == svg.NARROW
     left, right = (14, width - 24) if narrow else (262, width - 130)
-    largest = max(rate.interval[1] for rate in part)
+    largest = max(rate.interval.upper for rate in part)
     top = 1.0 if largest > 0.5 else max(largest * 1.1, 1e-6)
 
     def x(value: float) -> float:
@@ -97,7 +99,7 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
         count = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
         at = first if narrow else middle
         axes.text(width, at, count, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
-        low, high = rate.interval
+        low, high = rate.interval.lower, rate.interval.upper
         axes.plot([x(low), x(high)], [middle] * 2, color=colour, lw=3, solid_capstyle="butt")
         for end in (low, high):
             axes.plot([x(end)] * 2, [middle - 6, middle + 6], color=colour, lw=1.6)
@@ -108,9 +110,13 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
 
 def rate_in_words(rate: Rate) -> str:
     """``12 of 40, 30 %, interval 16.5 % to 46.6 %``, rounded outward."""
-    low, high = format_percent(rate.interval[0], "down"), format_percent(rate.interval[1], "up")
     counted = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
-    return f"{counted}, {format_percent(rate.rate)}, interval {low} to {high}"
+    return f"{counted}, {format_percent(rate.rate)}, interval {_interval_in_words(rate)}"
+
+
+def _interval_in_words(rate: Rate) -> str:
+    interval = rate.interval
+    return f"{format_percent(interval.lower, 'down')} to {format_percent(interval.upper, 'up')}"
 
 
 def tokens(costs: Sequence[TokenCost]) -> Figure | None:
@@ -159,7 +165,7 @@ def tokens(costs: Sequence[TokenCost]) -> Figure | None:
     )
 
 
-def batches(costs: Sequence[BatchCost], claim: text.Claimed | None = None) -> Figure | None:
+def batches(costs: Sequence[BatchCost], claim: Claimed | None = None) -> Figure | None:
     """Leave-one-out loss, exact and published cost of every batch, the costliest first; None for fewer than two."""
     costs = sorted(costs, key=lambda cost: (-cost.epsilon, cost.slot))
     if len(costs) < 2:

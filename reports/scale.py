@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MatplotlibFigure
 from matplotlib.ticker import MaxNLocator
 
+from cupel.accounting.bounds import Bound, Direction
 from cupel.accounting.number_format import format_number
 from cupel.reports import svg, text
-from cupel.reports.assay import BoundRow
+from cupel.reports.claim import Claimed
 from cupel.reports.svg import Figure
 
 _MOST_ROWS = 6
@@ -68,7 +69,7 @@ class _Scale:
         return [(self(value), text.tick(value)) for value in values]
 
 
-def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure | None:
+def scale(rows: Sequence[Bound], claim: Claimed) -> Figure | None:
     """Claim, upper bounds and audit bounds that count for it, with confidence and ceilings.
 
     Args:
@@ -80,8 +81,8 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure | None:
         The figure; None where it would be a single bar or none, which the numbers above it say.
     """
     shown = [row for row in rows if claim.counts(row)]
-    upper = sorted((row for row in shown if row.direction == "upper"), key=lambda row: float(row.value))
-    lower = sorted((row for row in shown if row.direction == "lower"), key=lambda row: -float(row.value))
+    upper = sorted((row for row in shown if row.direction is Direction.UPPER), key=lambda row: row.value)
+    lower = sorted((row for row in shown if row.direction is Direction.LOWER), key=lambda row: -row.value)
     upper, lower = upper[:_MOST_ROWS], lower[:_MOST_ROWS]
     left_out = len(rows) - len(upper) - len(lower)
     if len(upper) + len(lower) < 2 and not any(row.ceiling is not None for row in lower):
@@ -114,14 +115,14 @@ def scale(rows: Sequence[BoundRow], claim: text.Claimed) -> Figure | None:
     )
 
 
-def _draw(width: int, upper: Sequence[BoundRow], lower: Sequence[BoundRow], claim: text.Claimed) -> MatplotlibFigure:
+def _draw(width: int, upper: Sequence[Bound], lower: Sequence[Bound], claim: Claimed) -> MatplotlibFigure:
     narrow = width == svg.NARROW
     row_height = 66 if narrow else 44
     groups = [("Proven: at most", upper), ("Shown by audits: at least", lower)]
     groups = [(name, rows) for name, rows in groups if rows]
     height = 36 + 32 * len(groups) + row_height * (len(upper) + len(lower)) + 34
     figure, axes = svg.canvas(width, height)
-    values = [claim.value, *(float(v) for r in (*upper, *lower) for v in (r.value, r.ceiling) if v is not None)]
+    values = [claim.value, *(v for r in (*upper, *lower) for v in (r.value, r.ceiling) if v is not None)]
     x = _Scale.of(values, 4 if narrow else 236, width - 12 if narrow else width - 118)
     for place, label in x.ticks(5 if narrow else 8):
         axes.plot([place] * 2, [32, height - 30], color=svg.RULE, lw=0.6, alpha=0.5)
@@ -143,11 +144,11 @@ def _draw(width: int, upper: Sequence[BoundRow], lower: Sequence[BoundRow], clai
     return figure
 
 
-def _name(axes: Axes, row: BoundRow, y: float, claim: text.Claimed, width: int) -> None:
+def _name(axes: Axes, row: Bound, y: float, claim: Claimed, width: int) -> None:
     """The method, its rigor, its value and its ceiling, in words beside the bar or above it."""
     top, below = (y + 10, y + 28) if width == svg.NARROW else (y + 9, y + 26)
     note = text.rigor(row) + (", a priori" if _a_priori(row, claim) else "")
-    value = "none finite" if float(row.value) == math.inf else text.bound(row).removeprefix(f"{text.symbol(row)} ")
+    value = "none finite" if row.value == math.inf else text.bound(row).removeprefix(f"{text.symbol(row)} ")
     axes.text(0, top, text.clean(text.method(row.method))[:30], va="center", bbox=svg.HALO)
     axes.text(0, below, note, va="center", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
     axes.text(width, top, value, va="center", ha="right", weight="bold", bbox=svg.HALO)
@@ -156,28 +157,28 @@ def _name(axes: Axes, row: BoundRow, y: float, claim: text.Claimed, width: int) 
         axes.text(width, below, ceiling, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
 
 
-def _bar(axes: Axes, x: _Scale, row: BoundRow, y: float) -> None:
+def _bar(axes: Axes, x: _Scale, row: Bound, y: float) -> None:
     """The bar from 0 to the bound, and for an audit the whisker from there to its ceiling."""
-    value, colour = float(row.value), svg.UPPER if row.direction == "upper" else svg.LOWER
+    value, colour = row.value, svg.UPPER if row.direction is Direction.UPPER else svg.LOWER
     left, end = x(0), x(value)
-    fill = 0.22 if row.direction == "upper" else 1.0
+    fill = 0.22 if row.direction is Direction.UPPER else 1.0
     axes.fill([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, alpha=fill, lw=0)
     axes.plot([left, end, end, left], [y - 8, y - 8, y + 8, y + 8], color=colour, lw=1.4)
     axes.plot([end] * 2, [y - 11, y + 11], color=colour, lw=3.2)
     if value == math.inf:
         axes.plot([end], [y], ">", color=colour, ms=9)
-    if row.interval is not None and x(float(row.interval[1])) - x(float(row.interval[0])) > 3:
-        other = x(float(row.interval[0] if row.direction == "upper" else row.interval[1]))
+    if row.interval is not None and x(row.interval.upper) - x(row.interval.lower) > 3:
+        other = x(row.interval.lower if row.direction is Direction.UPPER else row.interval.upper)
         axes.plot([other] * 2, [y - 11, y + 11], color=colour, lw=1.4)
-    if row.ceiling is not None and row.direction == "lower" and float(row.ceiling) >= value:
-        last = x(float(row.ceiling))
+    if row.ceiling is not None and row.direction is Direction.LOWER and row.ceiling >= value:
+        last = x(row.ceiling)
         axes.plot([end, last], [y] * 2, color=svg.CEILING, lw=1.8, ls=(0, (1.5, 2)))
         axes.plot([last], [y], "D", color=svg.CEILING, ms=8, mec=svg.PAGE, mew=1)
 
 
-def _a_priori(row: BoundRow, claim: text.Claimed) -> bool:
-    return claim.kind == "ex_post" and row.direction == "upper" and row.quantity == "epsilon"
+def _a_priori(row: Bound, claim: Claimed) -> bool:
+    return claim.kind == "ex_post" and row.direction is Direction.UPPER and row.quantity == "epsilon"
 
 
-def _ceiling_in_words(row: BoundRow) -> str:
+def _ceiling_in_words(row: Bound) -> str:
     return "" if row.ceiling is None else f", ceiling {text.ceiling(row)}"

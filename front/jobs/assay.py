@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -28,7 +27,7 @@ from cupel.jobs import narrative
 from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 from cupel.progress import Progress
 from cupel.reports import text
-from cupel.reports.assay import Assay, BoundRow, PastVerdict
+from cupel.reports.assay import Assay, Digests, PastAudit, PastVerdict
 from cupel.reports.html import render
 from cupel.reports.release import claim_digest, releasable
 
@@ -103,21 +102,17 @@ class AssayResult:
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """Every bound: those of accountants first, then those of audits, also of earlier ones."""
-        return tuple(Bound.from_json(row.model_dump(mode="json")) for row in self.document.bounds)
+        return tuple(self.document.bounds)
 
     @property
     def best_upper(self) -> Bound | None:
         """The certified upper bound that is closest to the claim; None if there is none."""
-        return self._bound(self.document.best_upper)
+        return self.document.best_upper
 
     @property
     def best_lower(self) -> Bound | None:
         """The lower bound that refutes the claim, else the largest that could have; None if there is none."""
-        return self._bound(self.document.best_lower)
-
-    @staticmethod
-    def _bound(row: BoundRow | None) -> Bound | None:
-        return None if row is None else Bound.from_json(row.model_dump(mode="json"))
+        return self.document.best_lower
 
     @property
     def report(self) -> Path:
@@ -263,11 +258,11 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "sentence": verdict.sentence,
         "reasons": list(verdict.reasons),
         "contradictions": list(verdict.contradictions),
-        "missing": verdict.missing.to_json() if verdict.missing else None,
-        "bounds": [bound.to_json() for bound in [*claimed.bounds, *evidence.bounds]],
-        "best_upper": verdict.best_upper.to_json() if verdict.best_upper else None,
-        "best_lower": verdict.best_lower.to_json() if verdict.best_lower else None,
-        "audits": [audit.to_json() for audit in audits],
+        "missing": verdict.missing,
+        "bounds": [*claimed.bounds, *evidence.bounds],
+        "best_upper": verdict.best_upper,
+        "best_lower": verdict.best_lower,
+        "audits": audits,
         **done.tables(proof.parts, audits),
         "differences": done.differences(claimed),
         "ledger": proof.ledger,
@@ -281,30 +276,36 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "implementation": done.implementation(),
         "versions": narrative.versions(),
     }
-    body["digests"] = {"documents": done.documents.sha256, "claim": claim_digest(body["claim"])}
-    body["history"] = [past.model_dump(mode="json") for past in evidence.earlier]
-    body["history"].append(present(body, evidence))
-    return Assay.model_validate(body)
+    digests = Digests(documents=done.documents.sha256, claim=claim_digest(body["claim"]))
+    assay = Assay.model_validate(body | {"digests": digests})
+    return assay.model_copy(update={"history": [*evidence.earlier, present(assay, digests, evidence)]})
 
 
-def present(body: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
-    """The verdict of an assay as it is recorded; see `cupel.reports.assay.PastVerdict`."""
-    asked = body["claim"].get("audits", [])
-    return {
-        "created": body["created"],
-        "claim": body["digests"]["claim"],
-        "guarantee": body["claim"]["guarantee"],
-        "claimed": body["guarantee"],
-        "verdict": body["verdict"],
-        "asked": asked,
-        "confidence": evidence.confidence if asked else None,
-        "audits": [
-            {key: audit[key] for key in ("name", "game", "attack", "statistics", "bounds")} for audit in body["audits"]
+def present(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
+    """The verdict of an assay as it is recorded."""
+    asked = assay.claim.get("audits", [])
+    return PastVerdict(
+        created=assay.created,
+        claim=digests.claim,
+        guarantee=assay.claim["guarantee"],
+        claimed=assay.guarantee,
+        verdict=assay.verdict,
+        asked=asked,
+        confidence=evidence.confidence if asked else None,
+        audits=[
+            PastAudit(
+                name=audit.name,
+                game=audit.game,
+                attack=audit.attack,
+                statistics=audit.statistics,
+                bounds=audit.bounds,
+            )
+            for audit in assay.audits
         ],
-        "contradictions": body["contradictions"],
-        "documents": body["digests"]["documents"],
-        "versions": body["versions"],
-    }
+        contradictions=assay.contradictions,
+        documents=digests.documents,
+        versions=assay.versions,
+    )
 
 
 def settle(done: FinishedRun, assay: Assay) -> Assay:

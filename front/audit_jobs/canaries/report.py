@@ -24,7 +24,7 @@ from cupel.audit_jobs.canaries.files import (
 )
 from cupel.audits.implications import describe
 from cupel.errors import InputError
-from cupel.reports.canaries import ThirdPartyAudit, render
+from cupel.reports.canaries import CanaryAudit, render
 
 
 def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
@@ -57,12 +57,10 @@ def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
     return document.model_dump(mode="json", by_alias=True)
 
 
-def _document(
-    folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool
-) -> ThirdPartyAudit:
+def _document(folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool) -> CanaryAudit:
     claim = manifest.claim
 
-    return ThirdPartyAudit.model_validate(
+    return CanaryAudit.model_validate(
         {
             "schema": 1,
             "name": folder.resolve().name,
