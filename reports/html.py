@@ -22,6 +22,7 @@ from cupel.accounting.number_format import (
     format_p_value,
     format_upper,
 )
+from cupel.audits import verdict_wording as wording
 from cupel.audits.result import AuditResult
 from cupel.reports import composition, figures, scale, text
 from cupel.reports.assay import Assay, PastVerdict
@@ -75,7 +76,7 @@ class Page:
 
     side: Side
     assay: Assay | Release
-    verdict: str | None
+    verdict: wording.Name | None
     headline: str
     sentence: str
     created: str
@@ -151,7 +152,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         assay=assay,
         verdict=verdict,
         headline=assay.verdict if isinstance(assay, Assay) else assay.headline,
-        sentence=text.in_words(text.without_verdict(assay.sentence, verdict)),
+        sentence=text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
         created=date_in_words(assay.created),
         claim=claim,
         claim_rows=claim_rows(assay),
@@ -268,7 +269,7 @@ def _facts(assay: Assay | Release, claim: Claimed | None, rows: Sequence[Bound])
     if isinstance(assay, Release) and not assay.ledger.planned:
         facts.append((label, "withheld", "the events charged differ from the plan"))
     elif _contradicted(assay):
-        facts.append((label, "contradicted", "evidence contradicts the certified upper bounds"))
+        facts.append((label, "contradicted", wording.CONTRADICTED))
     elif upper is None or upper.value == math.inf:
         facts.append((label, "no finite bound", "no accountant supports the claim"))
     else:
@@ -361,10 +362,7 @@ def too_low(audit: AuditResult | ReleasedAudit, claim: Claimed | None) -> str:
     highest, row = max(ceilings, key=lambda pair: pair[0], default=(math.inf, None))
     if claim is None or row is None or highest > claim.value:
         return ""
-    return (
-        f"This audit could not have refuted the claim, whatever it had found: its ceiling, {text.ceiling(row)}, is not "
-        f"above the claimed {format_number(claim.value)}. That it refutes nothing says nothing."
-    )
+    return wording.too_low(row, claim.value)
 
 
 def _difference(interval: Interval) -> str:
@@ -434,5 +432,5 @@ def environment() -> jinja2.Environment:
         "svg": Markup,
         "css": _css,
     }
-    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS}
+    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS, "wording": wording}
     return environment

@@ -153,13 +153,6 @@ def neighbours(name: str, unit: str | Unit) -> str:
     return SHORT_ADJACENCY.get(name, name.replace("_", " ") + ", {unit}").format(unit=unit)
 
 
-def without_verdict(sentence: str, verdict: str | None) -> str:
-    """A sentence that starts with its own verdict, without it: the verdict stands above it in large letters."""
-    start = f"{verdict}: "
-    rest = sentence.removeprefix(start)
-    return rest if verdict and sentence.startswith(start) and rest else sentence
-
-
 def plain(value: Any) -> str:
     """Any JSON value as words: a mapping as ``a = 1, b = 2``, a list with commas."""
     if isinstance(value, Mapping):

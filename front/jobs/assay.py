@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 from datetime import UTC, datetime
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from dp_accounting import dp_event
 
+from cupel import __version__
 from cupel.accounting.bounds import Bound
 from cupel.accounting.events import to_json
-from cupel.accounting.guarantees import Guarantee
+from cupel.accounting.guarantees import ExPostDP, Guarantee
 from cupel.accounting.html_table import html_table
 from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import Verdict, decide
 from cupel.claims.base import Claim
+from cupel.claims.data import BuiltinData
 from cupel.claims.lints import private_warnings, public_warnings
 from cupel.errors import InputError, input_errors
 from cupel.generators import registry
 from cupel.generators.base import FinishedRun, Options, Part
 from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomically
-from cupel.jobs import narrative
 from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 from cupel.progress import Progress
 from cupel.reports import text
@@ -270,15 +273,46 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "private_warnings": proof.warnings,
         "protected": done.claim.generator().releasable,
         "not_protected": done.not_protected(),
-        "limitations": narrative.limitations(done.claim),
+        "limitations": limitations(done.claim),
         "threat_model": done.threat_model(),
         "side_channels": done.side_channels(),
         "implementation": done.implementation(),
-        "versions": narrative.versions(),
+        "versions": versions(),
     }
     digests = Digests(documents=done.documents.sha256, claim=claim_digest(body["claim"]))
     assay = Assay.model_validate(body | {"digests": digests})
     return assay.model_copy(update={"history": [*evidence.earlier, present(assay, digests, evidence)]})
+
+
+def limitations(claim: Claim) -> list[str]:
+    """How far an assay reaches, whatever the mechanism. Nothing here depends on private data."""
+    lines = [
+        "An audit that finds no leak shows nothing above its ceiling.",
+        "The assay covers one run. Several runs over one data set compose: account for their ledgers together.",
+        "Parameters that were chosen by looking at private metrics are not accounted for.",
+    ]
+    if isinstance(claim.claimed(), ExPostDP):
+        lines.append(
+            "An ex-post epsilon holds for the data set and the output that occurred. It depends on the private data, "
+            "so neither the number nor this verdict may be released, and it converts to no other guarantee."
+        )
+    if claim.variant == "as_published":
+        lines.append(
+            "This run follows the published steps to the letter; its documents are released for a stated reason only."
+        )
+    if isinstance(claim.data, BuiltinData) and claim.data.name == "keys":
+        lines.append("The data are made-up keys, so the run shows how the mechanism behaves, not what real data cost.")
+    return lines
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed the numbers."""
+    packages = ("numpy", "scipy", "torch", "transformers", "dp-accounting", "prv-accountant", "opendp")
+    return {
+        "cupel": __version__,
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
+    }
 
 
 def present(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:

@@ -7,6 +7,7 @@ import pytest
 from cupel.accounting import ACCOUNTANTS, Bound, bounds
 from cupel.accounting.bounds import Direction
 from cupel.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
+from cupel.audits.verdict_wording import without_name
 from cupel.reports import comparison, text
 from cupel.reports.claim import Claimed, best_bound, claimed
 
@@ -114,7 +115,7 @@ def test_names_of_methods_become_words() -> None:
     )
     assert text.in_words("ε is basic") == "ε is basic"
     assert text.in_words("by clopper_pearson") == "By Clopper–Pearson"
-    assert text.without_verdict("SUPPORTED: a bound", "SUPPORTED") == "a bound"
+    assert without_name("SUPPORTED: a bound", "SUPPORTED") == "a bound"
     assert text.plain({"prefix": "My key is ", "n": 2}) == "prefix = “My key is ”, n = 2"
 
 
