@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cupel.audits.verdict import Name as VerdictName
+from cupel.audits.verdict_wording import Name as VerdictName
 from cupel.reports.json_form import AuditResult, Bound, Missing, Number
 
 SCHEMA_VERSION: Final = 1

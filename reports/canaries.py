@@ -1,4 +1,4 @@
-"""The page of an audit of somebody else's generator: claim, plan, bound with its ceiling, controls, limits."""
+"""The document and the page of an audit by planted canaries: claim, plan, bound with its ceiling, controls, limits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ClaimedEpsilon(Part):
 
 
 class CanaryAudit(Part):
-    """An audit of somebody else's generator (`report.json`)."""
+    """An audit of a generator by planted canaries (`report.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
     name: str
@@ -176,7 +176,7 @@ def _plan_rows(document: CanaryAudit) -> list[tuple[str, str]]:
 
 
 def _file(file: Synthetic) -> str:
-    gone = "" if file.checked else "; it was not there any more when the bound was computed"
+    gone = "" if file.checked else "; it was missing when the bound was computed"
     return f"{text.plain(file.rows)} rows, {text.plain(file.bytes)} bytes, SHA-256 {file.sha256}{gone}"
 
 

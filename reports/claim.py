@@ -73,7 +73,7 @@ class Claimed:
         return ARGUMENTS.get(self.quantity)
 
     def on_scale(self, row: Bound) -> bool:
-        """Whether `row` can be drawn on the scale of the claim: same unit, adjacency and currency.
+        """Whether `row` can be drawn on the scale of the claim: same unit and adjacency, a comparable quantity.
 
         A pure ε also bounds an ε at any δ and an ex-post ε from above; an ex-post ε bounds nothing else from above. A
         Rényi divergence grows with its order and r with its p, so an upper bound may be at a larger one, a lower bound
@@ -162,7 +162,7 @@ def mechanism(claim: Mapping[str, Any]) -> str:
 
 
 def guarantee_means(claim: Mapping[str, Any]) -> str:
-    """What the claimed guarantee says, for a reader who has not met it; empty where there is nothing to add."""
+    """What the claimed guarantee says, for a reader who does not know it; empty for a guarantee not listed here."""
     what = claimed(claim)
     if what is None:
         return ""
@@ -187,10 +187,19 @@ def guarantee_means(claim: Mapping[str, Any]) -> str:
         case "secret_protection":
             p = format_number(claim["guarantee"].get("p"))
             return (
-                f"Who guesses a secret with probability at most {p} before the release guesses it with at most r after."
+                f"An attacker who guesses a secret with probability at most {p} before the release guesses it with "
+                f"probability at most {format_number(what.value)} after it."
             )
         case "zcdp":
-            return f"The Rényi divergence of every order α > 1 between the release and what it {change} is at most ρα."
+            return (
+                "For every order α > 1, the Rényi divergence between the distributions of the release on neighbouring "
+                "data is at most ρα."
+            )
+        case "rdp":
+            return (
+                f"The Rényi divergence of order {format_number(what.at)} between the distributions of the release on "
+                "neighbouring data is at most ε."
+            )
         case "gdp":
             return "Telling neighbouring data apart is at least as hard as telling N(0, 1) from N(μ, 1) by one draw."
         case _:

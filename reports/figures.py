@@ -49,7 +49,7 @@ def rates(audit: AuditResult, key: str) -> Figure | None:
     return svg.both(
         key,
         draw,
-        title=f"Hits of the {audit.name.replace('_', ' ')} audit with exact intervals, confidence {confidence}",
+        title=f"{text.method(audit.name)}: hits with exact intervals, confidence {confidence}",
         description="; ".join(f"{name}, {rate.name}: {rate_in_words(rate)}" for name, rate in every),
         caption=f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {confidence}. "
         "Circles: the run that is audited. Squares: controls. Each block has its own scale.",

@@ -277,7 +277,7 @@ def _facts(assay: Assay | Release, claim: Claimed | None, rows: Sequence[Bound])
     if claim.kind == "ex_post" and isinstance(assay, Assay) and not _contradicted(assay):
         facts.append(_a_priori(claim, rows))
     if isinstance(assay, Assay):
-        nothing = "no audit bound in the claim’s currency"
+        nothing = "no audit bound that can be compared with the claim"
         note = f"{text.method(lower.method)}, {text.rigor(lower)}" if lower is not None else nothing
         facts.append(("Shown by audits", text.bound(lower) if lower is not None else "nothing", note))
     elif assay.audits:

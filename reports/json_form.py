@@ -39,7 +39,7 @@ class JsonForm:
     computed: tuple[str, ...] = ()
     in_details: tuple[str, ...] = ()
 
-    def __get_pydantic_core_schema__(self, kind: type[Any], handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_wrap_validator_function(
             functools.partial(self._read, kind),
             handler.generate_schema(self._form(kind)),
@@ -76,7 +76,7 @@ class JsonForm:
 
     def _type(self, hint: Any, name: str) -> Any:
         """What JSON has for a type of Python, validated into that type."""
-        number = Annotated[Number, AfterValidator(float)] if name in self.infinite else float
+        number: Any = Annotated[Number, AfterValidator(float)] if name in self.infinite else float
         known: dict[Any, Any] = {
             float: number,
             Unit: Annotated[str, AfterValidator(Unit.parse)],

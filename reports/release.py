@@ -1,7 +1,7 @@
-"""What of an assay may leave the building: a whitelist, field by field. What is not named here stays.
+"""The part of an assay that may be released: a list of permitted fields. A field that is not named here stays private.
 
 Nothing here reads the verdict or what an audit found: audits read the private data and are not charged for it, so one
-word that depends on them would be a release that no ledger holds.
+word that depends on them would be an uncharged release.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters"
 
 
 class ReleasedAudit(Part):
-    """That an audit was made, and how; what it found stays on the private side."""
+    """That an audit was made, and how; what it found is private."""
 
     name: str
     game: str
@@ -52,7 +52,7 @@ class ReleasedAudit(Part):
 
 
 class ReleasedLedger(Part):
-    """The anchor of the run, and what was charged where that is what was planned before any data was read."""
+    """The head of the ledger, and what was charged if it equals the plan, which was made before any data was read."""
 
     head: str
     planned: bool = Field(description="whether the charged events equal the plan")
@@ -211,11 +211,12 @@ def _missed(secrets: Secrets | None) -> list[SecretGroup]:
 
 
 def _shortfalls(assay: Assay, best: Bound | None, secrets: Secrets | None) -> list[str]:
-    """Where what is proven falls short of what is claimed. Nothing private is read, and an ex-post ε least of all."""
+    """Where what is proven falls short of what is claimed. No private number is read, so no ex-post ε either."""
     lines = []
     if assay.claim.get("variant") == "as_published":
         lines.append(
-            "The run follows the published steps to the letter, which are not proven to protect what they say."
+            "The run follows the published steps to the letter, and these are not proven to satisfy the guarantee that "
+            "they state."
         )
     elif not assay.protected:
         lines.append("The mechanism protects nothing with these parameters.")
@@ -249,7 +250,7 @@ def _sentence(
     what = claimed(claim)
     finite = best is not None and best.value != math.inf
     proven = _proven(best) if best is not None and finite else None
-    differ = "The events charged differ from the plan, so no bound on them leaves the private side."
+    differ = "The events charged differ from the plan, so bounds on them are withheld."
     if is_ex_post(claim):
         start = "Whether an ex-post claim holds depends on the private data."
         if not planned:
@@ -258,7 +259,7 @@ def _sentence(
             return f"{start} No finite a-priori bound is known."
         return f"{start} A priori, before any data is read, the mechanism satisfies {proven}."
     rest = (
-        "The verdict, which also weighs attacks on private data, stays on the private side."
+        "The verdict is withheld, because it also depends on attacks on the private data."
         if audited
         else "No audit was made."
     )

@@ -237,19 +237,19 @@ def test_only_an_ex_post_claim_is_called_one(assays: dict[str, Assay]) -> None:
             "approx_dp",
             "The proof reaches the claim",
             "The best certified upper bound, ε ≤ 9.60452 at δ = 1.06268 × 10⁻⁴ (Rényi DP, certified), is within the "
-            "claimed ε ≤ 10. The verdict, which also weighs attacks on private data, stays on the private side.",
+            "claimed ε ≤ 10. The verdict is withheld, because it also depends on attacks on the private data.",
         ),
         (
             "unproven",
             "The proof does not reach the claim",
             "The best certified upper bound, ε ≤ 9.60452 at δ = 1.06268 × 10⁻⁴ (Rényi DP, certified), is above the "
-            "claimed ε ≤ 5. The verdict, which also weighs attacks on private data, stays on the private side.",
+            "claimed ε ≤ 5. The verdict is withheld, because it also depends on attacks on the private data.",
         ),
         (
             "refuted",
             "The proof does not reach the claim",
             "No finite certified upper bound is known that could prove the claimed ε ≤ 3. "
-            "The verdict, which also weighs attacks on private data, stays on the private side.",
+            "The verdict is withheld, because it also depends on attacks on the private data.",
         ),
     ],
 )
@@ -261,7 +261,7 @@ def test_the_page_says_how_far_the_proof_reaches(
     assert f'<p class="word withheld">{headline}</p>' in render(assays[name], side="release")
 
 
-def test_a_renyi_claim_is_reached_in_its_own_currency(assays: dict[str, Assay]) -> None:
+def test_a_renyi_claim_is_reached_at_its_own_order(assays: dict[str, Assay]) -> None:
     def at(epsilon: float, order: float = 8.0) -> str:
         claim = assays["approx_dp"].claim | {"guarantee": {"type": "rdp", "alpha": 8.0, "epsilon": epsilon}}
         made = (Direction.UPPER, 1.5, "rdp", Rigor.CERTIFIED, Adjacency.ADD_REMOVE)

@@ -74,7 +74,7 @@ RHO = claim(type="zcdp", rho=0.5)
         (RHO, bound(), False),
     ],
 )
-def test_only_the_same_currency_is_compared(what: Claimed, row: Bound, compared: bool) -> None:
+def test_only_the_same_quantity_is_compared(what: Claimed, row: Bound, compared: bool) -> None:
     assert what.on_scale(row) is compared
 
 
