@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_confidence, format_number
-from cupel.reports import figures, scale, text
+from cupel.reports import figures, text
 from cupel.reports.assay import Part
 from cupel.reports.claim import Claimed
 from cupel.reports.html import Row, date_in_words, environment, errors, how_it_was_done, too_low
@@ -104,7 +104,7 @@ def render(document: CanaryAudit) -> str:
         headline=_headline(document),
         created=date_in_words(document.created),
         facts=_facts(document, claim, best),
-        scale=scale.scale(audit.bounds, claim) if claim is not None else None,
+        scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
         file_rows=[(file.file, _file(file)) for file in document.synthetic],

@@ -24,7 +24,7 @@ from cupel.accounting.number_format import (
 )
 from cupel.audits import verdict_wording as wording
 from cupel.audits.result import AuditResult
-from cupel.reports import composition, figures, scale, text
+from cupel.reports import composition, figures, text
 from cupel.reports.assay import Assay, PastVerdict
 from cupel.reports.claim import AUDITS, Claimed, best_bound, claim_rows, claimed, parameters, secret_rows
 from cupel.reports.release import Release, ReleasedAudit, releasable
@@ -182,7 +182,7 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
     if claim is not None:
-        page.scale = scale.scale([_as_weighed(row, assay) for row in every], claim)
+        page.scale = figures.claim_and_bounds([_as_weighed(row, assay) for row in every], claim)
     return page
 
 

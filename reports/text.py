@@ -1,4 +1,4 @@
-"""Numbers and words of a report: outward rounding, names of methods, guarantees and units in plain English."""
+"""The words of a report: bounds rounded outward, names of methods, units and neighbouring data in plain English."""
 
 from __future__ import annotations
 

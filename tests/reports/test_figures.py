@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cupel.accounting import Adjacency, Bound, Unit, events
 from cupel.accounting.bounds import Direction, Rigor
-from cupel.reports import composition, figures, scale, svg
+from cupel.reports import composition, figures, svg
 from cupel.reports.assay import Assay, BatchCost, TokenCost
 from cupel.reports.claim import Claimed
 from cupel.reports.html import render
@@ -37,7 +37,7 @@ values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-12, 1e12))
 @given(st.lists(st.tuples(st.sampled_from(["upper", "lower"]), values, st.none() | values), min_size=1, max_size=16))
 @settings(max_examples=10, deadline=None)
 def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -> None:
-    figure = scale.scale([row("upper", 1.0), *(row(*item) for item in drawn)], CLAIM)
+    figure = figures.claim_and_bounds([row("upper", 1.0), *(row(*item) for item in drawn)], CLAIM)
     assert figure is not None
     for drawing, width in ((figure.wide, svg.WIDE), (figure.narrow, svg.NARROW)):
         height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', drawing)[1])  # type: ignore[index]
@@ -49,7 +49,7 @@ def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.booleans())
 def test_the_scale_keeps_the_order(a: float, b: float, infinite: bool) -> None:
     numbers = [a, b, 3.0, *([math.inf] if infinite else [])]
-    x = scale._Scale.of(numbers, 0, 500)
+    x = figures._Scale.of(numbers, 0, 500)
     ordered = sorted([0.0, *numbers])
     assert [x(value) for value in ordered] == sorted(x(value) for value in ordered)
     assert x(0.0) == 0
@@ -58,7 +58,7 @@ def test_the_scale_keeps_the_order(a: float, b: float, infinite: bool) -> None:
 
 
 def test_text_is_text_and_follows_the_page() -> None:
-    figure = scale.scale([row("upper", 2.0), row("lower", 1.0, 2.5)], CLAIM)
+    figure = figures.claim_and_bounds([row("upper", 2.0), row("lower", 1.0, 2.5)], CLAIM)
     assert figure is not None
     for drawing in (figure.wide, figure.narrow):
         assert "Basic composition" in drawing
@@ -143,17 +143,17 @@ def test_only_what_may_decide_is_drawn_against_the_claim() -> None:
         dataclasses.replace(other, unit=Unit("user")),
         dataclasses.replace(other, delta=1e-5),
     ]
-    figure = scale.scale([*others, *counted], CLAIM)
+    figure = figures.claim_and_bounds([*others, *counted], CLAIM)
     assert figure is not None
     assert [line[0] for line in figure.table] == ["ε ≤ 3", "ε ≤ 2", "ε ≤ 2.5", "ε ≥ 1"]
     assert "1.25" not in figure.wide + figure.narrow + figure.description
     assert "In the tables only: 4 more" in figure.caption
-    assert scale.scale(others, CLAIM) is None
+    assert figures.claim_and_bounds(others, CLAIM) is None
 
 
 def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
-    assert scale.scale([row("upper", 2.0)], CLAIM) is None
-    assert scale.scale([row("lower", 1.0, 2.0)], CLAIM) is not None  # the ceiling is another number
+    assert figures.claim_and_bounds([row("upper", 2.0)], CLAIM) is None
+    assert figures.claim_and_bounds([row("lower", 1.0, 2.0)], CLAIM) is not None  # the ceiling is another number
     one = batch(7, 0.25, 0.125)
     token = TokenCost(position=0, count=4, mean=0.5, largest=0.75, mean_published=1.5)
     assert figures.batches([one]) is None
