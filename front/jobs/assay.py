@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import platform
 from datetime import UTC, datetime
@@ -306,13 +307,12 @@ def limitations(claim: Claim) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computed the numbers."""
-    packages = ("numpy", "scipy", "torch", "transformers", "dp-accounting", "prv-accountant", "opendp")
-    return {
-        "cupel": __version__,
-        "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
-    }
+    """Versions of what computed the numbers; of optional packages, those that are installed."""
+    found = {"cupel": __version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "torch", "transformers", "dp-accounting", "prv-accountant", "opendp"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 def present(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
