@@ -12,7 +12,7 @@ from typing import Any
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 
-_ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
+ARGUMENTS = {"delta": "ε", "renyi_epsilon": "order", "beta": "α", "r": "p"}
 """What `Bound.at` is for the quantities that are functions."""
 _WITHOUT_ARGUMENT = ("epsilon", "ex_post_epsilon", "rho", "mu")
 
@@ -126,7 +126,7 @@ class Bound:
             raise ValueError(
                 f"a bound on {self.quantity} takes no `at`, but {self.at!r} was given; use `delta` for a δ"
             )
-        if self.quantity not in _ARGUMENTS:
+        if self.quantity not in ARGUMENTS:
             return
         if self.at is None:
             raise ValueError(f"a bound on {self.quantity} needs `at`, the {self.argument} at which it holds")
@@ -140,7 +140,7 @@ class Bound:
     @property
     def argument(self) -> str | None:
         """What `at` is: ε, order, α or p; None if the quantity is not a function."""
-        return _ARGUMENTS.get(self.quantity)
+        return ARGUMENTS.get(self.quantity)
 
     def comparable(self, other: Bound) -> bool:
         """Whether both bound the same quantity at the same unit, adjacency, δ and argument."""

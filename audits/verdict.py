@@ -1,4 +1,5 @@
-"""The verdict on a claim (SUPPORTED, REFUTED or UNPROVEN) and the bounds that justify it.
+"""The verdict on a claim (SUPPORTED, REFUTED or UNPROVEN) and the bounds that justify it; its words are in
+`cupel.audits.verdict_wording`.
 
 A claim is refuted if a certified or finite-sample lower bound exceeds it. It is supported if nothing refutes it and a
 certified upper bound is at most the claim. Otherwise it is unproven. A bound counts only at the claim's unit and
@@ -14,22 +15,20 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor, json_number
 from cupel.accounting.guarantees import ExPostDP, Guarantee, PrivacyProfile
-from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number, format_upper
 from cupel.audits import implications
+from cupel.audits import verdict_wording as wording
 from cupel.audits.implications import describe, describe_limit, implied_limit, implied_upper
+from cupel.audits.verdict_wording import Name
 
 ALLOWED_ERROR = 0.05
 """Finite-sample bounds may refute a claim only if they hold jointly with confidence 1 − this value."""
 
 _ROUNDING = 1e-12  # absolute float error of a sum of a few terms 1 − confidence
-
-
-Name: TypeAlias = Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def decide(
     verdict = _weigh(guarantee, uppers, lowers, contradicted)
     return dataclasses.replace(
         verdict,
-        reasons=(*(f"the upper bounds count as estimates: {sentence}" for sentence in contradicted), *verdict.reasons),
+        reasons=(*map(wording.reason_contradicted, contradicted), *verdict.reasons),
         is_private=verdict.is_private or bool(contradicted),
         contradictions=contradicted,
     )
@@ -130,19 +129,19 @@ def _weigh(
     worst = max(range(len(parts)), key=lambda index: found[index][1] - found[index][0])
     claimed, value, best_upper = found[worst]
     part = parts[worst]
-    what = f" on δ at ε = {format_number(part.epsilons[0])}" if isinstance(part, PrivacyProfile) else ""
+    what = wording.point(part.epsilons[0]) if isinstance(part, PrivacyProfile) else ""
     if refuting and best_lower is not None:
-        reasons += [f"assumed by {best_lower.method}: {assumption}" for assumption in best_lower.assumptions]
-        return _verdict("REFUTED", guarantee, _refuted(guarantee, best_lower), reasons, best_upper, best_lower)
+        reasons += wording.reasons_assumed(best_lower)
+        limit = describe_limit(guarantee, implied_limit(guarantee, best_lower))
+        sentence = wording.refuted(best_lower, describe(guarantee), limit)
+        return _verdict("REFUTED", guarantee, sentence, reasons, best_upper, best_lower)
     if best_upper is not None and value <= claimed:
-        reasons += [f"assumed by {best_upper.method}: {assumption}" for assumption in best_upper.assumptions]
-        sentence = (
-            f"a certified upper bound of {format_upper(value)}{what} ({best_upper.method}) is at most the claim, "
-            f"{describe(guarantee)}, and nothing refutes it."
-        )
+        reasons += wording.reasons_assumed(best_upper)
+        sentence = wording.supported(value, what, best_upper.method, describe(guarantee))
         return _verdict("SUPPORTED", guarantee, sentence, reasons, best_upper, best_lower)
-    missing = _missing(value, claimed, best_upper, what, contradicted)
-    sentence = f"{describe(guarantee)} is neither proven nor refuted: {missing.statement}."
+    statement = wording.missing(value, claimed, best_upper, what, contradicted)
+    missing = Missing(statement, None if contradicted or best_upper is None else value, claimed)
+    sentence = wording.unproven(describe(guarantee), statement)
     return _verdict("UNPROVEN", guarantee, sentence, reasons, best_upper, best_lower, missing)
 
 
@@ -156,7 +155,7 @@ def _verdict(
     missing: Missing | None = None,
 ) -> Verdict:
     private = isinstance(guarantee, ExPostDP) or (name == "REFUTED" and best_lower is not None and best_lower.private)
-    return Verdict(name, f"{name}: {sentence}", tuple(reasons), best_upper, best_lower, missing, private)
+    return Verdict(name, wording.named(name, sentence), tuple(reasons), best_upper, best_lower, missing, private)
 
 
 def _check_comparable(bounds: Sequence[Bound], adjacency: Adjacency, unit: Unit) -> None:
@@ -183,19 +182,10 @@ def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound], counted: S
             compared.append((lower, limit, method))
     jointly = _joint_error([lower for lower, *_ in compared]) <= ALLOWED_ERROR + _ROUNDING
     return [
-        _against(lower, limit, method)
+        wording.contradiction(lower, limit, method, sampled=lower.rigor is Rigor.FINITE_SAMPLE)
         for lower, limit, method in compared
         if lower.value > limit and (jointly or lower.rigor is Rigor.CERTIFIED or lower in counted)
     ]
-
-
-def _against(lower: Bound, limit: float, method: str) -> str:
-    rare = ", or the sample is a rare one" if lower.rigor is Rigor.FINITE_SAMPLE else ""
-    return (
-        f"{lower.method} shows {_quantity(lower)} of at least {format_lower(lower.value)}, and {method} certifies at "
-        f"most {format_upper(limit)} for the mechanism as described: the run did something else, an assumption fails, "
-        f"accounting or audit is wrong{rare}"
-    )
 
 
 def _joint_error(bounds: Sequence[Bound]) -> float:
@@ -225,20 +215,17 @@ def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bo
     counted = []
     for bound in lowers:
         if not bound.rigor.may_refute:
-            reasons.append(f"{bound.method} is of rigor {bound.rigor}: it can neither support nor refute")
+            reasons.append(wording.reason_rigor(bound))
         elif math.isinf(implied_limit(claim, bound)):
-            reasons.append(f"{bound.method} bounds {_quantity(bound)}, which the claim does not limit")
+            reasons.append(wording.reason_unlimited(bound))
         else:
             counted.append(bound)
     sampled = [bound for bound in counted if bound.rigor is Rigor.FINITE_SAMPLE]
     error = _joint_error(sampled)
     if error > ALLOWED_ERROR + _ROUNDING:
         counted = [bound for bound in counted if bound.rigor is not Rigor.FINITE_SAMPLE]
-        reasons.append(
-            f"{len(sampled)} finite-sample bounds hold jointly with confidence "
-            f"{format_confidence(max(0.0, 1 - error))} only, below {format_confidence(1 - ALLOWED_ERROR)}, so none may "
-            f"refute: run each at 1 − {format_number(ALLOWED_ERROR)}/{len(sampled)}"
-        )
+        joint = max(0.0, 1 - error)
+        reasons.append(wording.reason_jointly(len(sampled), joint, 1 - ALLOWED_ERROR, ALLOWED_ERROR))
     return counted, reasons
 
 
@@ -248,10 +235,7 @@ def _ceilings(claim: Guarantee, lowers: Sequence[Bound]) -> list[str]:
     for bound in lowers:
         limit = implied_limit(claim, bound)
         if bound.ceiling is not None and not math.isinf(limit) and bound.ceiling <= limit:
-            reasons.append(
-                f"{bound.method} could have shown at most {format_ceiling(bound.ceiling, bound.value)}, which is not "
-                "above the claim: that it found no leak says nothing about the claim"
-            )
+            reasons.append(wording.reason_ceiling(bound))
     return reasons
 
 
@@ -261,39 +245,3 @@ def _best_upper(part: Guarantee, uppers: Sequence[Bound]) -> tuple[float, float,
     certified = [(implied_upper(part, bound), index) for index, bound in enumerate(uppers) if bound.rigor.may_support]
     value, index = min(certified, default=(math.inf, -1))
     return claimed, value, uppers[index] if math.isfinite(value) else None
-
-
-def _refuted(claim: Guarantee, bound: Bound) -> str:
-    limit = implied_limit(claim, bound)
-    how = "certified" if bound.confidence is None else f"with confidence {format_confidence(bound.confidence)}"
-    return (
-        f"{bound.method} shows {_quantity(bound)} of at least {format_lower(bound.value)} ({how}); the claim, "
-        f"{describe(claim)}, allows {describe_limit(claim, limit)}."
-    )
-
-
-def _missing(value: float, claimed: float, best: Bound | None, what: str, contradicted: Sequence[str]) -> Missing:
-    if contradicted:
-        return Missing("evidence contradicts the certified upper bounds, so none of them counts", None, claimed)
-    if best is None:
-        return Missing("no certified upper bound is known for this mechanism", None, claimed)
-    statement = (
-        f"the best certified upper bound{what} is {format_upper(value)} ({best.method}), "
-        f"{format_upper(value - claimed)} above the claimed {format_number(claimed)}"
-    )
-    return Missing(statement, value, claimed)
-
-
-def _quantity(bound: Bound) -> str:
-    names = {
-        "epsilon": "ε",
-        "ex_post_epsilon": "ex-post ε",
-        "renyi_epsilon": "Rényi ε",
-        "delta": "δ",
-        "rho": "ρ",
-        "mu": "μ",
-    }
-    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    if bound.at is not None:
-        at += f" at {bound.argument} {format_number(bound.at)}"
-    return names.get(bound.quantity, bound.quantity) + at

@@ -48,6 +48,7 @@ RENAMED = {
     "cupel.mechanisms.text_overlap": "cupel.mechanisms.data.text_overlap",
     "cupel.mechanisms.variation": "cupel.mechanisms.models.writers",
     "cupel.mechanisms.word_runs": "cupel.mechanisms.data.word_runs",
+    "cupel.reports.schema": "cupel.reports.assay",
 }
 """Old name → new name, of every module that a guide of version 0.1 imports."""
 

@@ -1,15 +1,19 @@
-"""The assay document: everything a report draws, as one versioned JSON file. Nothing else needs to be kept."""
+"""The assay document (`assay.json`): everything a report draws, as one versioned JSON file; its schema; reading one."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cupel.audits.verdict_wording import Name as VerdictName
+from cupel.reports.json_form import AuditResult, Bound, Missing, Number
 
 SCHEMA_VERSION: Final = 1
-
-Number = Annotated[float | Literal["inf", "-inf"], Field(description="a finite number, or an infinity as a string")]
-
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 PUBLIC_FACTS = (
     "batching key",
@@ -27,68 +31,9 @@ the hash of an input file, for one, tells whoever can guess the file that the gu
 
 
 class Part(BaseModel):
-    """A piece of the document; unknown keys are an error."""
+    """A piece of a document; unknown keys are an error."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class BoundRow(Part):
-    """One bound, as `cupel.accounting.bounds.Bound.to_json` writes it."""
-
-    direction: Literal["upper", "lower"]
-    value: Number
-    quantity: str = "epsilon"
-    method: str
-    rigor: Literal["certified", "finite_sample", "asymptotic", "credible", "model_conditional", "estimate"]
-    adjacency: str
-    unit: str
-    delta: Number | None = None
-    at: Number | None = Field(
-        default=None, description="the ε of a δ, the order of a Rényi divergence, the α of a β, the p of an r"
-    )
-    confidence: float | None = None
-    interval: tuple[Number, Number] | None = None
-    ceiling: Number | None = None
-    null_family: str | None = Field(default=None, description="the mechanisms that the test of an audit rejects")
-    assumptions: list[str] = []
-    private: bool = False
-
-
-class Rate(Part):
-    """A count of hits with an exact Clopper–Pearson interval."""
-
-    name: str
-    hits: int
-    trials: int
-    rate: float
-    interval: tuple[float, float]
-    confidence: float
-
-
-class Audit(Part):
-    """One audit: game × attack × statistic → bounds, with its controls and everything that was tried."""
-
-    name: str
-    game: str = Field(description="printed on both pages: it says what is played, not what came out")
-    attack: str = Field(description="printed on both pages")
-    statistics: list[str] = Field(description="printed on both pages")
-    conclusion: str = Field(description="one sentence for a reader; says so when a control failed")
-    trials: int
-    bounds: list[BoundRow] = []
-    rates: list[Rate] = []
-    controls: list[Rate] = []
-    controls_passed: bool | None = None
-    difference: tuple[float, float] | None = Field(
-        default=None, description="interval of source minus holdout hit rate"
-    )
-    control_difference: tuple[float, float] | None = Field(
-        default=None, description="the same for the positive control"
-    )
-    p_value: float | None = None
-    multiplicity: list[str] = Field(
-        default=[], description="every statistic, score, threshold and canary kind that was tried"
-    )
-    details: dict[str, Any] = {}
 
 
 class BatchCost(Part):
@@ -173,8 +118,8 @@ class PastAudit(Part):
     name: str
     game: str
     attack: str
-    statistics: list[str]
-    bounds: list[BoundRow]
+    statistics: tuple[str, ...]
+    bounds: tuple[Bound, ...]
 
 
 class PastVerdict(Part):
@@ -184,21 +129,13 @@ class PastVerdict(Part):
     claim: str = Field(description="SHA-256 of the releasable part of the claim, as in `Digests`")
     guarantee: dict[str, Any] = Field(description="as the claim file writes it")
     claimed: str = Field(description="the guarantee in words")
-    verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
+    verdict: VerdictName
     asked: list[str] = Field(description="the audits that the claim asked for")
     confidence: float | None = Field(description="of its finite-sample audits; None where none was asked for")
     audits: list[PastAudit]
     contradictions: list[str] = Field(description="evidence of all verdicts so far against the run's own events")
     documents: str = Field(description="SHA-256 of the documents")
     versions: dict[str, str]
-
-
-class Missing(Part):
-    """What an UNPROVEN claim lacks."""
-
-    statement: str
-    best_upper: Number | None = None
-    claimed: Number | None = None
 
 
 class Difference(Part):
@@ -219,7 +156,7 @@ class Assay(Part):
     created: str = Field(description="ISO 8601, UTC")
     claim: dict[str, Any]
     guarantee: str = Field(description="the claimed guarantee in words, parameters filled in")
-    verdict: Literal["SUPPORTED", "REFUTED", "UNPROVEN"]
+    verdict: VerdictName
     verdict_is_private: bool = Field(
         description="whether the verdict depends on the private data; the releasable page reads neither this nor it"
     )
@@ -230,14 +167,12 @@ class Assay(Part):
         description="evidence against the certified upper bounds, which count as estimates for the verdict; private",
     )
     missing: Missing | None = None
-    bounds: list[BoundRow] = Field(description="every bound, accountants first")
-    best_upper: BoundRow | None = Field(
-        default=None, description="the certified upper bound that is closest to the claim"
-    )
-    best_lower: BoundRow | None = Field(
+    bounds: list[Bound] = Field(description="every bound, accountants first")
+    best_upper: Bound | None = Field(default=None, description="the certified upper bound that is closest to the claim")
+    best_lower: Bound | None = Field(
         default=None, description="the lower bound that refutes, else the largest that could"
     )
-    audits: list[Audit] = []
+    audits: list[AuditResult] = []
     batches: list[BatchCost] = []
     tokens: list[TokenCost] = []
     history: list[PastVerdict] = Field(
@@ -272,3 +207,42 @@ class Assay(Part):
     versions: dict[str, str]
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of `assay.json`."""
+    schema = Assay.model_json_schema(by_alias=True, mode="serialization")
+    return {"$schema": DIALECT, "$comment": f"cupel assay, schema version {SCHEMA_VERSION}", **schema}
+
+
+def load(path: str | PathLike[str]) -> Assay:
+    """Reads an `assay.json`.
+
+    Raises:
+        ValueError: one line that says what is wrong with the file: it cannot be read, it is not JSON, it was written
+            by another version, or a field of it is missing, unknown or impossible.
+    """
+    file = Path(path)
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: is not UTF-8 text; an assay is the assay.json that `cupel assay` writes") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file}: is not JSON: {error.msg} at line {error.lineno}") from None
+    except RecursionError:
+        raise ValueError(f"{file}: is nested too deeply to be an assay") from None
+    if not isinstance(data, dict) or "schema" not in data:
+        raise ValueError(f"{file}: is not an assay: it has no `schema` number")
+    if data["schema"] != SCHEMA_VERSION:
+        raise ValueError(f"{file}: has schema {data['schema']!r}; this version of cupel reads schema {SCHEMA_VERSION}")
+    try:
+        return Assay.model_validate(data)
+    except ValidationError as error:
+        first, *rest = error.errors(include_url=False)
+        place = ".".join(str(part) for part in first["loc"])
+        given = first["input"]
+        shown = f", not {given!r}" if first["type"] != "value_error" and not isinstance(given, dict | list) else ""
+        more = f" (and {len(rest)} more)" if rest else ""
+        raise ValueError(f"{file}: {place}: {first['msg'].removeprefix('Value error, ')}{shown}{more}") from None

@@ -1,4 +1,4 @@
-"""The page of an audit of somebody else's generator: claim, plan, bound with its ceiling, controls, limits."""
+"""The document and the page of an audit by planted canaries: claim, plan, bound with its ceiling, controls, limits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_confidence, format_number
-from cupel.reports import figures, scale, text
-from cupel.reports.assay import Audit, BoundRow, Part
-from cupel.reports.html import Row, _date, _environment, _how, _lines, _too_low
+from cupel.reports import figures, text
+from cupel.reports.assay import Part
+from cupel.reports.claim import Claimed
+from cupel.reports.html import Row, date_in_words, environment, errors, how_it_was_done, too_low
+from cupel.reports.json_form import AuditResult, Bound
 from cupel.reports.svg import Figure
 
 SCHEMA_VERSION: Final = 1
@@ -42,25 +45,25 @@ class Synthetic(Part):
     checked: bool = Field(description="whether it was still there, unchanged, when the bound was computed")
 
 
-class Claimed(Part):
+class ClaimedEpsilon(Part):
     """What is claimed of adding or removing one unit."""
 
     epsilon: float
     delta: float
 
 
-class ThirdPartyAudit(Part):
-    """An audit of somebody else's generator (`report.json`)."""
+class CanaryAudit(Part):
+    """An audit of a generator by planted canaries (`report.json`)."""
 
     schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
     name: str
     created: str = Field(description="ISO 8601, UTC")
-    claim: Claimed | None
+    claim: ClaimedEpsilon | None
     guarantee: str = Field(description="the claim in words; empty for none")
     plan: Planned
     synthetic: list[Synthetic]
     refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
-    audit: Audit
+    audit: AuditResult
     limitations: list[str]
     versions: dict[str, str]
 
@@ -71,7 +74,7 @@ class ThirdPartyAudit(Part):
 class Page:
     """Everything the template prints."""
 
-    document: ThirdPartyAudit
+    document: CanaryAudit
     headline: str
     created: str
     facts: list[tuple[str, str, str]]
@@ -86,7 +89,7 @@ class Page:
     failures: tuple[str, ...]
 
 
-def render(document: ThirdPartyAudit) -> str:
+def render(document: CanaryAudit) -> str:
     """The result as one self-contained HTML page.
 
     Args:
@@ -99,34 +102,36 @@ def render(document: ThirdPartyAudit) -> str:
     page = Page(
         document=document,
         headline=_headline(document),
-        created=_date(document.created),
+        created=date_in_words(document.created),
         facts=_facts(document, claim, best),
-        scale=scale.scale(audit.bounds, claim) if claim is not None else None,
+        scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
         file_rows=[(file.file, _file(file)) for file in document.synthetic],
-        how=_how(audit, claim),
+        how=how_it_was_done(audit, claim),
         rows=[_row(bound, best, claim, assumptions) for bound in audit.bounds],
         assumptions=assumptions,
-        too_low=_too_low(audit, claim),
-        failures=_lines(audit, "failures") + _lines(audit, "contradictions"),
+        too_low=too_low(audit, claim),
+        failures=errors(audit),
     )
-    return _environment().get_template("third_party.html.j2").render(page=page)
+    return environment().get_template("canaries.html.j2").render(page=page)
 
 
-def _claimed(document: ThirdPartyAudit) -> text.Claimed | None:
+def _claimed(document: CanaryAudit) -> Claimed | None:
     if document.claim is None:
         return None
     kind = "approx_dp" if document.claim.delta else "pure_dp"
     delta = document.claim.delta or None
-    return text.Claimed(kind, "epsilon", document.claim.epsilon, delta, document.plan.unit, document.plan.adjacency)
+    return Claimed(
+        kind, "epsilon", document.claim.epsilon, delta, Unit.parse(document.plan.unit), document.plan.adjacency
+    )
 
 
-def _best(document: ThirdPartyAudit) -> BoundRow | None:
-    return max(document.audit.bounds, key=lambda bound: float(bound.value), default=None)
+def _best(document: CanaryAudit) -> Bound | None:
+    return max(document.audit.bounds, key=lambda bound: bound.value, default=None)
 
 
-def _headline(document: ThirdPartyAudit) -> str:
+def _headline(document: CanaryAudit) -> str:
     best = _best(document)
     if best is None:
         return "No conclusion"
@@ -134,12 +139,12 @@ def _headline(document: ThirdPartyAudit) -> str:
         return "REFUTED"
     return (
         "No leak shown"
-        if float(best.value) == 0
+        if best.value == 0
         else "A leak is shown" + ("" if document.claim is None else ", not above the claim")
     )
 
 
-def _facts(document: ThirdPartyAudit, claim: text.Claimed | None, best: BoundRow | None) -> list[tuple[str, str, str]]:
+def _facts(document: CanaryAudit, claim: Claimed | None, best: Bound | None) -> list[tuple[str, str, str]]:
     """The numbers of the first screen: claimed, shown, and the most that could have been shown."""
     neighbours = text.neighbours(document.plan.adjacency, document.plan.unit)
     facts = []
@@ -153,7 +158,7 @@ def _facts(document: ThirdPartyAudit, claim: text.Claimed | None, best: BoundRow
     return facts
 
 
-def _plan_rows(document: ThirdPartyAudit) -> list[tuple[str, str]]:
+def _plan_rows(document: CanaryAudit) -> list[tuple[str, str]]:
     plan = document.plan
     each = "one record each" if plan.copies == 1 else f"{plan.copies} records each"
     kept = "the one that was kept outside" if plan.manifest_expected else "compared with the folder’s own record only"
@@ -171,10 +176,10 @@ def _plan_rows(document: ThirdPartyAudit) -> list[tuple[str, str]]:
 
 
 def _file(file: Synthetic) -> str:
-    gone = "" if file.checked else "; it was not there any more when the bound was computed"
+    gone = "" if file.checked else "; it was missing when the bound was computed"
     return f"{text.plain(file.rows)} rows, {text.plain(file.bytes)} bytes, SHA-256 {file.sha256}{gone}"
 
 
-def _row(bound: BoundRow, best: BoundRow | None, claim: text.Claimed | None, assumptions: list[str]) -> Row:
+def _row(bound: Bound, best: Bound | None, claim: Claimed | None, assumptions: list[str]) -> Row:
     numbers = tuple(assumptions.index(words) + 1 for words in bound.assumptions)
     return Row(bound, bound == best, claim is None or claim.on_scale(bound), "–", "", numbers)

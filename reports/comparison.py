@@ -20,7 +20,7 @@ from cupel.accounting.comparison.comparison import Comparison
 from cupel.accounting.comparison.curves import Curve, Panel
 from cupel.accounting.number_format import format_upper
 from cupel.reports import svg, text
-from cupel.reports.figures import _LOG_FROM, _decades
+from cupel.reports.figures import LOG_FROM, decades
 from cupel.reports.svg import Figure
 
 _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5))
@@ -235,7 +235,7 @@ def _value_axis(axes: Axes, panel: Panel, floor: float) -> None:
         axes.set_ylim(0, 1)
         return
     low, high = float(positive.min()), float(positive.max())
-    if panel.quantity in _LOG_Y or (floor == 0 and high / low > _LOG_FROM):
+    if panel.quantity in _LOG_Y or (floor == 0 and high / low > LOG_FROM):
         axes.set_yscale("log")
         axes.set_ylim(max(low / 1.8, floor), high * 1.8)
         _axis(axes, "y", True, 6)
@@ -249,7 +249,7 @@ def _axis(axes: Axes, which: str, log: bool, most: int) -> None:
     if log:
         (axes.set_xscale if which == "x" else axes.set_yscale)("log")
         low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-        ticks = _decades(low, high, most)
+        ticks = decades(low, high, most)
         if len(ticks) < 3:
             powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
             ticks = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]

@@ -22,9 +22,10 @@ class Step:
 
 
 def describe(event: Mapping[str, Any], depth: int = 0) -> Step:
-    """`event`, as `cupel.accounting.events.to_json` writes it, in words. Equal parts are told once, with their number.
+    """`event`, as `cupel.accounting.events.to_json` writes it, in words.
 
-    An event of a type that has no words here is shown by its name and fields.
+    Equal parts are listed once, with their number. An event of a type that has no words here is shown by its name and
+    fields.
     """
     kind = str(event.get("type", "unknown event"))
     if depth > _DEEPEST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Literal
 import jinja2
 from markupsafe import Markup
 
+from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.accounting.number_format import (
     format_ceiling,
     format_confidence,
@@ -20,8 +22,11 @@ from cupel.accounting.number_format import (
     format_p_value,
     format_upper,
 )
-from cupel.reports import claim_tables, composition, figures, scale, text
-from cupel.reports.assay import Assay, Audit, BoundRow, PastVerdict
+from cupel.audits import verdict_wording as wording
+from cupel.audits.result import AuditResult
+from cupel.reports import composition, figures, text
+from cupel.reports.assay import Assay, PastVerdict
+from cupel.reports.claim import AUDITS, Claimed, best_bound, claim_rows, claimed, parameters, secret_rows
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
 
@@ -34,7 +39,7 @@ _MOST_TABLE_ROWS = 200
 class Row:
     """A bound as a line of a table."""
 
-    bound: BoundRow
+    bound: Bound
     best: bool
     compared: bool
     ends: str
@@ -46,7 +51,7 @@ class Row:
 class Evidence:
     """An audit as the page shows it."""
 
-    audit: Audit | ReleasedAudit
+    audit: AuditResult | ReleasedAudit
     how: tuple[tuple[str, str], ...]
     rows: tuple[Row, ...]
     too_low: str
@@ -71,11 +76,11 @@ class Page:
 
     side: Side
     assay: Assay | Release
-    verdict: str | None
+    verdict: wording.Name | None
     headline: str
     sentence: str
     created: str
-    claim: text.Claimed | None
+    claim: Claimed | None
     claim_rows: list[tuple[str, str]]
     parameters: list[tuple[str, list[tuple[str, str]]]]
     facts: list[tuple[str, str, str]]
@@ -115,7 +120,7 @@ def render(assay: Assay, *, side: Side) -> str:
             return render_release(releasable(assay))
         case _:
             raise ValueError(f"side must be private or release, not {side!r}")
-    return _environment().get_template("report.html.j2").render(page=page)
+    return environment().get_template("report.html.j2").render(page=page)
 
 
 def render_release(release: Release) -> str:
@@ -124,22 +129,22 @@ def render_release(release: Release) -> str:
     Args:
         release: which holds nothing else.
     """
-    return _environment().get_template("report.html.j2").render(page=_page(release, "release"))
+    return environment().get_template("report.html.j2").render(page=_page(release, "release"))
 
 
 def _page(assay: Assay | Release, side: Side) -> Page:
-    claim = text.claimed(assay.claim)
-    audits: Sequence[Audit | ReleasedAudit] = assay.audits
+    claim = claimed(assay.claim)
+    audits: Sequence[AuditResult | ReleasedAudit] = assay.audits
     of_audits = [row for audit in audits for row in _found(audit)]
     earlier = _distinct(row for past in _history(assay) for audit in past.audits for row in audit.bounds)
     every = _distinct([*assay.bounds, *of_audits])
     assumptions: dict[str, int] = {}
     best = [row for row in _best(assay, claim, every) if row is not None]
 
-    def row_of(bound: BoundRow) -> Row:
+    def row_of(bound: Bound) -> Row:
         numbers = tuple(assumptions.setdefault(words, len(assumptions) + 1) for words in bound.assumptions)
         compared = claim is None or claim.on_scale(bound)
-        return Row(bound, bound in best and not math.isinf(float(bound.value)), compared, *_enclosure(bound), numbers)
+        return Row(bound, bound in best and not math.isinf(bound.value), compared, *_enclosure(bound), numbers)
 
     verdict = assay.verdict if isinstance(assay, Assay) else None
     page = Page(
@@ -147,11 +152,11 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         assay=assay,
         verdict=verdict,
         headline=assay.verdict if isinstance(assay, Assay) else assay.headline,
-        sentence=text.in_words(text.without_verdict(assay.sentence, verdict)),
-        created=_date(assay.created),
+        sentence=text.in_words(wording.without_name(assay.sentence, verdict) if verdict else assay.sentence),
+        created=date_in_words(assay.created),
         claim=claim,
-        claim_rows=claim_tables.claim_rows(assay),
-        parameters=claim_tables.parameters(assay.claim),
+        claim_rows=claim_rows(assay),
+        parameters=parameters(assay.claim),
         facts=_facts(assay, claim, every),
         rows=sorted(
             (row_of(bound) for bound in _distinct(assay.bounds) if bound not in of_audits + earlier),
@@ -160,11 +165,11 @@ def _page(assay: Assay | Release, side: Side) -> Page:
         evidence=[
             Evidence(
                 audit,
-                tuple(_how(audit, claim)),
+                tuple(how_it_was_done(audit, claim)),
                 tuple(row_of(bound) for bound in _found(audit)),
-                _too_low(audit, claim),
-                _lines(audit, "contradictions") + _lines(audit, "failures"),
-                figures.rates(audit, f"rates-{index}") if isinstance(audit, Audit) else None,
+                too_low(audit, claim),
+                errors(audit),
+                figures.rates(audit, f"rates-{index}") if isinstance(audit, AuditResult) else None,
             )
             for index, audit in enumerate(audits)
         ],
@@ -172,12 +177,12 @@ def _page(assay: Assay | Release, side: Side) -> Page:
     page.earlier = [row_of(bound) for bound in earlier if bound not in of_audits]
     page.history = [_past(past) for past in _history(assay)]
     page.digests = _digests(assay)
-    page.secret_rows = claim_tables.secret_rows(assay.secrets)
+    page.secret_rows = secret_rows(assay.secrets)
     page.assumptions = list(assumptions)
     if assay.ledger.composition:
         page.composition = composition.describe(assay.ledger.composition)
     if claim is not None:
-        page.scale = scale.scale([_as_weighed(row, assay) for row in every], claim)
+        page.scale = figures.claim_and_bounds([_as_weighed(row, assay) for row in every], claim)
     return page
 
 
@@ -189,10 +194,10 @@ def _history(assay: Assay | Release) -> list[PastVerdict]:
 def _past(past: PastVerdict) -> Past:
     bounds = [f"{text.method(row.method)}: {text.bound(row)}" for audit in past.audits for row in audit.bounds]
     return Past(
-        when=_date(past.created),
+        when=date_in_words(past.created),
         claimed=past.claimed,
         verdict=past.verdict,
-        audits=", ".join(text.AUDITS.get(name, name) for name in past.asked) or "none",
+        audits=", ".join(AUDITS.get(name, name) for name in past.asked) or "none",
         bounds="; ".join(bounds) or "none",
     )
 
@@ -203,28 +208,28 @@ def _digests(assay: Assay | Release) -> list[tuple[str, str]]:
     return [("synthetic.jsonl, the documents", assay.digests.documents), ("claim.json", assay.digests.claim)]
 
 
-def _found(audit: Audit | ReleasedAudit) -> list[BoundRow]:
+def _found(audit: AuditResult | ReleasedAudit) -> Sequence[Bound]:
     """The bounds of an audit; none on the releasable side."""
-    return audit.bounds if isinstance(audit, Audit) else []
+    return audit.bounds if isinstance(audit, AuditResult) else ()
 
 
-def _distinct(rows: Iterable[BoundRow]) -> list[BoundRow]:
-    out: list[BoundRow] = []
+def _distinct(rows: Iterable[Bound]) -> list[Bound]:
+    out: list[Bound] = []
     for row in rows:
         if row not in out:
             out.append(row)
     return out
 
 
-def _best(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[BoundRow | None]:
+def _best(assay: Assay | Release, claim: Claimed | None, rows: Sequence[Bound]) -> list[Bound | None]:
     """The best upper and the best lower bound: those the verdict names, else by comparison."""
     if isinstance(assay, Release):
         return [assay.best_upper, None]
     if claim is None:
         return [assay.best_upper, assay.best_lower]
     return [
-        None if _contradicted(assay) else assay.best_upper or text.best(rows, claim, "upper"),
-        assay.best_lower or text.best(rows, claim, "lower"),
+        None if _contradicted(assay) else assay.best_upper or best_bound(rows, claim, Direction.UPPER),
+        assay.best_lower or best_bound(rows, claim, Direction.LOWER),
     ]
 
 
@@ -233,30 +238,30 @@ def _contradicted(assay: Assay | Release) -> bool:
     return isinstance(assay, Assay) and bool(assay.contradictions)
 
 
-def _as_weighed(row: BoundRow, assay: Assay | Release) -> BoundRow:
+def _as_weighed(row: Bound, assay: Assay | Release) -> Bound:
     """A bound as the verdict takes it: where evidence contradicts the proof, upper bounds are estimates."""
-    if row.direction == "upper" and _contradicted(assay):
-        return row.model_copy(update={"rigor": "estimate"})
+    if row.direction is Direction.UPPER and _contradicted(assay):
+        return dataclasses.replace(row, rigor=Rigor.ESTIMATE)
     return row
 
 
-def _enclosure(row: BoundRow) -> tuple[str, str]:
+def _enclosure(row: Bound) -> tuple[str, str]:
     """The ends of the enclosure, rounded outward, and its width, rounded up; a dash and nothing where none is known."""
     if row.interval is None:
         return "–", ""
-    low, high = map(float, row.interval)
+    low, high = row.interval.lower, row.interval.upper
     width = math.inf if math.isinf(high - low) or high == low == math.inf else high - low
     return format_interval(low, high), f"width {format_upper(width, 2)}"
 
 
-def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[BoundRow]) -> list[tuple[str, str, str]]:
+def _facts(assay: Assay | Release, claim: Claimed | None, rows: Sequence[Bound]) -> list[tuple[str, str, str]]:
     """The three numbers of the first screen: claimed, proven, shown. Each with a note."""
     if claim is None:
         return []
     number = format_number(claim.value)
     at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
     if claim.at is not None:
-        at = f"at {text.ARGUMENTS[claim.quantity]} = {format_number(claim.at)}, "
+        at = f"at {claim.argument} = {format_number(claim.at)}, "
     facts = [("Claimed", f"{claim.symbol} ≤ {number}", at + text.neighbours(claim.adjacency, claim.unit))]
     upper, lower = _best(assay, claim, rows)
     a_priori = isinstance(assay, Release) and claim.kind == "ex_post"
@@ -264,15 +269,15 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     if isinstance(assay, Release) and not assay.ledger.planned:
         facts.append((label, "withheld", "the events charged differ from the plan"))
     elif _contradicted(assay):
-        facts.append((label, "contradicted", "evidence contradicts the certified upper bounds"))
-    elif upper is None or float(upper.value) == math.inf:
+        facts.append((label, "contradicted", wording.CONTRADICTED))
+    elif upper is None or upper.value == math.inf:
         facts.append((label, "no finite bound", "no accountant supports the claim"))
     else:
         facts.append((label, text.bound(upper), _certified(upper)))
     if claim.kind == "ex_post" and isinstance(assay, Assay) and not _contradicted(assay):
         facts.append(_a_priori(claim, rows))
     if isinstance(assay, Assay):
-        nothing = "no audit bound in the claim’s currency"
+        nothing = "no audit bound that can be compared with the claim"
         note = f"{text.method(lower.method)}, {text.rigor(lower)}" if lower is not None else nothing
         facts.append(("Shown by audits", text.bound(lower) if lower is not None else "nothing", note))
     elif assay.audits:
@@ -282,7 +287,7 @@ def _facts(assay: Assay | Release, claim: text.Claimed | None, rows: Sequence[Bo
     return facts
 
 
-def _certified(upper: BoundRow) -> str:
+def _certified(upper: Bound) -> str:
     """What a certified bound holds for, and on how many assumptions."""
     only = "this output only: " if upper.quantity == "ex_post_epsilon" else ""
     count = len(upper.assumptions)
@@ -290,16 +295,15 @@ def _certified(upper: BoundRow) -> str:
     return f"{only}{text.method(upper.method)}, certified{given}"
 
 
-def _a_priori(claim: text.Claimed, rows: Sequence[BoundRow]) -> tuple[str, str, str]:
+def _a_priori(claim: Claimed, rows: Sequence[Bound]) -> tuple[str, str, str]:
     """Beside an ex-post ε, what is proven of every output."""
-    known = [row for row in rows if row.direction == "upper" and row.quantity == "epsilon" and claim.counts(row)]
-    best = min(known, key=lambda row: float(row.value), default=None)
-    if best is None or float(best.value) == math.inf:
+    best = best_bound((row for row in rows if row.quantity == "epsilon"), claim, Direction.UPPER)
+    if best is None or best.value == math.inf:
         return "Proven a priori", "no finite bound", "for every output"
     return "Proven a priori", text.bound(best), f"every output: {_certified(best)}"
 
 
-def _how(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> list[tuple[str, str]]:
+def how_it_was_done(audit: AuditResult | ReleasedAudit, claim: Claimed | None) -> list[tuple[str, str]]:
     """How an audit was made, and on the private side what its controls and its p-value say."""
     statistics = "; ".join(text.in_words(name) for name in audit.statistics)
     rows = [("Game", text.capital(audit.game)), ("Attack", text.capital(audit.attack)), ("Statistic", statistics)]
@@ -326,7 +330,7 @@ def _how(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> list[tuple
     return [*rows, *details]
 
 
-def _detail(audit: Audit, key: str, value: str | int | float, claim: text.Claimed | None) -> str:
+def _detail(audit: AuditResult, key: str, value: str | int | float, claim: Claimed | None) -> str:
     """A value among the details of an audit, rounded as its kind is everywhere else."""
     if isinstance(value, float):
         if key.endswith("p_value"):
@@ -340,33 +344,31 @@ def _detail(audit: Audit, key: str, value: str | int | float, claim: text.Claime
     return text.plain(value)
 
 
-def _lines(audit: Audit | ReleasedAudit, key: str) -> tuple[str, ...]:
-    """A list of sentences among the details of an audit."""
-    found = audit.details.get(key) if isinstance(audit, Audit) else None
-    return tuple(str(line) for line in found) if isinstance(found, list) else ()
+def errors(audit: AuditResult | ReleasedAudit) -> tuple[str, ...]:
+    """What went wrong in an audit, a sentence each; nothing of it leaves."""
+    if isinstance(audit, ReleasedAudit):
+        return ()
+    failures = audit.details.get("failures")
+    return audit.contradictions + (tuple(map(str, failures)) if isinstance(failures, list | tuple) else ())
 
 
-def _too_low(audit: Audit | ReleasedAudit, claim: text.Claimed | None) -> str:
+def too_low(audit: AuditResult | ReleasedAudit, claim: Claimed | None) -> str:
     """Says that an audit could not have refuted the claim, where all its ceilings are at most the claim."""
     ceilings = [
-        (float(row.ceiling), row)
+        (row.ceiling, row)
         for row in _found(audit)
-        if claim is not None and claim.counts(row) and row.direction == "lower" and row.ceiling is not None
+        if claim is not None and claim.counts(row) and row.direction is Direction.LOWER and row.ceiling is not None
     ]
     highest, row = max(ceilings, key=lambda pair: pair[0], default=(math.inf, None))
     if claim is None or row is None or highest > claim.value:
         return ""
-    return (
-        f"This audit could not have refuted the claim, whatever it had found: its ceiling, {text.ceiling(row)}, is not "
-        f"above the claimed {format_number(claim.value)}. That it refutes nothing says nothing."
-    )
+    return wording.too_low(row, claim.value)
 
 
-def _difference(interval: tuple[float, float]) -> str:
+def _difference(interval: Interval) -> str:
     """The interval of a difference of two rates, and whether it contains 0."""
-    low, high = interval
-    zero = "contains" if low <= 0 <= high else "excludes"
-    return f"{format_difference(low, high)}, which {zero} 0"
+    zero = "contains" if 0 in interval else "excludes"
+    return f"{format_difference(interval.lower, interval.upper)}, which {zero} 0"
 
 
 def _spent_in_one(assay: Assay) -> list[str]:
@@ -389,7 +391,7 @@ def _shares(spent: dict[str, float]) -> list[tuple[str, str, float]]:
     ]
 
 
-def _date(created: str) -> str:
+def date_in_words(created: str) -> str:
     try:
         moment = datetime.fromisoformat(created)
     except ValueError:
@@ -408,7 +410,7 @@ def _css(words: str) -> Markup:
     return Markup(plain)
 
 
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cupel.reports", "templates"),
         autoescape=True,
@@ -430,5 +432,5 @@ def _environment() -> jinja2.Environment:
         "svg": Markup,
         "css": _css,
     }
-    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS}
+    environment.globals |= {"most_table_rows": _MOST_TABLE_ROWS, "rigor_means": text.RIGOR_MEANS, "wording": wording}
     return environment

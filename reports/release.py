@@ -1,7 +1,7 @@
-"""What of an assay may leave the building: a whitelist, field by field. What is not named here stays.
+"""The part of an assay that may be released: a list of permitted fields. A field that is not named here stays private.
 
 Nothing here reads the verdict or what an audit found: audits read the private data and are not charged for it, so one
-word that depends on them would be a release that no ledger holds.
+word that depends on them would be an uncharged release.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from cupel.accounting.bounds import Direction
 from cupel.accounting.ledger.entries import canonical
 from cupel.accounting.number_format import format_number
+from cupel.audits.result import AuditResult
 from cupel.reports import text
 from cupel.reports.assay import (
     PUBLIC_FACTS,
     SCHEMA_VERSION,
     Assay,
-    Audit,
-    BoundRow,
     Difference,
     Digests,
     Part,
@@ -30,6 +30,8 @@ from cupel.reports.assay import (
     SecretGroup,
     Secrets,
 )
+from cupel.reports.claim import Claimed, best_bound, claimed
+from cupel.reports.json_form import Bound
 
 WITHHELD_EX_POST = "ex-post claim: verdict withheld"
 WITHHELD = "verdict withheld"
@@ -41,16 +43,16 @@ _CLAIM_KEYS = ("name", "unit", "adjacency", "mechanism", "variant", "parameters"
 
 
 class ReleasedAudit(Part):
-    """That an audit was made, and how; what it found stays on the private side."""
+    """That an audit was made, and how; what it found is private."""
 
     name: str
     game: str
     attack: str
-    statistics: list[str]
+    statistics: tuple[str, ...]
 
 
 class ReleasedLedger(Part):
-    """The anchor of the run, and what was charged where that is what was planned before any data was read."""
+    """The head of the ledger, and what was charged if it equals the plan, which was made before any data was read."""
 
     head: str
     planned: bool = Field(description="whether the charged events equal the plan")
@@ -75,13 +77,13 @@ class Release(Part):
     guarantee: str
     headline: str = Field(description="what stands in place of the verdict; from claim, plan and `bounds` alone")
     sentence: str = Field(description="the same in one or two sentences")
-    best_upper: BoundRow | None = Field(description="the best of `bounds` that counts for the claim")
+    best_upper: Bound | None = Field(description="the best of `bounds` that counts for the claim")
     shortfalls: list[str] = Field(
         description="where what is proven falls short of what is claimed, by public facts; a release must accept them"
     )
     accepted: Accepted | None = None
     digests: Digests | None
-    bounds: list[BoundRow] = Field(description="upper bounds on what the plan may leak")
+    bounds: list[Bound] = Field(description="upper bounds on what the plan may leak")
     audits: list[ReleasedAudit]
     secrets: Secrets | None
     differences: list[Difference]
@@ -107,8 +109,8 @@ def releasable(assay: Assay) -> Release:
     """
     planned = assay.ledger.planned
     bounds = [row for row in assay.bounds if _may_leave(row)] if planned else []
-    claim = text.claimed(assay.claim)
-    best = text.best(bounds, claim, "upper") if claim is not None else None
+    claim = claimed(assay.claim)
+    best = best_bound(bounds, claim, Direction.UPPER) if claim is not None else None
     secrets = assay.secrets if planned else None
     audits = _audits(assay)
     return Release(
@@ -144,16 +146,16 @@ def releasable(assay: Assay) -> Release:
     )
 
 
-def _may_leave(row: BoundRow) -> bool:
+def _may_leave(row: Bound) -> bool:
     """Upper bounds on the mechanism only: what bounds it from below, or bounds this one output, read the data."""
-    return row.direction == "upper" and not row.private and row.quantity != "ex_post_epsilon"
+    return row.direction is Direction.UPPER and not row.private and row.quantity != "ex_post_epsilon"
 
 
 def _audits(assay: Assay) -> list[ReleasedAudit]:
     """The audits of every verdict on the run, each once."""
     found: list[ReleasedAudit] = []
     before = [audit for past in assay.history for audit in past.audits]
-    every: list[PastAudit | Audit] = [*before, *assay.audits]
+    every: list[PastAudit | AuditResult] = [*before, *assay.audits]
     for audit in every:
         made = ReleasedAudit(name=audit.name, game=audit.game, attack=audit.attack, statistics=audit.statistics)
         if made not in found:
@@ -198,8 +200,8 @@ def is_ex_post(claim: Mapping[str, Any]) -> bool:
     return isinstance(guarantee, Mapping) and guarantee.get("type") == "ex_post"
 
 
-def _reaches(claim: text.Claimed, best: BoundRow | None) -> bool:
-    return best is not None and float(best.value) <= claim.value
+def _reaches(claim: Claimed, best: Bound | None) -> bool:
+    return best is not None and best.value <= claim.value
 
 
 def _missed(secrets: Secrets | None) -> list[SecretGroup]:
@@ -208,17 +210,18 @@ def _missed(secrets: Secrets | None) -> list[SecretGroup]:
     return [group for group in groups if group.certified is None or group.certified > group.claimed]
 
 
-def _shortfalls(assay: Assay, best: BoundRow | None, secrets: Secrets | None) -> list[str]:
-    """Where what is proven falls short of what is claimed. Nothing private is read, and an ex-post ε least of all."""
+def _shortfalls(assay: Assay, best: Bound | None, secrets: Secrets | None) -> list[str]:
+    """Where what is proven falls short of what is claimed. No private number is read, so no ex-post ε either."""
     lines = []
     if assay.claim.get("variant") == "as_published":
         lines.append(
-            "The run follows the published steps to the letter, which are not proven to protect what they say."
+            "The run follows the published steps to the letter, and these are not proven to satisfy the guarantee that "
+            "they state."
         )
     elif not assay.protected:
         lines.append("The mechanism protects nothing with these parameters.")
-    what = text.claimed(assay.claim)
-    if what is None or best is None or math.isinf(float(best.value)):
+    what = claimed(assay.claim)
+    if what is None or best is None or math.isinf(best.value):
         lines.append("No finite certified bound is known that holds before the data are read.")
     elif not is_ex_post(assay.claim) and not _reaches(what, best):
         lines.append(f"The best certified bound, {_proven(best)}, is above the claim.")
@@ -228,9 +231,9 @@ def _shortfalls(assay: Assay, best: BoundRow | None, secrets: Secrets | None) ->
     return lines
 
 
-def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, secrets: Secrets | None) -> str:
+def _headline(claim: Mapping[str, Any], planned: bool, best: Bound | None, secrets: Secrets | None) -> str:
     """What stands in place of the verdict; chosen by the kind of claim, the plan and the best releasable bound."""
-    what = text.claimed(claim)
+    what = claimed(claim)
     if is_ex_post(claim):
         return WITHHELD_EX_POST
     if not planned:
@@ -241,13 +244,13 @@ def _headline(claim: Mapping[str, Any], planned: bool, best: BoundRow | None, se
 
 
 def _sentence(
-    claim: Mapping[str, Any], planned: bool, best: BoundRow | None, secrets: Secrets | None, *, audited: bool
+    claim: Mapping[str, Any], planned: bool, best: Bound | None, secrets: Secrets | None, *, audited: bool
 ) -> str:
     """The headline's numbers, all of them releasable."""
-    what = text.claimed(claim)
-    finite = best is not None and float(best.value) != math.inf
+    what = claimed(claim)
+    finite = best is not None and best.value != math.inf
     proven = _proven(best) if best is not None and finite else None
-    differ = "The events charged differ from the plan, so no bound on them leaves the private side."
+    differ = "The events charged differ from the plan, so bounds on them are withheld."
     if is_ex_post(claim):
         start = "Whether an ex-post claim holds depends on the private data."
         if not planned:
@@ -256,7 +259,7 @@ def _sentence(
             return f"{start} No finite a-priori bound is known."
         return f"{start} A priori, before any data is read, the mechanism satisfies {proven}."
     rest = (
-        "The verdict, which also weighs attacks on private data, stays on the private side."
+        "The verdict is withheld, because it also depends on attacks on the private data."
         if audited
         else "No audit was made."
     )
@@ -282,7 +285,7 @@ def _of_groups(secrets: Secrets | None) -> str:
     return f" The proof reaches what is claimed for each of the {number} groups of secrets."
 
 
-def _proven(best: BoundRow) -> str:
+def _proven(best: Bound) -> str:
     at = f" at δ = {format_number(best.delta)}" if best.delta else ""
     if best.at is not None:
         at = f" at {text.argument(best)}"

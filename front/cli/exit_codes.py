@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from enum import IntEnum
 
+from cupel.audits.verdict_wording import EXIT
 from cupel.terminal import one_line
 
 
@@ -29,11 +30,11 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "SUPPORTED; nothing refuted; done",
-    ExitCode.REFUTED: "REFUTED (`assay`, `audit`)",
+    ExitCode.DONE: EXIT["SUPPORTED"],
+    ExitCode.REFUTED: EXIT["REFUTED"],
     ExitCode.BAD_INPUT: "bad input, or a file that cannot be written: one line says what to do",
     ExitCode.FAULT: "a fault of cupel's own",
-    ExitCode.UNPROVEN: "UNPROVEN (`assay`)",
+    ExitCode.UNPROVEN: EXIT["UNPROVEN"],
     ExitCode.INTERRUPTED: "interrupted: one line says whether the same command resumes",
     ExitCode.OUTPUT_CLOSED: "the reader of the output closed it, such as `head`",
 }

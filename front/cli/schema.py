@@ -17,7 +17,7 @@ def schema(
     if of == "claim":
         from cupel.claims.read import json_schema
     elif of == "assay":
-        from cupel.reports.schema import json_schema
+        from cupel.reports.assay import json_schema
     else:
         from cupel.errors import InputError
 

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import platform
 from datetime import UTC, datetime
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from dp_accounting import dp_event
 
+from cupel import __version__
 from cupel.accounting.bounds import Bound
 from cupel.accounting.events import to_json
-from cupel.accounting.guarantees import Guarantee
+from cupel.accounting.guarantees import ExPostDP, Guarantee
 from cupel.accounting.html_table import html_table
 from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import Verdict, decide
 from cupel.claims.base import Claim
+from cupel.claims.data import BuiltinData
 from cupel.claims.lints import private_warnings, public_warnings
 from cupel.errors import InputError, input_errors
 from cupel.generators import registry
 from cupel.generators.base import FinishedRun, Options, Part
 from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomically
-from cupel.jobs import narrative
 from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 from cupel.progress import Progress
 from cupel.reports import text
-from cupel.reports.assay import Assay, BoundRow, PastVerdict
+from cupel.reports.assay import Assay, Digests, PastAudit, PastVerdict
 from cupel.reports.html import render
 from cupel.reports.release import claim_digest, releasable
 
@@ -103,21 +106,17 @@ class AssayResult:
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """Every bound: those of accountants first, then those of audits, also of earlier ones."""
-        return tuple(Bound.from_json(row.model_dump(mode="json")) for row in self.document.bounds)
+        return tuple(self.document.bounds)
 
     @property
     def best_upper(self) -> Bound | None:
         """The certified upper bound that is closest to the claim; None if there is none."""
-        return self._bound(self.document.best_upper)
+        return self.document.best_upper
 
     @property
     def best_lower(self) -> Bound | None:
         """The lower bound that refutes the claim, else the largest that could have; None if there is none."""
-        return self._bound(self.document.best_lower)
-
-    @staticmethod
-    def _bound(row: BoundRow | None) -> Bound | None:
-        return None if row is None else Bound.from_json(row.model_dump(mode="json"))
+        return self.document.best_lower
 
     @property
     def report(self) -> Path:
@@ -263,11 +262,11 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "sentence": verdict.sentence,
         "reasons": list(verdict.reasons),
         "contradictions": list(verdict.contradictions),
-        "missing": verdict.missing.to_json() if verdict.missing else None,
-        "bounds": [bound.to_json() for bound in [*claimed.bounds, *evidence.bounds]],
-        "best_upper": verdict.best_upper.to_json() if verdict.best_upper else None,
-        "best_lower": verdict.best_lower.to_json() if verdict.best_lower else None,
-        "audits": [audit.to_json() for audit in audits],
+        "missing": verdict.missing,
+        "bounds": [*claimed.bounds, *evidence.bounds],
+        "best_upper": verdict.best_upper,
+        "best_lower": verdict.best_lower,
+        "audits": audits,
         **done.tables(proof.parts, audits),
         "differences": done.differences(claimed),
         "ledger": proof.ledger,
@@ -275,36 +274,72 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "private_warnings": proof.warnings,
         "protected": done.claim.generator().releasable,
         "not_protected": done.not_protected(),
-        "limitations": narrative.limitations(done.claim),
+        "limitations": limitations(done.claim),
         "threat_model": done.threat_model(),
         "side_channels": done.side_channels(),
         "implementation": done.implementation(),
-        "versions": narrative.versions(),
+        "versions": versions(),
     }
-    body["digests"] = {"documents": done.documents.sha256, "claim": claim_digest(body["claim"])}
-    body["history"] = [past.model_dump(mode="json") for past in evidence.earlier]
-    body["history"].append(present(body, evidence))
-    return Assay.model_validate(body)
+    digests = Digests(documents=done.documents.sha256, claim=claim_digest(body["claim"]))
+    assay = Assay.model_validate(body | {"digests": digests})
+    return assay.model_copy(update={"history": [*evidence.earlier, present(assay, digests, evidence)]})
 
 
-def present(body: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
-    """The verdict of an assay as it is recorded; see `cupel.reports.assay.PastVerdict`."""
-    asked = body["claim"].get("audits", [])
-    return {
-        "created": body["created"],
-        "claim": body["digests"]["claim"],
-        "guarantee": body["claim"]["guarantee"],
-        "claimed": body["guarantee"],
-        "verdict": body["verdict"],
-        "asked": asked,
-        "confidence": evidence.confidence if asked else None,
-        "audits": [
-            {key: audit[key] for key in ("name", "game", "attack", "statistics", "bounds")} for audit in body["audits"]
+def limitations(claim: Claim) -> list[str]:
+    """How far an assay reaches, whatever the mechanism. Nothing here depends on private data."""
+    lines = [
+        "An audit that finds no leak shows nothing above its ceiling.",
+        "The assay covers one run. Several runs over one data set compose: account for their ledgers together.",
+        "Parameters that were chosen by looking at private metrics are not accounted for.",
+    ]
+    if isinstance(claim.claimed(), ExPostDP):
+        lines.append(
+            "An ex-post epsilon holds for the data set and the output that occurred. It depends on the private data, "
+            "so neither the number nor this verdict may be released, and it converts to no other guarantee."
+        )
+    if claim.variant == "as_published":
+        lines.append(
+            "This run follows the published steps to the letter; its documents are released for a stated reason only."
+        )
+    if isinstance(claim.data, BuiltinData) and claim.data.name == "keys":
+        lines.append("The data are made-up keys, so the run shows how the mechanism behaves, not what real data cost.")
+    return lines
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed the numbers; of optional packages, those that are installed."""
+    found = {"cupel": __version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "torch", "transformers", "dp-accounting", "prv-accountant", "opendp"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def present(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
+    """The verdict of an assay as it is recorded."""
+    asked = assay.claim.get("audits", [])
+    return PastVerdict(
+        created=assay.created,
+        claim=digests.claim,
+        guarantee=assay.claim["guarantee"],
+        claimed=assay.guarantee,
+        verdict=assay.verdict,
+        asked=asked,
+        confidence=evidence.confidence if asked else None,
+        audits=[
+            PastAudit(
+                name=audit.name,
+                game=audit.game,
+                attack=audit.attack,
+                statistics=audit.statistics,
+                bounds=audit.bounds,
+            )
+            for audit in assay.audits
         ],
-        "contradictions": body["contradictions"],
-        "documents": body["digests"]["documents"],
-        "versions": body["versions"],
-    }
+        contradictions=assay.contradictions,
+        documents=digests.documents,
+        versions=assay.versions,
+    )
 
 
 def settle(done: FinishedRun, assay: Assay) -> Assay:

@@ -7,7 +7,7 @@ from pathlib import Path
 from cupel.errors import input_errors
 from cupel.io.run_files import PRIVATE, write_atomically
 from cupel.jobs.assay import ASSAY, REPORT, AssayResult
-from cupel.reports import schema
+from cupel.reports.assay import load
 from cupel.reports.html import render
 
 
@@ -22,6 +22,6 @@ def report(folder: str | Path) -> AssayResult:
     """
     private = Path(folder) / PRIVATE
     with input_errors():
-        found = AssayResult(schema.load(private / ASSAY), Path(folder))
+        found = AssayResult(load(private / ASSAY), Path(folder))
         write_atomically(private / REPORT, render(found.document, side="private"))
     return found

@@ -79,12 +79,7 @@ def confidence_of_next(earlier: Sequence[PastVerdict], audited: bool) -> float:
 
 def bounds_of(earlier: Iterable[PastVerdict]) -> list[Bound]:
     """The lower bounds of all audits so far."""
-    return [
-        Bound.from_json(row.model_dump(mode="json"))
-        for past in earlier
-        for audit in past.audits
-        for row in audit.bounds
-    ]
+    return [bound for past in earlier for audit in past.audits for bound in audit.bounds]
 
 
 def distinct(bounds: Iterable[Bound]) -> list[Bound]:

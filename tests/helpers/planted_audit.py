@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cupel.reports.canaries import ThirdPartyAudit
+from cupel.reports.canaries import CanaryAudit
 
 
-def document(words: str = "words", **changes: Any) -> ThirdPartyAudit:
+def document(words: str = "words", **changes: Any) -> CanaryAudit:
     """An audit with one bound and one control, all of whose texts are `words`."""
     bound = {
         "direction": "lower", "value": 1.234567, "method": "one_run_tight", "rigor": "finite_sample",
@@ -31,4 +31,4 @@ def document(words: str = "words", **changes: Any) -> ThirdPartyAudit:
         "guarantee": words, "plan": plan, "synthetic": [synthetic], "refuted": False, "audit": audit,
         "limitations": [words], "versions": {"cupel": words},
     }  # fmt: skip
-    return ThirdPartyAudit.model_validate({**given, **changes})
+    return CanaryAudit.model_validate({**given, **changes})

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta
 
-from cupel.accounting import ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
+from cupel.accounting import Adjacency, ApproxDP, Bound, ExPostDP, Guarantee, PureDP, Unit
+from cupel.accounting.bounds import Direction, Interval, Rigor
 from cupel.accounting.number_format import format_lower, format_upper
 from cupel.audits.implications import describe
+from cupel.audits.result import AuditResult, Rate
 from cupel.audits.verdict import decide
 from cupel.reports.assay import (
     Assay,
-    Audit,
     BatchCost,
-    BoundRow,
     Difference,
     Digests,
     LedgerSummary,
-    Missing,
     PastAudit,
     PastVerdict,
-    Rate,
     TokenCost,
 )
 
@@ -57,71 +55,64 @@ def claim(name: str, guarantee: dict[str, Any], **parameters: Any) -> dict[str, 
     }
 
 
-def row(direction: str, value: float, method: str, rigor: str, **more: Any) -> BoundRow:
-    shown: Any = "inf" if value == math.inf else value
-    fixed: dict[str, Any] = {"adjacency": "add_remove", "unit": "record"}
-    return BoundRow(direction=direction, value=shown, method=method, rigor=rigor, **{**fixed, **more})  # type: ignore[arg-type]
+def row(direction: str, value: float, method: str, rigor: str, **more: Any) -> Bound:
+    return Bound(Direction(direction), value, method, Rigor(rigor), Adjacency.ADD_REMOVE, **more)
 
 
-def decided(guarantee: Guarantee, bounds: list[BoundRow]) -> dict[str, Any]:
+def decided(guarantee: Guarantee, bounds: list[Bound]) -> dict[str, Any]:
     """What is said of a claim, in the words of the library."""
-    weighed = [Bound.from_json(row.model_dump(mode="json")) for row in bounds]
-    found = decide(guarantee, adjacency="add_remove", unit=Unit(), bounds=weighed)
+    found = decide(guarantee, adjacency="add_remove", unit=Unit(), bounds=bounds)
     return {
         "guarantee": describe(guarantee),
         "verdict": found.name,
         "verdict_is_private": found.is_private,
         "sentence": found.sentence,
         "reasons": list(found.reasons),
-        "missing": None if found.missing is None else Missing(**found.missing.to_json()),
+        "missing": found.missing,
         "bounds": bounds,
     }
 
 
-def rate(name: str, hits: int, trials: int, confidence: float = 0.95) -> Rate:
-    """Clopper–Pearson, both sides."""
-    tail = (1 - confidence) / 2
-    low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
-    high = float(beta.ppf(1 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
-    return Rate(name=name, hits=hits, trials=trials, rate=hits / trials, interval=(low, high), confidence=confidence)
+def rate(name: str, hits: int, trials: int) -> Rate:
+    return Rate(name, hits, trials, confidence=0.95)
 
 
-def reconstruction(source: int, holdout: int, bounds: list[BoundRow]) -> Audit:
-    return Audit(
+def reconstruction(source: int, holdout: int, bounds: list[Bound]) -> AuditResult:
+    return AuditResult(
         name="reconstruction",
         game="Each of 4096 keys is in the data by an independent fair coin; the attacker reads the released text.",
         attack="Every well-formed key of the released text is a guess.",
-        statistics=["one_run(guesses = disclosed keys)", "hypergeometric tail"],
+        statistics=("one_run(guesses = disclosed keys)", "hypergeometric tail"),
         conclusion="No key of the data is disclosed more often than a key that was never in it."
         if source < 100
         else "Keys of the data are disclosed far more often than keys that were never in it.",
         trials=4096,
-        bounds=bounds,
-        rates=[rate("source keys disclosed", source, 2031), rate("holdout keys disclosed", holdout, 2065)],
-        controls=[
+        bounds=tuple(bounds),
+        rates=(rate("source keys disclosed", source, 2031), rate("holdout keys disclosed", holdout, 2065)),
+        controls=(
             rate("positive control: requested keys reproduced", 193, 200),
             rate("positive control: source keys disclosed", 1894, 2031),
             rate("positive control: holdout keys disclosed", 43, 2065),
             rate("negative control: keys in no list printed", 41, 2000),
-        ],
+        ),
         controls_passed=True,
-        difference=(-0.0093, 0.0081) if source < 100 else (0.88, 0.92),
-        control_difference=(0.89, 0.93),
+        difference=Interval(-0.0093, 0.0081) if source < 100 else Interval(0.88, 0.92),
+        control_difference=Interval(0.89, 0.93),
         p_value=0.6172 if source < 100 else 3.2e-311,
-        multiplicity=["guesses: every disclosed key", "no prefix", "digits given: 0"],
+        multiplicity=("guesses: every disclosed key", "no prefix", "digits given: 0"),
     )
 
 
-def leave_one_out(bounds: list[BoundRow], conclusion: str) -> Audit:
-    return Audit(
+def leave_one_out(bounds: list[Bound], conclusion: str) -> AuditResult:
+    return AuditResult(
         name="leave_one_out",
         game="The attacker knows every record but one, every logit and every released token.",
         attack="Exact log-ratio of the released tokens with and without each record.",
-        statistics=["largest absolute log-ratio over all records"],
+        statistics=("largest absolute log-ratio over all records",),
         conclusion=conclusion,
         trials=4096,
-        bounds=bounds,
-        multiplicity=["all 4096 records, one score each", "re-run of the pipeline for the 8 largest"],
+        bounds=tuple(bounds),
+        multiplicity=("all 4096 records, one score each", "re-run of the pipeline for the 8 largest"),
     )
 
 
@@ -186,7 +177,7 @@ COMMON: dict[str, Any] = {
 }
 
 
-def verdict(created: str, name: str, audits: list[Audit], **more: Any) -> PastVerdict:
+def verdict(created: str, name: str, audits: list[AuditResult], **more: Any) -> PastVerdict:
     """A verdict as the ledger of a run holds it."""
     made = [
         PastAudit(name=one.name, game=one.game, attack=one.attack, statistics=one.statistics, bounds=one.bounds)
@@ -216,7 +207,7 @@ def ex_post() -> Assay:
     what: dict[str, Any] = {"quantity": "ex_post_epsilon", "private": True}
     shown = row("lower", loss, "leave_one_out", "certified", ceiling=exact, **what)
     one_run = row("lower", 0.0, "one_run", "finite_sample", confidence=0.95, ceiling=2.8715, delta=0.0, private=True)
-    before = one_run.model_copy(update={"value": 0.0625, "confidence": 0.975})
+    before = dataclasses.replace(one_run, value=0.0625, confidence=0.975)
     published = max(b.epsilon_published for b in batches)
     conclusion = (
         f"The largest loss of a record within its batch is {format_lower(loss)}; loss ≤ ex-post ε* ≤ published cost in "
@@ -233,9 +224,9 @@ def ex_post() -> Assay:
         **decided(
             ExPostDP(3.0),
             [
-                row("upper", exact, "ex_post", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT], **what),
-                row("upper", TOKENS * MEDIAN["eta"], "basic", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
-                row("upper", 71162.4, "zcdp", "certified", delta=1.06e-4, assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
+                row("upper", exact, "ex_post", "certified", assumptions=(SAMPLED_LAW, ROWS_INDEPENDENT), **what),
+                row("upper", TOKENS * MEDIAN["eta"], "basic", "certified", assumptions=(SAMPLED_LAW, ROWS_INDEPENDENT)),
+                row("upper", 71162.4, "zcdp", "certified", delta=1.06e-4, assumptions=(SAMPLED_LAW, ROWS_INDEPENDENT)),
                 shown,
                 one_run,
                 before,
@@ -266,18 +257,18 @@ def approx_dp(epsilon: float = 10.0) -> Assay:
     delta = 4096**-1.1
     upper = 9.871034
     rows = [
-        row("upper", upper, "zcdp", "certified", delta=delta, assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
+        row("upper", upper, "zcdp", "certified", delta=delta, assumptions=(SAMPLED_LAW, ROWS_INDEPENDENT)),
         row(
             "upper",
             upper * 0.973,
             "rdp",
             "certified",
             delta=delta,
-            interval=(upper * 0.9, upper * 0.973),
-            assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT],
+            interval=Interval(upper * 0.9, upper * 0.973),
+            assumptions=(SAMPLED_LAW, ROWS_INDEPENDENT),
         ),
-        row("upper", upper * 0.94, "pld", "estimate", delta=delta, assumptions=[SAMPLED_LAW, "Error not bounded."]),
-        row("upper", TOKENS * MEAN["eta"], "basic", "certified", assumptions=[SAMPLED_LAW, ROWS_INDEPENDENT]),
+        row("upper", upper * 0.94, "pld", "estimate", delta=delta, assumptions=(SAMPLED_LAW, "Error not bounded.")),
+        row("upper", TOKENS * MEAN["eta"], "basic", "certified", assumptions=(SAMPLED_LAW, ROWS_INDEPENDENT)),
     ]
     one_run = row(
         "lower", 0.214, "one_run", "finite_sample", confidence=0.95, ceiling=2.8715, delta=delta, private=True

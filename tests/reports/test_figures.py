@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 
@@ -10,26 +11,18 @@ from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupel.accounting import events
-from cupel.reports import composition, figures, scale, svg, text
-from cupel.reports.assay import Assay, BatchCost, BoundRow, TokenCost
+from cupel.accounting import Adjacency, Bound, Unit, events
+from cupel.accounting.bounds import Direction, Rigor
+from cupel.reports import composition, figures, svg
+from cupel.reports.assay import Assay, BatchCost, TokenCost
+from cupel.reports.claim import Claimed
 from cupel.reports.html import render
 
-CLAIM = text.Claimed("pure_dp", "epsilon", 3.0, None, "record", "add_remove")
+CLAIM = Claimed("pure_dp", "epsilon", 3.0, None, Unit(), "add_remove")
 
 
-def row(direction: str, value: float, ceiling: float | None = None) -> BoundRow:
-    return BoundRow.model_validate(
-        {
-            "direction": direction,
-            "value": "inf" if value == math.inf else value,
-            "method": "basic",
-            "rigor": "certified",
-            "adjacency": "add_remove",
-            "unit": "record",
-            "ceiling": "inf" if ceiling == math.inf else ceiling,
-        }
-    )
+def row(direction: str, value: float, ceiling: float | None = None) -> Bound:
+    return Bound(Direction(direction), value, "basic", Rigor.CERTIFIED, Adjacency.ADD_REMOVE, ceiling=ceiling)
 
 
 def coordinates(drawing: str) -> list[float]:
@@ -44,7 +37,7 @@ values = st.one_of(st.just(0.0), st.just(math.inf), st.floats(1e-12, 1e12))
 @given(st.lists(st.tuples(st.sampled_from(["upper", "lower"]), values, st.none() | values), min_size=1, max_size=16))
 @settings(max_examples=10, deadline=None)
 def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -> None:
-    figure = scale.scale([row("upper", 1.0), *(row(*item) for item in drawn)], CLAIM)
+    figure = figures.claim_and_bounds([row("upper", 1.0), *(row(*item) for item in drawn)], CLAIM)
     assert figure is not None
     for drawing, width in ((figure.wide, svg.WIDE), (figure.narrow, svg.NARROW)):
         height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', drawing)[1])  # type: ignore[index]
@@ -56,7 +49,7 @@ def test_any_bounds_can_be_drawn(drawn: list[tuple[str, float, float | None]]) -
 @given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9), st.booleans())
 def test_the_scale_keeps_the_order(a: float, b: float, infinite: bool) -> None:
     numbers = [a, b, 3.0, *([math.inf] if infinite else [])]
-    x = scale._Scale.of(numbers, 0, 500)
+    x = figures._Scale.of(numbers, 0, 500)
     ordered = sorted([0.0, *numbers])
     assert [x(value) for value in ordered] == sorted(x(value) for value in ordered)
     assert x(0.0) == 0
@@ -65,7 +58,7 @@ def test_the_scale_keeps_the_order(a: float, b: float, infinite: bool) -> None:
 
 
 def test_text_is_text_and_follows_the_page() -> None:
-    figure = scale.scale([row("upper", 2.0), row("lower", 1.0, 2.5)], CLAIM)
+    figure = figures.claim_and_bounds([row("upper", 2.0), row("lower", 1.0, 2.5)], CLAIM)
     assert figure is not None
     for drawing in (figure.wide, figure.narrow):
         assert "Basic composition" in drawing
@@ -96,7 +89,7 @@ def batch(slot: int, epsilon: float, loss: float = 0.0) -> BatchCost:
     ],
 )
 def test_any_batches_can_be_drawn(costs: list[BatchCost]) -> None:
-    figure = figures.batches(costs, text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "add_remove"))
+    figure = figures.batches(costs, Claimed("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "add_remove"))
     assert figure is not None
     assert len(figure.table) == len(costs)
     assert "nan" not in figure.wide + figure.narrow
@@ -130,12 +123,12 @@ def test_no_rates_no_figure(assays: dict[str, Assay]) -> None:
 
 def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> None:
     audit = assays["ex_post"].audits[1]
-    alone = audit.model_copy(update={"rates": audit.rates[:1], "controls": []})
+    alone = dataclasses.replace(audit, rates=audit.rates[:1], controls=())
     assert figures.rates(alone, "a") is None
     page = render(assays["ex_post"].model_copy(update={"audits": [alone]}), side="private")
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     assert "Source keys disclosed, audited run 41 of 2031, 2.02 %, interval" in words
-    control = audit.model_copy(update={"rates": [], "controls": audit.controls[:1]})
+    control = dataclasses.replace(audit, rates=(), controls=audit.controls[:1])
     page = render(assays["ex_post"].model_copy(update={"audits": [control]}), side="private")
     assert "requested keys reproduced, control" in page
 
@@ -143,21 +136,24 @@ def test_one_rate_is_a_line_of_text_and_no_figure(assays: dict[str, Assay]) -> N
 def test_only_what_may_decide_is_drawn_against_the_claim() -> None:
     """Estimates, and bounds at another δ, adjacency or unit, are in the tables; nothing suggests a comparison."""
     counted = [row("upper", 2.0), row("upper", 2.5), row("lower", 1.0, 2.75)]
+    other = row("upper", 1.25)
     others = [
-        row("upper", 1.25).model_copy(update=change)
-        for change in ({"rigor": "estimate"}, {"adjacency": "replace_one"}, {"unit": "user"}, {"delta": 1e-5})
+        dataclasses.replace(other, rigor=Rigor.ESTIMATE),
+        dataclasses.replace(other, adjacency=Adjacency.REPLACE_ONE),
+        dataclasses.replace(other, unit=Unit("user")),
+        dataclasses.replace(other, delta=1e-5),
     ]
-    figure = scale.scale([*others, *counted], CLAIM)
+    figure = figures.claim_and_bounds([*others, *counted], CLAIM)
     assert figure is not None
     assert [line[0] for line in figure.table] == ["ε ≤ 3", "ε ≤ 2", "ε ≤ 2.5", "ε ≥ 1"]
     assert "1.25" not in figure.wide + figure.narrow + figure.description
     assert "In the tables only: 4 more" in figure.caption
-    assert scale.scale(others, CLAIM) is None
+    assert figures.claim_and_bounds(others, CLAIM) is None
 
 
 def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
-    assert scale.scale([row("upper", 2.0)], CLAIM) is None
-    assert scale.scale([row("lower", 1.0, 2.0)], CLAIM) is not None  # the ceiling is another number
+    assert figures.claim_and_bounds([row("upper", 2.0)], CLAIM) is None
+    assert figures.claim_and_bounds([row("lower", 1.0, 2.0)], CLAIM) is not None  # the ceiling is another number
     one = batch(7, 0.25, 0.125)
     token = TokenCost(position=0, count=4, mean=0.5, largest=0.75, mean_published=1.5)
     assert figures.batches([one]) is None
@@ -182,8 +178,8 @@ def test_a_chart_of_one_bar_is_a_sentence(assays: dict[str, Assay]) -> None:
 
 def test_a_batch_is_compared_with_the_claim_only_where_its_cost_is_the_cost_of_the_run() -> None:
     costs = [batch(0, 1.0), batch(1, 2.0)]
-    add_remove = text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "add_remove")
-    replace_one = text.Claimed("ex_post", "ex_post_epsilon", 3.0, None, "record", "replace_one")
+    add_remove = Claimed("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "add_remove")
+    replace_one = Claimed("ex_post", "ex_post_epsilon", 3.0, None, Unit(), "replace_one")
     drawn = [figures.batches(costs, claim) for claim in (add_remove, replace_one)]
     assert ["claim 3" in figure.wide for figure in drawn if figure is not None] == [True, False]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 import re
 from html.parser import HTMLParser
 
 import pytest
 
+from cupel.accounting.bounds import Interval
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 
@@ -120,16 +123,16 @@ def test_an_enclosure_shows_both_ends(assays: dict[str, Assay], side: str) -> No
     """Rounded outward, beside the width rounded up; without an enclosure there is a dash, and no word of any."""
     assay = assays["approx_dp"]
     for interval, printed in (
-        ((9.24883449, 9.24920151), "[9.24883, 9.24921] width 3.7 × 10⁻⁴"),
-        ((9.60451608, "inf"), "[9.60451, ∞] width ∞"),
+        (Interval(9.24883449, 9.24920151), "[9.24883, 9.24921] width 3.7 × 10⁻⁴"),
+        (Interval(9.60451608, math.inf), "[9.60451, ∞] width ∞"),
     ):
-        row = assay.bounds[1].model_copy(update={"interval": interval})
+        row = dataclasses.replace(assay.bounds[1], value=interval.upper, interval=interval)
         html = render(assay.model_copy(update={"bounds": [row]}), side=side)  # type: ignore[arg-type]
         words = " ".join(Page(html).words.split())
         assert printed in words
         assert "An enclosure is proven to contain the exact value." in words
         assert html.count('data-label="Enclosure"') == 1
-    row = assay.bounds[1].model_copy(update={"interval": None})
+    row = dataclasses.replace(assay.bounds[1], interval=None)
     html = render(assay.model_copy(update={"bounds": [row]}), side=side)  # type: ignore[arg-type]
     assert '<td role="cell" data-label="Enclosure"><span>–</span></td>' in html
     assert "An enclosure is proven" not in html
@@ -157,7 +160,7 @@ def test_the_verdict_is_one_of_three_words(assay: Assay) -> None:
 
 def test_an_audit_that_contradicts_the_accounting_says_so(assays: dict[str, Assay]) -> None:
     assay = assays["ex_post"]
-    audit = assay.audits[0].model_copy(update={"details": {"contradictions": ["batch 3: a loss exceeds its cost"]}})
+    audit = dataclasses.replace(assay.audits[0], contradictions=("batch 3: a loss exceeds its cost",))
     html = render(assay.model_copy(update={"audits": [audit]}), side="private")
     assert "What went wrong" in html
     assert "batch 3: a loss exceeds its cost" in html
@@ -241,7 +244,7 @@ def test_an_ex_post_bound_says_that_it_is_of_this_output_beside_its_number(assay
 def test_the_verdict_says_on_how_many_assumptions_the_proof_rests(assays: dict[str, Assay], count: int) -> None:
     assay = assays["approx_dp"]
     upper = next(row for row in assay.bounds if (row.direction, row.rigor) == ("upper", "certified"))
-    upper = upper.model_copy(update={"assumptions": [f"Assumption {k}." for k in range(count)]})
+    upper = dataclasses.replace(upper, assumptions=tuple(f"Assumption {k}." for k in range(count)))
     words = Page(render(assay.model_copy(update={"best_upper": upper}), side="private")).words
     said = {0: "certified\n", 1: "certified, given 1 assumption\n", 2: "certified, given 2 assumptions\n"}[count]
     assert f"{said.strip()}\nShown by audits" in re.sub(r"\s*\n\s*", "\n", words)

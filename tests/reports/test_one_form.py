@@ -35,7 +35,7 @@ from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
 from cupel.cli import audit_membership, audit_released
 from cupel.reports import canaries
-from cupel.reports.assay import Assay, Audit, BoundRow
+from cupel.reports.assay import Assay
 from cupel.reports.html import render
 from cupel.testing.assertions import assert_never_exceeds, describe_bound
 
@@ -159,8 +159,8 @@ def assayed(assay: Assay, result: AuditResult, claim: Guarantee) -> Assay:
             "verdict": found.name,
             "sentence": found.sentence,
             "reasons": list(found.reasons),
-            "bounds": [BoundRow.model_validate(bound.to_json()) for bound in (upper, *result.bounds)],
-            "audits": [Audit.model_validate(result.to_json())],
+            "bounds": [upper, *result.bounds],
+            "audits": [result],
             "missing": None,
             "contradictions": list(found.contradictions),
             "history": [],
@@ -216,8 +216,8 @@ def planted_page(right: int, copied: float = 3.0) -> str:
     assert bool(found.bounds) is (copied > 0)
     base = document()
     changed = {
-        "audit": Audit.model_validate(found.to_json()),
-        "claim": canaries.Claimed(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
+        "audit": found,
+        "claim": canaries.ClaimedEpsilon(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
         "guarantee": describe(PLANTED_CLAIM),
         "plan": base.plan.model_copy(update={"guesses": 60, "scorings": 3, "candidates": 240}),
     }

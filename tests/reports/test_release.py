@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cupel.accounting import Adjacency, Bound
+from cupel.accounting.bounds import Direction, Rigor
 from cupel.accounting.number_format import format_number
 from cupel.reports import text
-from cupel.reports.assay import PUBLIC_FACTS, Assay, BoundRow
+from cupel.reports.assay import PUBLIC_FACTS, Assay
 from cupel.reports.html import render, render_release
 from cupel.reports.release import Accepted, Release, ReleasedLedger, claim_digest, claim_text, releasable
 
@@ -90,7 +93,8 @@ class Marker:
 
     def rate(self) -> dict[str, Any]:
         fields = {"rate": 0.5, "interval": [0.1, 0.9], "confidence": 0.95}
-        return {"name": self.words(), "hits": self.count(), "trials": self.count(), **fields}
+        hits, trials = sorted([self.count(), self.count()])
+        return {"name": self.words(), "hits": hits, "trials": trials, **fields}
 
     def audit(self, audit: dict[str, Any]) -> dict[str, Any]:
         private = {
@@ -100,8 +104,8 @@ class Marker:
             "rates": [self.rate()],
             "controls": [self.rate()],
             "controls_passed": self._random.choice([True, False, None]),
-            "difference": [self.number(), self.number()],
-            "control_difference": [self.number(), self.number()],
+            "difference": sorted([self.number(), self.number()]),
+            "control_difference": sorted([self.number(), self.number()]),
             "p_value": self.number(),
             "multiplicity": [self.words()],
             "details": {self.words(): self.words(), "contradictions": [self.words()]},
@@ -193,16 +197,16 @@ def test_no_verdict_changes_the_page(assay: Assay, planned: bool) -> None:
     lower = next(row for row in assay.bounds if row.direction == "lower")
     pages = set()
     for verdict, private, found in itertools.product(VERDICTS, (True, False), (0.0, 97.531)):
-        rows = [row.model_copy(update={"value": found}) if row.direction == "lower" else row for row in assay.bounds]
+        rows = [dataclasses.replace(row, value=found) if row.direction == "lower" else row for row in assay.bounds]
         changed = {
             "verdict": verdict,
             "verdict_is_private": private,
             "sentence": f"{verdict}: by {found}.",
             "bounds": rows,
             "best_upper": assay.best_upper if private else None,
-            "best_lower": lower.model_copy(update={"value": found}),
+            "best_lower": dataclasses.replace(lower, value=found),
             "audits": [
-                audit.model_copy(update={"bounds": [row for row in rows if row in audit.bounds], "conclusion": verdict})
+                dataclasses.replace(audit, bounds=tuple(row for row in rows if row in audit.bounds), conclusion=verdict)
                 for audit in assay.audits
             ],
         }
@@ -233,19 +237,19 @@ def test_only_an_ex_post_claim_is_called_one(assays: dict[str, Assay]) -> None:
             "approx_dp",
             "The proof reaches the claim",
             "The best certified upper bound, ε ≤ 9.60452 at δ = 1.06268 × 10⁻⁴ (Rényi DP, certified), is within the "
-            "claimed ε ≤ 10. The verdict, which also weighs attacks on private data, stays on the private side.",
+            "claimed ε ≤ 10. The verdict is withheld, because it also depends on attacks on the private data.",
         ),
         (
             "unproven",
             "The proof does not reach the claim",
             "The best certified upper bound, ε ≤ 9.60452 at δ = 1.06268 × 10⁻⁴ (Rényi DP, certified), is above the "
-            "claimed ε ≤ 5. The verdict, which also weighs attacks on private data, stays on the private side.",
+            "claimed ε ≤ 5. The verdict is withheld, because it also depends on attacks on the private data.",
         ),
         (
             "refuted",
             "The proof does not reach the claim",
             "No finite certified upper bound is known that could prove the claimed ε ≤ 3. "
-            "The verdict, which also weighs attacks on private data, stays on the private side.",
+            "The verdict is withheld, because it also depends on attacks on the private data.",
         ),
     ],
 )
@@ -257,11 +261,11 @@ def test_the_page_says_how_far_the_proof_reaches(
     assert f'<p class="word withheld">{headline}</p>' in render(assays[name], side="release")
 
 
-def test_a_renyi_claim_is_reached_in_its_own_currency(assays: dict[str, Assay]) -> None:
+def test_a_renyi_claim_is_reached_at_its_own_order(assays: dict[str, Assay]) -> None:
     def at(epsilon: float, order: float = 8.0) -> str:
         claim = assays["approx_dp"].claim | {"guarantee": {"type": "rdp", "alpha": 8.0, "epsilon": epsilon}}
-        made = {"direction": "upper", "rigor": "certified", "adjacency": "add_remove", "unit": "record"}
-        row = BoundRow.model_validate(made | {"value": 1.5, "method": "rdp", "quantity": "renyi_epsilon", "at": order})
+        made = (Direction.UPPER, 1.5, "rdp", Rigor.CERTIFIED, Adjacency.ADD_REMOVE)
+        row = Bound(*made, quantity="renyi_epsilon", at=order)
         return releasable(assays["approx_dp"].model_copy(update={"claim": claim, "bounds": [row]})).headline
 
     assert at(1.5) == "The proof reaches the claim"
@@ -277,14 +281,13 @@ def test_a_renyi_claim_is_reached_in_its_own_currency(assays: dict[str, Assay]) 
 def test_a_bound_on_a_function_is_printed_with_its_argument(
     assays: dict[str, Assay], quantity: str, at: float, printed: str
 ) -> None:
-    made = {"direction": "upper", "rigor": "certified", "adjacency": "add_remove", "unit": "record", "method": "rdp"}
-    row = BoundRow.model_validate(made | {"value": 0.5, "quantity": quantity, "at": at})
+    row = Bound(Direction.UPPER, 0.5, "rdp", Rigor.CERTIFIED, Adjacency.ADD_REMOVE, quantity=quantity, at=at)
     page = render(assays["approx_dp"].model_copy(update={"bounds": [row]}), side="release")
     assert printed in page.replace("\u00a0", " ")
 
 
 def test_lower_bounds_and_ex_post_bounds_stay_even_where_nothing_marks_them(assay: Assay) -> None:
-    unmarked = [row.model_copy(update={"private": False}) for row in assay.bounds]
+    unmarked = [dataclasses.replace(row, private=False) for row in assay.bounds]
     released = releasable(assay.model_copy(update={"bounds": unmarked}))
     assert released == releasable(assay)
     assert {(row.direction, row.quantity) for row in released.bounds} == {("upper", "epsilon")}
@@ -314,7 +317,10 @@ def test_events_that_differ_from_the_plan_stay(assay: Assay) -> None:
     """And so does whatever was computed from them: the page says that they differ, and no more."""
     assay = with_plan(assay, False)
     other = assay.ledger.model_copy(update={"composition": {"type": "GaussianDpEvent", "noise_multiplier": 7.25}})
-    rows = [row.model_copy(update={"value": 0.123}) if row.direction == "upper" else row for row in assay.bounds]
+    rows = [
+        dataclasses.replace(row, value=0.123, interval=None) if row.direction == "upper" else row
+        for row in assay.bounds
+    ]
     page = render(assay, side="release")
     assert page == render(assay.model_copy(update={"ledger": other, "bounds": rows}), side="release")
     assert "the events charged differ from the plan" in page
@@ -396,7 +402,7 @@ def test_what_falls_short_is_read_off_public_facts(
         update["claim"] = {**assay.claim, "variant": changes["variant"]}
     if "rigor" in changes:
         update["bounds"] = [
-            row.model_copy(update={"rigor": changes["rigor"]}) if row.direction == "upper" else row
+            dataclasses.replace(row, rigor=Rigor(changes["rigor"])) if row.direction == "upper" else row
             for row in assay.bounds
         ]
     found = releasable(assay.model_copy(update=update)).shortfalls

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from cupel.accounting import ACCOUNTANTS, bounds
+from cupel.accounting import ACCOUNTANTS, Bound, bounds
+from cupel.accounting.bounds import Direction
 from cupel.accounting.comparison.releases import LAYER_METHODS, SECRET_METHODS
+from cupel.audits.verdict_wording import without_name
 from cupel.reports import comparison, text
-from cupel.reports.assay import BoundRow
+from cupel.reports.claim import Claimed, best_bound, claimed
 
 
-def bound(**more: object) -> BoundRow:
+def bound(**more: object) -> Bound:
     fields = {
         "direction": "upper",
         "value": 1.0,
@@ -18,12 +20,17 @@ def bound(**more: object) -> BoundRow:
         "rigor": "certified",
         "adjacency": "add_remove",
         "unit": "record",
+        "delta": None,
+        "at": None,
+        "ceiling": None,
+        "interval": None,
+        "assumptions": [],
     }
-    return BoundRow.model_validate({**fields, **more})
+    return Bound.from_json({**fields, **more})
 
 
-def claim(**guarantee: object) -> text.Claimed:
-    what = text.claimed({"guarantee": guarantee, "public": {"records": 100}, "adjacency": "add_remove"})
+def claim(**guarantee: object) -> Claimed:
+    what = claimed({"guarantee": guarantee, "public": {"records": 100}, "adjacency": "add_remove"})
     assert what is not None
     return what
 
@@ -33,9 +40,9 @@ def test_delta_from_the_public_number_of_records() -> None:
 
 
 def test_no_claimed_number_where_there_is_none() -> None:
-    assert text.claimed({}) is None
-    assert text.claimed({"guarantee": {"type": "privacy_profile"}}) is None
-    assert text.claimed({"guarantee": {"type": "pure_dp", "epsilon": "much"}}) is None
+    assert claimed({}) is None
+    assert claimed({"guarantee": {"type": "privacy_profile"}}) is None
+    assert claimed({"guarantee": {"type": "pure_dp", "epsilon": "much"}}) is None
 
 
 PURE = claim(type="pure_dp", epsilon=1.0)
@@ -67,7 +74,7 @@ RHO = claim(type="zcdp", rho=0.5)
         (RHO, bound(), False),
     ],
 )
-def test_only_the_same_currency_is_compared(what: text.Claimed, row: BoundRow, compared: bool) -> None:
+def test_only_the_same_quantity_is_compared(what: Claimed, row: Bound, compared: bool) -> None:
     assert what.on_scale(row) is compared
 
 
@@ -77,18 +84,18 @@ def test_what_counts() -> None:
     assert PURE.counts(bound(direction="lower", rigor="finite_sample", confidence=0.95))
     assert not EX_POST.counts(bound(direction="lower", rigor="finite_sample", confidence=0.95))
     rows = [bound(value=3.0), bound(value=2.0), bound(value=1.0, rigor="estimate")]
-    best = text.best(rows, PURE, "upper")
+    best = best_bound(rows, PURE, Direction.UPPER)
     assert best is not None
     assert best.value == 2.0
 
 
-@pytest.mark.parametrize("quantity", [*bounds._ARGUMENTS, *bounds._WITHOUT_ARGUMENT])
+@pytest.mark.parametrize("quantity", [*bounds.ARGUMENTS, *bounds._WITHOUT_ARGUMENT])
 def test_every_quantity_of_a_bound_has_a_letter(quantity: str) -> None:
-    at = 0.5 if quantity in ("beta", "r") else 2.0 if quantity in bounds._ARGUMENTS else None
+    at = 0.5 if quantity in ("beta", "r") else 2.0 if quantity in bounds.ARGUMENTS else None
     row = bound(quantity=quantity, value=0.25, at=at)
     assert text.symbol(row) in ("ε", "δ", "ρ", "μ", "β", "r")
     assert text.bound(row) == f"{text.symbol(row)} ≤ 0.25"
-    argument = bounds._ARGUMENTS.get(quantity)
+    argument = bounds.ARGUMENTS.get(quantity)
     assert text.argument(row) == ("" if argument is None else f"{argument} = {at:g}")
 
 
@@ -108,7 +115,7 @@ def test_names_of_methods_become_words() -> None:
     )
     assert text.in_words("ε is basic") == "ε is basic"
     assert text.in_words("by clopper_pearson") == "By Clopper–Pearson"
-    assert text.without_verdict("SUPPORTED: a bound", "SUPPORTED") == "a bound"
+    assert without_name("SUPPORTED: a bound", "SUPPORTED") == "a bound"
     assert text.plain({"prefix": "My key is ", "n": 2}) == "prefix = “My key is ”, n = 2"
 
 

@@ -24,7 +24,7 @@ from cupel.audit_jobs.canaries.files import (
 )
 from cupel.audits.implications import describe
 from cupel.errors import InputError
-from cupel.reports.canaries import ThirdPartyAudit, render
+from cupel.reports.canaries import CanaryAudit, render
 
 
 def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
@@ -57,12 +57,10 @@ def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
     return document.model_dump(mode="json", by_alias=True)
 
 
-def _document(
-    folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool
-) -> ThirdPartyAudit:
+def _document(folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool) -> CanaryAudit:
     claim = manifest.claim
 
-    return ThirdPartyAudit.model_validate(
+    return CanaryAudit.model_validate(
         {
             "schema": 1,
             "name": folder.resolve().name,
@@ -102,8 +100,7 @@ def _limitations(manifest: Manifest) -> list[str]:
         "other settings, is not covered.",
         "It says nothing if somebody took canaries out, treated them otherwise than records, or knew the coins.",
         f"It is about adding or removing one unit ({manifest.unit}), not about exchanging one.",
-        "It shows what leaks at least: the attack reads synthetic data only and knows no model; a better attack may "
-        "find more.",
+        "It is a lower bound: the attack reads synthetic data only and knows no model; a better attack may find more.",
     ]
     if manifest.canary_kind.like_data:
         lines.append(

@@ -23,7 +23,7 @@ from cupel.audits.statistics.one_outcome import certified_profile
 from cupel.errors import input_errors
 from cupel.generators.base import FinishedRun, Options, Part
 from cupel.generators.private_inference import audits as evidence
-from cupel.generators.private_inference import words as narrative
+from cupel.generators.private_inference import words
 from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.io.documents import Documents
@@ -60,7 +60,7 @@ class InferenceRun(FinishedRun):
         if isinstance(part.guarantee, ExPostDP) and self.mechanism.aggregate == "median":
             bounds.append(self._realised(charged))
         plan = self.generation.row_plan
-        tested = narrative.row_assumption(plan, self.generation.row_difference)
+        tested = words.row_assumption(plan, self.generation.row_difference)
         return [
             dataclasses.replace(
                 bound, assumptions=(*bound.assumptions, tested), rigor=bound.rigor if plan.exact else Rigor.ESTIMATE
@@ -172,19 +172,19 @@ class InferenceRun(FinishedRun):
         return stages
 
     def differences(self, claimed: Part) -> list[dict[str, Any]]:
-        return narrative.differences(self, claimed.guarantee, claimed.bounds)
+        return words.differences(self, claimed.guarantee, claimed.bounds)
 
     def not_protected(self) -> list[str]:
-        return narrative.not_protected(self.claim)
+        return words.not_protected(self.claim)
 
     def threat_model(self) -> list[str]:
-        return narrative.threat_model(self.claim)
+        return words.threat_model(self.claim)
 
     def side_channels(self) -> list[str]:
-        return narrative.side_channels(self.generation)
+        return words.side_channels(self.generation)
 
     def implementation(self) -> dict[str, str]:
-        return narrative.implementation(self)
+        return words.implementation(self)
 
 
 def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, download: bool) -> LanguageModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Direction, Rigor
@@ -21,7 +23,7 @@ from cupel.audits.result import AuditResult
 from cupel.audits.statistics.one_outcome import certified_profile
 from cupel.audits.verdict import decide
 from cupel.claims.read import read_claim
-from cupel.reports import assay
+from cupel.reports.json_form import AuditResult as AuditOfDocument
 
 CLAIMS = Path(__file__).resolve().parents[3] / "examples" / "claims"
 LOSSES = {0: 0.3, 1: 0.5, 2: 0.0}
@@ -34,9 +36,16 @@ def audit(guarantee: Guarantee = EX_POST, losses: Any = LOSSES, **arguments: Any
     return leave_one_out_audit(losses, guarantee=guarantee, **{**settings, **arguments})
 
 
+def read(result: AuditResult) -> AuditResult:
+    """An audit as an assay document holds it, written as JSON and read again."""
+    document: TypeAdapter[AuditResult] = TypeAdapter(AuditOfDocument)
+    return document.validate_json(json.dumps(result.to_json()))
+
+
 def test_fits_the_assay_document() -> None:
     result = audit(rerun_losses=[-0.7, 0.1], errors={1: 1e-9}, a_priori=100.0)
-    row = assay.Audit.model_validate(result.to_json())
+    row = read(result)
+    assert row == result
     assert [bound.value for bound in row.bounds] == [0.5 - 1e-9, 0.7]
     assert row.bounds[0].ceiling == 100.0
     assert row.details["batches"][1] == {
@@ -46,7 +55,6 @@ def test_fits_the_assay_document() -> None:
         "epsilon": 0.5,
         "epsilon_published": 0.5,
     }
-    assert set(result.to_json()) == set(assay.Audit.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +185,8 @@ def test_a_realised_upper_bound_and_the_loss_agree_in_a_verdict() -> None:
 
 def test_an_infinite_loss_survives_json() -> None:
     result = audit(PureDP(1.0), losses={0: math.inf}, ex_post_by_slot=None)
-    row = assay.Audit.model_validate(result.to_json())
-    assert row.bounds[0].value == "inf"
+    assert result.to_json()["bounds"][0]["value"] == "inf"
+    assert read(result) == result
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from scipy import stats
 
 from cupel.accounting.adjacency import Unit
@@ -18,7 +20,7 @@ from cupel.audits.games.reconstruction import CURVE_DELTA
 from cupel.audits.result import AuditResult
 from cupel.audits.statistics import epsilon_one_run
 from cupel.audits.verdict import decide
-from cupel.reports import assay
+from cupel.reports.json_form import AuditResult as AuditOfDocument
 
 
 def counts(**changes: int) -> Reconstruction:
@@ -45,10 +47,12 @@ def audit(result: Reconstruction = QUIET, **arguments: Any) -> AuditResult:
 
 
 def test_fits_the_assay_document() -> None:
-    row = assay.Audit.model_validate(audit().to_json())
-    assert set(audit().to_json()) == set(assay.Audit.model_fields)
+    row: AuditResult = TypeAdapter(AuditOfDocument).validate_json(json.dumps(audit().to_json()))
+    assert row == audit()
     assert [(rate.hits, rate.trials) for rate in row.rates] == [(60, 990), (62, 1010)]
-    assert row.rates[0].interval == pytest.approx(tuple(stats.binomtest(60, 990).proportion_ci(0.95, "exact")))
+    assert (row.rates[0].interval.lower, row.rates[0].interval.upper) == pytest.approx(
+        tuple(stats.binomtest(60, 990).proportion_ci(0.95, "exact"))
+    )
     assert [rate.hits for rate in row.controls] == [860, 700, 1, 2, 118]
 
 

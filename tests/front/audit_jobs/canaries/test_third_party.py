@@ -332,7 +332,7 @@ def test_changed_files_are_refused(planned: Path, tmp_path: Path) -> None:
     result = cupel("bound", planned)
     assert "s.jsonl is not there any more" in result.stdout
     done("report", planned)
-    assert "it was not there any more when the bound was computed" in (planned / "report.html").read_text()
+    assert "it was missing when the bound was computed" in (planned / "report.html").read_text()
 
 
 def test_who_scores_again_from_the_manifest_sees_that_scores_were_written_by_hand(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
@@ -9,7 +10,7 @@ import pytest
 from planted_audit import document
 from printed_numbers import two_forms
 
-from cupel.reports.canaries import ThirdPartyAudit, render
+from cupel.reports.canaries import CanaryAudit, render
 
 HOSTILE = "<script>alert(1)</script>\"'`{{7*7}}{% raw %}&amp;</style></title><svg onload=x>\x00\u202e"
 VOID = {"meta", "br"}
@@ -43,10 +44,11 @@ def outside(page: str) -> str:
     return re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
 
 
-def failed() -> ThirdPartyAudit:
-    audit = document().audit
-    changes = {"bounds": [], "controls_passed": False, "details": {"failures": ["a control failed"]}}
-    return document().model_copy(update={"audit": audit.model_copy(update=changes)})
+def failed() -> CanaryAudit:
+    audit = dataclasses.replace(
+        document().audit, bounds=(), controls_passed=False, details={"failures": ["a control failed"]}
+    )
+    return document().model_copy(update={"audit": audit})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def failed() -> ThirdPartyAudit:
         (failed(), "No conclusion", False),
     ],
 )
-def test_the_page_is_well_formed_and_self_contained(what: ThirdPartyAudit, headline: str, scale: bool) -> None:
+def test_the_page_is_well_formed_and_self_contained(what: CanaryAudit, headline: str, scale: bool) -> None:
     page = render(what)
     Nesting(page)
     assert page.startswith("<!DOCTYPE html>")
