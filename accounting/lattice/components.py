@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from cupel.accounting.lattice.law_transforms import Profile
 from cupel.accounting.lattice.laws import Atoms, Laplace, Law
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 
-DIRECTIONS = ("remove", "add")
+DIRECTIONS: tuple[Literal["remove"], Literal["add"]] = ("remove", "add")
 
 _NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
 
