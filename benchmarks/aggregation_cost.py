@@ -15,6 +15,7 @@ those of similar contexts do, with independent rows, and with rows that are nowh
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import tempfile
 import time
@@ -102,6 +103,7 @@ def aggregation_parts(logits: torch.Tensor, clip: float, temperature: float, rep
 
 def ledger_step(mechanism: PrivateInference, repeats: int) -> float:
     """Seconds of one transaction, which commits one token of every slot and charges the next."""
+    mechanism = dataclasses.replace(mechanism, tokens=repeats + 2)  # as many as are charged here
     slots = tuple(f"slot-{slot}" for slot in range(mechanism.total_slots))
     costs = [0.123456789, 0.123456789, 0.123456789]
     event = mechanism.token_event()
