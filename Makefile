@@ -28,10 +28,11 @@ lint: $(VENV)/stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are those of users
+types: $(VENV)/stamp  ## mypy on an installed copy, so that import names are those of users; then on tests and benchmarks
 	rm -rf build/installed build/lib build/bdist.*
 	$(BIN)/pip install --quiet --no-deps --target build/installed .
-	cd build/installed && MYPYPATH=. ../../$(BIN)/mypy --config-file ../../pyproject.toml --package cupel
+	$(BIN)/mypy --package cupel
+	$(BIN)/mypy tests benchmarks
 
 imports: $(VENV)/stamp  ## imports go down the floors, never up
 	$(BIN)/pytest -q tests/test_import_direction.py

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, overload, runtime_checkable
 
 from dp_accounting import DpEvent
 
@@ -78,6 +78,25 @@ _LARGER = (
 )
 
 
+# Accountants that answer questions of their own are returned as what they are.
+@overload
+def accountant(name: Literal["basic"], adjacency: Adjacency | str, unit: Unit | None = None) -> Basic: ...
+@overload
+def accountant(name: Literal["zcdp"], adjacency: Adjacency | str, unit: Unit | None = None) -> ZeroConcentrated: ...
+@overload
+def accountant(name: Literal["gdp"], adjacency: Adjacency | str, unit: Unit | None = None) -> GaussianDP: ...
+@overload
+def accountant(name: Literal["rdp"], adjacency: Adjacency | str, unit: Unit | None = None) -> RenyiAccountant: ...
+@overload
+def accountant(name: Literal["lattice"], adjacency: Adjacency | str, unit: Unit | None = None) -> Lattice: ...
+@overload
+def accountant(name: Literal["ex_post"], adjacency: Adjacency | str, unit: Unit | None = None) -> ExPost: ...
+@overload
+def accountant(
+    name: Literal["secret_protection"], adjacency: Adjacency | str, unit: Unit | None = None
+) -> SecretProtectionAccountant: ...
+@overload
+def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) -> Accountant[Any]: ...
 def accountant(name: str, adjacency: Adjacency | str, unit: Unit | None = None) -> Accountant[Any]:
     """An accountant by its name, with nothing composed yet.
 

@@ -15,6 +15,7 @@ those of similar contexts do, with independent rows, and with rows that are nowh
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import tempfile
 import time
@@ -28,10 +29,10 @@ import torch
 import transformers
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.entries import Charge, Commit, Json
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.records import builtin_records
-from cupel.mechanisms.models.decoding import DecodeSession
+from cupel.mechanisms.models.decoding import DecodeSession, PackedRows
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 from cupel.mechanisms.private_inference import aggregation
@@ -102,6 +103,7 @@ def aggregation_parts(logits: torch.Tensor, clip: float, temperature: float, rep
 
 def ledger_step(mechanism: PrivateInference, repeats: int) -> float:
     """Seconds of one transaction, which commits one token of every slot and charges the next."""
+    mechanism = dataclasses.replace(mechanism, tokens=repeats + 2)  # as many as are charged here
     slots = tuple(f"slot-{slot}" for slot in range(mechanism.total_slots))
     costs = [0.123456789, 0.123456789, 0.123456789]
     event = mechanism.token_event()
@@ -119,7 +121,7 @@ def ledger_step(mechanism: PrivateInference, repeats: int) -> float:
 
         def work() -> None:
             step = next(steps)
-            value = {"tokens": [1] * len(slots), "costs": [costs] * len(slots)}
+            value: dict[str, Json] = {"tokens": [1] * len(slots), "costs": [costs] * len(slots)}
             commit = Commit(key=f"tokens/{step}", value=value, realised=dict.fromkeys(slots, costs))
             run.step(commit=commit, charge=charge(step + 1))
 
@@ -148,7 +150,7 @@ def large_model(batch: int, repeats: int) -> Measured:
         for weight in network.parameters():
             weight.normal_(0, 0.02)
     contexts = torch.randint(0, config.vocab_size, (batch, 64)).tolist()
-    session = DecodeSession(network, contexts, vocabulary_size=config.vocab_size, rows_per_forward=batch)
+    session = PackedRows(network, contexts, vocabulary_size=config.vocab_size, rows_per_forward=batch)
     forward, logits = decode_step(session, repeats)
     mechanism = PrivateInference(
         aggregate="median", clip=6.0, temperature=1.5, batch_size=batch, tokens=1, records=batch

@@ -189,7 +189,7 @@ def _one_run(
     rules: tuple[Rule, ...] = ("published", "tight", "adaptive")
     for rule in rules:
         yield rule, epsilons_one_run(m, m // 10, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule)
-    level = {"delta": mechanism.delta, "confidence": 1 - BETA}
+    level: dict[str, Any] = {"delta": mechanism.delta, "confidence": 1 - BETA}
     yield (
         "f-DP of every mechanism",
         _by_counts(lambda v: epsilon_one_run_f_dp(m, m // 10, v, family="approx_dp", **level).value, right),
@@ -250,7 +250,8 @@ def _best_threshold(inside: Floats, outside: Floats, delta: float) -> float:
 
 def times(m: int = 100_000) -> Iterator[tuple[str, float]]:
     """Seconds of one bound from one run of m candidates, 80% of which are guessed and 75% of those rightly."""
-    counts, level = (m, m * 4 // 5, m * 3 // 5), {"delta": 1e-6, "confidence": 1 - BETA}
+    counts = (m, m * 4 // 5, m * 3 // 5)
+    level: dict[str, Any] = {"delta": 1e-6, "confidence": 1 - BETA}
     rules: tuple[Rule, ...] = ("published", "tight", "adaptive")
     families: tuple[Family, ...] = ("approx_dp", "gdp")
     for rule in rules:

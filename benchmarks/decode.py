@@ -12,6 +12,7 @@ of a long sum, both measured in the same run.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 import time
@@ -31,7 +32,7 @@ from whole_runs import KEY, audit, beginning, begun, measure_memory, memory
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.models.decoding import DecodeSession
+from cupel.mechanisms.models.decoding import FixedRows
 from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 from cupel.mechanisms.private_inference import aggregation
@@ -70,15 +71,15 @@ def aggregated(model: LanguageModel, records: list[Record], aggregate: Any, toke
     )
     ends: list[Moment] = []
     forwards: list[Moment] = []
-    forward = DecodeSession.logits
+    forward = FixedRows.logits
 
-    def timed(session: DecodeSession) -> torch.Tensor:
+    def timed(session: FixedRows) -> torch.Tensor:
         start = now()
         logits = forward(session)
         forwards.append(now() - start)
         return logits
 
-    with begun(mechanism) as run, mock.patch.object(DecodeSession, "logits", timed):
+    with begun(mechanism) as run, mock.patch.object(FixedRows, "logits", timed):
         mechanism.generate(
             records, model, run, key=KEY, rows_at_once=count, progress=lambda done, total: ends.append(now())
         )
@@ -183,7 +184,7 @@ def on_gpu(rounds: int) -> Section:
     if torch.cuda.is_available():
         return decode("gpu", title, "cuda", 255, rounds, 12)
     logits = 8 * torch.randn(255, 256_000, generator=torch.Generator().manual_seed(0))
-    taken = {kind: seconds(lambda kind=kind: aggregate_once(logits, kind), 1 + rounds) for kind in ("median", "mean")}
+    taken = {kind: seconds(functools.partial(aggregate_once, logits, kind), 1 + rounds) for kind in ("median", "mean")}
     notes = [
         f"aggregation of one token ({kind}, logits to token and costs) on one core: {1e3 * value:.0f} ms"
         for kind, value in taken.items()

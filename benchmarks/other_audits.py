@@ -114,7 +114,7 @@ def draw(repetitions: int, seed: int) -> dict[str, NDArray[Any]]:
 
 def our_audits() -> dict[str, Audit]:
     """Ours, from the scores with and without the unit; and what is no statistic of ours, for comparison."""
-    level = {"confidence": 1 - BETA}
+    level: dict[str, Any] = {"confidence": 1 - BETA}
 
     def two(epsilon: Callable[..., float]) -> Audit:
         def audit(inside: Floats, outside: Floats) -> float:
@@ -231,7 +231,7 @@ def main() -> None:
     if unknown := sorted(set(pythons) - set(LIBRARIES)):
         parser.error(f"--peer-python knows {', '.join(LIBRARIES)}, not {', '.join(unknown)}")
     data = draw(options.repetitions, options.seed)
-    answer = {"version": version("cupel"), "found": answers(our_audits(), data)}
+    answer: dict[str, Any] = {"version": version("cupel"), "found": answers(our_audits(), data)}
     rows, missing = rows_of("cupel", answer, {}), dict(NO_EPSILON)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.npz"

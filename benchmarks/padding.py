@@ -11,6 +11,7 @@ packed rows. Verifying the shape happens once a run and is printed by itself. A 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -63,11 +64,17 @@ def compare(
     **own: Any,
 ) -> None:
     """A table of one data set; `ways` are changes of the mechanism, the packed one first."""
-    base = {"aggregate": "median", "clip": 10.0, "temperature": 1.2, "batch_size": 63, "records": len(records)}
+    base: dict[str, Any] = {
+        "aggregate": "median",
+        "clip": 10.0,
+        "temperature": 1.2,
+        "batch_size": 63,
+        "records": len(records),
+    }
     chosen = {name: PrivateInference(**(base | own | changes)) for name, changes in ways.items()}
     checks, inputs = {}, {}
     for name, mechanism in chosen.items():
-        checks[name], _ = timed(lambda mechanism=mechanism: mechanism.row_plan(model))
+        checks[name], _ = timed(functools.partial(mechanism.row_plan, model))
         inputs[name] = SlotInputs(mechanism, records, model, bytes(32))
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -96,7 +103,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     packed = {"packed": {"rows": "packed"}, "padded, default lengths": {}}
     embedded = LanguageModel.load(device=device)
-    stated = {"padded, stated lengths": {"context_tokens": 24, "document_tokens": 12}}
+    stated: dict[str, dict[str, Any]] = {"padded, stated lengths": {"context_tokens": 24, "document_tokens": 12}}
     own: dict[str, Any] = {"prefix": "My 5-digit key is ", "tokens": 12}
     compare("Keys, the embedded model", embedded, builtin_records("keys", 1024, 0), packed | stated, rounds, **own)
     stated = {"padded, stated lengths": {"context_tokens": 48, "document_tokens": 64}}

@@ -43,7 +43,9 @@ def audit(rounds: int) -> Section:
     mechanism = PrivateInference(
         aggregate="median", clip=10.0, temperature=1.2, batch_size=batch, tokens=tokens, records=count
     )
-    alone, watched, each = [], [], []
+    alone: list[float] = []
+    watched: list[float] = []
+    each: list[float] = []
     for turn in range(rounds):
         watchers: list[list[LeaveOneOut]] = [[], [LeaveOneOut.of(mechanism, count)]]
         for observers, times in zip(watchers, (alone, watched), strict=True):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from cupel.accounting.lattice import concentrated_curve
 from cupel.accounting.lattice.laws import Atoms, Laplace, Law, Profile
 from cupel.accounting.lattice.normal_mixtures import NormalMixtures
 
-DIRECTIONS = ("remove", "add")
+DIRECTIONS: tuple[Literal["remove"], Literal["add"]] = ("remove", "add")
 
 _NEAREST, _FARTHEST = 1e-305, 1e100  # of a shift, in standard deviations
 

@@ -10,11 +10,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupel.accounting.arrays import Bools, Floats
+
+Outputs: TypeAlias = Sequence[Any] | NDArray[Any]
+"""Outputs of independent runs, one each."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True)
 _SMOOTHING = 0.5  # added to each count, so that an outcome seen on one side only has a finite score
@@ -32,10 +36,10 @@ class Score:
     """
 
     name: str
-    of: Callable[[Sequence[Any]], Floats]
+    of: Callable[[Outputs], Floats]
 
 
-def fitted_scores(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[Score]:
+def fitted_scores(on_d: Outputs, on_d_prime: Outputs) -> list[Score]:
     """All scores that apply to the outputs, fitted on them.
 
     - Outputs of which some repeat: the log-likelihood ratio of the outcome, from smoothed counts.
@@ -104,7 +108,7 @@ def key(output: Any) -> str:
     return _ENCODER.encode(output)
 
 
-def _numbers(outputs: Sequence[Any], shape: tuple[int, ...] | None = None) -> tuple[Floats, Bools]:
+def _numbers(outputs: Outputs, shape: tuple[int, ...] | None = None) -> tuple[Floats, Bools]:
     """The outputs that are numbers or arrays of `shape`, by default the first one's, and a mask of those outputs."""
     outputs = [[output[name] for name in sorted(output)] if isinstance(output, dict) else output for output in outputs]
     whole = _array(outputs)
@@ -157,7 +161,7 @@ def _by_counts(
     kinds = len({*on_d, *on_d_prime}) + 1  # one for all unseen values
     totals = [counts.total() + _SMOOTHING * kinds for counts in (on_d_prime, on_d)]
 
-    def ratios(outputs: Sequence[Any]) -> Floats:
+    def ratios(outputs: Outputs) -> Floats:
         keys = [key(of(output)) for output in outputs]
         one, other = (np.array([counts[seen] for seen in keys]) + _SMOOTHING for counts in (on_d_prime, on_d))
         return np.asarray(np.log(one / totals[0]) - np.log(other / totals[1]))
@@ -196,10 +200,10 @@ def _by_numbers(shape: tuple[int, ...], on_d: Floats, on_d_prime: Floats) -> lis
     return [first, Score("quadratic discriminant", _of_shape(shape, quadratic))]
 
 
-def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> Callable[[Sequence[Any]], Floats]:
+def _of_shape(shape: tuple[int, ...], function: Callable[[Floats], Floats]) -> Callable[[Outputs], Floats]:
     """Extends a function of arrays (n, d) to outputs; −inf, which points to D, for another shape or a score of NaN."""
 
-    def of(outputs: Sequence[Any]) -> Floats:
+    def of(outputs: Outputs) -> Floats:
         numbers, fits = _numbers(outputs, shape)
         scores = np.full(len(outputs), -np.inf)
         if fits.any():

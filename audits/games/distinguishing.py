@@ -9,7 +9,7 @@ multiple testing is needed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from cupel.accounting import validate
@@ -17,7 +17,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import Guarantee
 from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number
-from cupel.attacks.black_box.distinguishing import key, plain
+from cupel.attacks.black_box.distinguishing import Outputs, key, plain
 from cupel.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
 from cupel.audits.implications import describe, describe_limit, implied_limit
 from cupel.audits.result import AuditResult, Rate
@@ -28,8 +28,8 @@ Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
 
 
 def distinguishing_audit(
-    on_d: Sequence[Any],
-    on_d_prime: Sequence[Any],
+    on_d: Outputs,
+    on_d_prime: Outputs,
     *,
     guarantee: Guarantee,
     adjacency: Adjacency | str,
@@ -115,7 +115,7 @@ def distinguishing_audit(
     )
 
 
-def _notes(on_d: Sequence[Any], on_d_prime: Sequence[Any]) -> list[str]:
+def _notes(on_d: Outputs, on_d_prime: Outputs) -> list[str]:
     """Remarks on data sets whose outputs are all equal, which need no bound."""
     constant = [all(key(output) == key(side[0]) for output in side) for side in (on_d, on_d_prime)]
     if not any(constant):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from cupel.accounting.arrays import Bools, Floats
 from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PrivacyProfile, PureDP
 from cupel.accounting.number_format import format_number
-from cupel.attacks.black_box.distinguishing import Score, fitted_scores
+from cupel.attacks.black_box.distinguishing import Outputs, Score, fitted_scores
 from cupel.audits.implications import describe, implied_limit
 from cupel.audits.statistics.binomial import epsilons_clopper_pearson, upper_limit
 
@@ -135,7 +135,7 @@ class Test:
     delta: float
     tried: int
 
-    def classify(self, outputs: Sequence[Any]) -> Bools:
+    def classify(self, outputs: Outputs) -> Bools:
         """Whether each output is attributed to D′, shape (number of outputs,)."""
         return np.asarray(self.score.of(outputs) >= self.threshold)
 
@@ -146,8 +146,8 @@ class Test:
 
 
 def select_test(
-    on_d: Sequence[Any],
-    on_d_prime: Sequence[Any],
+    on_d: Outputs,
+    on_d_prime: Outputs,
     score: Callable[[Any], float] | None,
     guarantee: Guarantee,
     *,
@@ -188,7 +188,7 @@ def select_test(
 def _user_score(score: Callable[[Any], float]) -> Score:
     """A user's score function, vectorised over outputs."""
 
-    def of(outputs: Sequence[Any]) -> Floats:
+    def of(outputs: Outputs) -> Floats:
         scores = np.array([float(score(output)) for output in outputs], dtype=np.float64)
         if np.isnan(scores).any():
             raise ValueError("the score of an output is NaN; it must be a number, larger for D′")

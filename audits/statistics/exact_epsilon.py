@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 
-Law: TypeAlias = Mapping[Hashable, Fraction | int | float]
+Law: TypeAlias = Mapping[Any, Fraction | int | float]
 """Outcome → weight of at least 0; probabilities are the weights divided by their sum."""
 
 _UNIT = 2.0**-53
@@ -91,7 +91,7 @@ def _growth(pairs: list[tuple[Fraction, Fraction]], delta: Fraction) -> Fraction
     return best
 
 
-def _normalised(law: Law, name: str, logarithms: bool) -> dict[Hashable, Fraction]:
+def _normalised(law: Law, name: str, logarithms: bool) -> dict[Any, Fraction]:
     """Probabilities that sum to 1 exactly."""
     weights = {}
     for outcome, weight in law.items():

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from cupel.mechanisms.data import corpora
 from cupel.mechanisms.models.embedded import path
 from embedded_model import corpus
+from embedded_model.grammar import TOPICS
 from embedded_model.measure import Decoding, documents, load
 
 SEED = 20260
@@ -122,7 +123,7 @@ class Bench:
         """Topical documents: single contexts and medians over documents of one topic."""
 
         def judged(groups: int, decoding: Decoding) -> list[bool]:
-            topics = [str(t) for t in self.rng.choice(sorted(corpus.TOPICS), size=groups)]
+            topics = [str(t) for t in self.rng.choice(sorted(TOPICS), size=groups)]
             shown = [corpus.topical_document(t, self.rng) for t in topics for _ in range(decoding.group)]
             return [corpus.topic_of(d) == t for d, t in zip(self.write(shown, decoding), topics, strict=True)]
 

@@ -67,7 +67,7 @@ def all_embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     return vectors
 
 
-def unit_rows(vectors: NDArray[np.floating]) -> Vectors:
+def unit_rows(vectors: NDArray[np.floating | np.integer]) -> Vectors:
     """Rows scaled to length 1 independently. Rows of zeros stay unchanged; values that are not finite become 0."""
     rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))

@@ -23,7 +23,7 @@ def test_possible_guarantees() -> None:
     ]
     assert len({repr(guarantee) for guarantee in guarantees}) == len(guarantees)
     assert PureDP(1.0) == PureDP(1.0)
-    assert PureDP(1.0) != ExPostDP(1.0)
+    assert PureDP(1.0) != ExPostDP(1.0)  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_values_pass_through() -> None:
     [
         (lambda: validate.finite(sigma=math.inf), "sigma must be finite, not inf"),
         (lambda: validate.finite(sigma=math.nan), "sigma must be a number, not nan"),
-        (lambda: validate.finite(sigma="1"), "sigma must be a number, not '1'"),
+        (lambda: validate.finite(sigma="1"), "sigma must be a number, not '1'"),  # type: ignore[type-var]
         (lambda: validate.finite(sigma=True), "sigma must be a number, not True"),
         (lambda: validate.positive(sigma=0), "sigma must be above 0, not 0"),
         (lambda: validate.non_negative(sigma=-1), "sigma must be at least 0, not -1"),
@@ -35,7 +35,7 @@ def test_values_pass_through() -> None:
         (lambda: validate.probability_below_one(delta=1), "delta must be below 1, not 1"),
         (lambda: validate.probability_below_one(delta=-1), "delta must be between 0 and 1, not -1"),
         (lambda: validate.open_probability(p=0), "p must be strictly between 0 and 1, not 0"),
-        (lambda: validate.integer(n=1.0), "n must be a whole number, not 1.0"),
+        (lambda: validate.integer(n=1.0), "n must be a whole number, not 1.0"),  # type: ignore[arg-type]
         (lambda: validate.integer(n=True), "n must be a whole number, not True"),
         (lambda: validate.integer(minimum=1, n=0), "n must be at least 1, not 0"),
         (lambda: validate.one_of(("a", "b"), mode="c"), "mode must be one of a, b, not 'c'"),

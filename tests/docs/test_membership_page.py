@@ -23,11 +23,11 @@ def test_the_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pyte
     exec(compile(code, "docs/membership.md", "exec"), {})  # noqa: S102
     commands, expected = blocks("console"), blocks("text")
     assert len(commands) == len(expected) == 2
-    for command, printed, code in zip(commands, expected, (1, 0), strict=True):
+    for command, printed, exit_code in zip(commands, expected, (1, 0), strict=True):
         program, *arguments = shlex.split(command.removeprefix("$ "))
         assert program == "cupel"
         result = run(*arguments)
-        assert result.returncode == code, result.stderr
+        assert result.returncode == exit_code, result.stderr
         assert [line.rstrip() for line in result.stdout.splitlines()] == printed.splitlines()
 
 

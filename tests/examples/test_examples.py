@@ -20,12 +20,14 @@ from sentence_models import save_sentence_model
 from small_models import save_model
 
 from cupel.accounting import ApproxDP, SecretProtection, Unit, upper_bounds
+from cupel.accounting.guarantees import ExPostDP, PureDP
 from cupel.claims.base import Claim
 from cupel.claims.read import read_claim
 from cupel.errors import InputError
 from cupel.jobs.account import account as account_files
 from cupel.mechanisms.data.records import read_records
 from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.private_inference.generator import PrivateInference
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -58,6 +60,7 @@ def test_the_plan_is_what_the_file_and_the_table_say(name: str) -> None:
         assert row[1] == f"r = {guarantee.r:g} at p = {guarantee.p:g}"
         assert cost <= guarantee.r
         return
+    assert isinstance(guarantee, PureDP | ApproxDP | ExPostDP)
     assert row[1].endswith(f"ε = {guarantee.epsilon:g}")
     if name in ("claims/keys-mean-understated.yaml", "claims/keys-unprotected.yaml"):
         assert cost > guarantee.epsilon
@@ -144,7 +147,8 @@ def test_small_examples_run_as_they_are(name: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     rows = [json.loads(line) for line in (tmp_path / "private" / "synthetic.jsonl").read_text().splitlines()]
     claim = read_claim(EXAMPLES / name)
-    assert {row["label"] for row in rows} <= ({*claim.public.labels} or {None})
+    labels: set[str | None] = {*claim.public.labels} or {None}
+    assert {row["label"] for row in rows} <= labels
     assert rows
     counts = tmp_path / "private" / "cluster-counts.json"
     assert counts.exists() == (claim.parameters.centres is not None)
@@ -189,4 +193,6 @@ def test_large_examples_run_with_small_models_of_their_shape(name: str, stand_in
     assert [len(row) for row in counts] == [10] * 4
     cost = run("account", tmp_path / "private" / "ledger.sqlite", "--delta", "1e-5", "--json")
     assert (cost.returncode, cost.stderr) == (0, "")
-    assert read_claim(path).generator().total_slots == 8
+    mechanism = read_claim(path).generator()
+    assert isinstance(mechanism, PrivateInference)
+    assert mechanism.total_slots == 8

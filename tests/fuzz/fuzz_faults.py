@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable
@@ -35,23 +36,23 @@ def _no_levels() -> None:
 
     from cupel.claims import read
 
-    read._UniqueKeyLoader.compose_node = yaml.SafeLoader.compose_node
+    read._UniqueKeyLoader.compose_node = yaml.SafeLoader.compose_node  # type: ignore[method-assign]
 
 
 def _no_values() -> None:
-    from cupel.claims import read
+    import yaml
 
-    load = read.yaml.load
+    load = yaml.load
 
     def loads(*given: Any, **more: Any) -> Any:
         try:
             return load(*given, **more)
-        except read.yaml.YAMLError:
+        except yaml.YAMLError:
             raise
         except Exception as error:
             raise RuntimeError("was not caught") from error
 
-    read.yaml.load = loads
+    yaml.load = loads
 
 
 def _no_largest_file() -> None:
@@ -63,7 +64,7 @@ def _no_largest_file() -> None:
 def _unescaped_refusals() -> None:
     from cupel.cli import exit_codes
 
-    exit_codes.one_line = lambda text: " ".join(text.split())[:500]
+    exit_codes.one_line = lambda text: " ".join(text.split())[:500]  # type: ignore[attr-defined]
 
 
 def _long_refusals() -> None:
@@ -86,7 +87,7 @@ def _outputs_over_inputs() -> None:
     from cupel.utility import measures
 
     for module in (outputs, measures, plan, compare):
-        module.check_output = lambda *given: None
+        module.check_output = lambda *given: None  # type: ignore[attr-defined]
 
 
 def _no_most_slots() -> None:
@@ -116,19 +117,22 @@ def _no_most_occurrences() -> None:
 def _unread_scores() -> None:
     from cupel.audit_jobs.canaries import bound, files
 
-    bound.read_scores = lambda folder, digest: files.read_sealed(folder / files.SCORES)
+    def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
+        return files.read_sealed(folder / files.SCORES)
+
+    bound.read_scores = read_scores  # type: ignore[attr-defined]
 
 
 def _no_consent() -> None:
     from cupel.generators.evolution.claim import EvolutionClaim
 
-    EvolutionClaim.check_allowed = lambda self, allowed: None
+    EvolutionClaim.check_allowed = lambda self, allowed: None  # type: ignore[method-assign]
 
 
 def _no_surrogates() -> None:
     from cupel.audit_jobs.canaries import files
 
-    files.json = _Lenient(files.json)
+    files.json = _Lenient(json)  # type: ignore[assignment, attr-defined]
 
 
 class _Lenient:

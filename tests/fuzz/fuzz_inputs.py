@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 TINY = "{aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 4, tokens: 2}"
 MEAN = "{aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 4, tokens: 2, anchor: true, prefix: 'A note: '}"
@@ -140,7 +141,7 @@ def make_inputs(folder: Path) -> None:
     from command import run
     from small_models import save_model
 
-    notes = [
+    notes: list[dict[str, Any]] = [
         {"text": f"note {i} of X{i // 2} on {('rain', 'sun')[i % 2]}", "topic": "ab"[i % 2], "key": i, "who": f"u{i}"}
         for i in range(8)
     ]
@@ -158,7 +159,7 @@ def make_inputs(folder: Path) -> None:
     _csv(folder / "table.csv", rows[16:])
     _parquet(folder / "notes.parquet", notes)
     _parquet(folder / "seen.parquet", rows[:8])
-    scores = [
+    scores: list[dict[str, Any]] = [
         {"target": (i % 5) / 2, "included": i % 2, **{f"ref_{j}": (i * j % 7) / 3 for j in (1, 2)}} for i in range(16)
     ]
     _csv(folder / "scores.csv", scores)
@@ -187,15 +188,15 @@ def make_inputs(folder: Path) -> None:
     works("audit bound ./bounded -q")
 
 
-def _jsonl(path: Path, rows: Sequence[dict[str, object]]) -> None:
+def _jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def _csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
+def _csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n")
 
 
-def _parquet(path: Path, rows: Sequence[dict[str, object]]) -> None:
+def _parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     import pyarrow
     import pyarrow.parquet
 

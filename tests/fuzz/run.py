@@ -44,7 +44,7 @@ def main() -> int:
         make_inputs(inputs)
         fuzz_runner.remember_own_size()
         if options.faults:
-            return fuzz_faults.find_all(inputs, top, options.cases)
+            return int(fuzz_faults.find_all(inputs, top, options.cases))
         numbers = range(options.first, options.first + options.cases, options.stride)
         if options.case is not None:
             numbers = range(options.case, options.case + 1)

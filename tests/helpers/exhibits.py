@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP
+from cupel.attacks.black_box.distinguishing import Outputs
 from cupel.attacks.black_box.recorder import Mechanism, record
 from cupel.audits.games.distinguishing import distinguishing_audit
 from cupel.audits.verdict import decide
@@ -42,7 +43,7 @@ def on_the_page(exhibit: Exhibit) -> bool:
     return str(exhibit) in PAGE.read_text(encoding="utf-8").splitlines()
 
 
-Runs: TypeAlias = Callable[[Any, int, np.random.Generator], Sequence[Any]]
+Runs: TypeAlias = Callable[[Any, int, np.random.Generator], Outputs]
 """From data, a number of runs and a generator to the outputs of so many independent runs."""
 
 
@@ -68,7 +69,7 @@ def one_by_one(mechanism: Mechanism[Any]) -> Runs:
     return lambda data, runs, rng: [record(mechanism, data, rng=rng).output for _ in range(runs)]
 
 
-def redrawn(mechanism: Mechanism[Any]) -> Runs:
+def redrawn(mechanism: Mechanism[Any]) -> Callable[[Any, int, np.random.Generator], Floats]:
     """All runs at once, for a mechanism that returns its releases, whose queries are fixed before the first of them and
     whose noise is the recorder's: what was read once, with noise drawn anew for each run."""
 

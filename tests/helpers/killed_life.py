@@ -49,7 +49,15 @@ _PASSING = [
 """What differs between the names of two runs."""
 
 
-_JOB = {"deadly": None, "spared": [], "seconds": None, "warm": False, "full": False, "size": None, "processes": 1}
+_JOB: dict[str, Any] = {
+    "deadly": None,
+    "spared": [],
+    "seconds": None,
+    "warm": False,
+    "full": False,
+    "size": None,
+    "processes": 1,
+}
 
 
 class Point(NamedTuple):
@@ -248,7 +256,7 @@ class _Watched:
                 self.die("write")
             fsync(descriptor)
 
-        os.fsync = watched
+        os.fsync = watched  # type: ignore[assignment]
 
     def _watch_ledger(self) -> None:
         from cupel.accounting.ledger.store import Store
@@ -270,7 +278,7 @@ class _Watched:
             if call:
                 self.pass_by(call, "after")
 
-        Store.append, Store.transaction = watched_append, watched_transaction  # type: ignore[method-assign]
+        Store.append, Store.transaction = watched_append, watched_transaction  # type: ignore[assignment, method-assign]
 
     def _watch_journal(self) -> None:
         from cupel.mechanisms.evolution.journal import Journal
@@ -286,7 +294,7 @@ class _Watched:
                     self.die("write")
                 write(journal, text)
 
-        Journal._write = watched  # type: ignore[method-assign]
+        Journal._write = watched  # type: ignore[assignment, method-assign]
 
     def _watch_descriptors(self) -> None:
         """Writes to open files, and waits for the disk, in the order in which they come."""
@@ -316,15 +324,15 @@ def _live(job: dict[str, Any]) -> int:
     if job["size"] is None:
         with open(names[0], "w", buffering=1) as printed, open(names[1], "w", buffering=1) as errors:
             return _commands(job["commands"], watched, printed, errors)
-    printed, errors = io.StringIO(), io.StringIO()
+    texts = io.StringIO(), io.StringIO()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (job["size"], limits[1]))
     try:
-        return _commands(job["commands"], watched, printed, errors)
+        return _commands(job["commands"], watched, *texts)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        for name, text in zip(names, (printed, errors), strict=True):
+        for name, text in zip(names, texts, strict=True):
             Path(name).write_text(text.getvalue())
 
 

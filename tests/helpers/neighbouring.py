@@ -97,13 +97,13 @@ def pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
     """Basic composition of bounded-range selections, by hand: each is range-DP; parallel parts as in `events`."""
     match event:
         case dp_event.SelfComposedDpEvent():
-            return event.count * pure_epsilon(event.event, adjacency)
+            return int(event.count) * pure_epsilon(event.event, adjacency)
         case dp_event.ComposedDpEvent():
             return sum(pure_epsilon(part, adjacency) for part in event.events)
         case dp_event.DiscreteLaplaceDpEvent():
-            return event.noise_parameter * event.sensitivity * (2 if adjacency is Adjacency.REPLACE_ONE else 1)
+            return float(event.noise_parameter * event.sensitivity * (2 if adjacency is Adjacency.REPLACE_ONE else 1))
         case ParallelDpEvent():
             worst = sorted((pure_epsilon(part, adjacency) for part in event.events), reverse=True)
             return sum(worst[: 2 if adjacency is Adjacency.REPLACE_ONE else 1])
         case _:
-            return float(event.range)  # type: ignore[attr-defined]
+            return float(event.range)

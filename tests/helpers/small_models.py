@@ -108,7 +108,7 @@ CHATS = {
 
 def changing_rope(architecture: str, vocabulary: int) -> Any:
     """Frequencies that a forward pass of more than 32 positions changes, and strongly, for all of its rows."""
-    own = {**COMMON, "vocab_size": vocabulary}
+    own: dict[str, Any] = {**COMMON, "vocab_size": vocabulary}
     del own["head_dim"]
     rope: dict[str, Any] = {"rope_theta": 10_000.0, "original_max_position_embeddings": 32}
     if architecture == "llama-dynamic":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ class TableModel:
         return TableSession(self, contexts)
 
 
-def showing(logits: dict[str, Sequence[float]]) -> TableModel:
+def showing(logits: dict[str, Sequence[float]]) -> Any:
     """A table of two tokens that gives a context the logits of its letters, in any order, whatever was written."""
     model = TableModel(vocabulary=2)
     rows = {tuple(sorted(map(ord, text))): np.array(row) for text, row in logits.items()}

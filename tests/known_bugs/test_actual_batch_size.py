@@ -78,7 +78,7 @@ def by_binomials(vocabulary: int) -> float:
     def epsilon(p: np.ndarray, q: np.ndarray) -> float:
         def excess(e: float) -> float:
             gain = -np.expm1(np.minimum(0.0, e + q - p))
-            return float((np.exp(p) * gain).sum()) - DELTA
+            return float((np.exp(p) * gain).sum() - DELTA)
 
         return float(optimize.brentq(excess, 0, 60, xtol=1e-12))
 

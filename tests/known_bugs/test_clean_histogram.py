@@ -8,6 +8,7 @@ from dp_accounting import dp_event
 from exhibits import Exhibit, at_least, claimed, on_the_page, one_by_one, told_apart, verdict
 
 from cupel.accounting import PureDP
+from cupel.accounting.bounds import Bound
 from cupel.attacks.black_box.neighbors import neighbors
 from cupel.attacks.black_box.recorder import Mechanism, Recorder
 from cupel.audits.games.replay.record_replay import record_replay_findings
@@ -34,7 +35,7 @@ def test_record_and_replay_finds_an_output_that_is_no_function_of_the_releases()
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     """By what is written for b, which is 1 or 2; the mended one by the noisy number."""
     return tuple(
         told_apart(

@@ -125,7 +125,7 @@ def test_a_claim_of_9_9_loses_21_8() -> None:
     law = stats.binom.pmf(heads, TOKENS, 1 / (1 + math.exp(-odds)))
 
     def excess(epsilon: float) -> float:
-        return float((law * -np.expm1(np.minimum(0.0, epsilon - (2 * heads - TOKENS) * odds))).sum()) - DELTA
+        return float((law * -np.expm1(np.minimum(0.0, epsilon - (2 * heads - TOKENS) * odds))).sum() - DELTA)
 
     assert claimed() == pytest.approx(9.888715, abs=1e-5)
     assert exact() == pytest.approx(optimize.brentq(excess, 0, 60, xtol=1e-12), abs=1e-4)

@@ -10,6 +10,7 @@ from dp_accounting import dp_event
 from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, redrawn, told_apart, verdict
 
 from cupel.accounting import PureDP, accountant
+from cupel.accounting.bounds import Bound
 from cupel.accounting.events import compose
 from cupel.attacks.black_box.recorder import Mechanism, Recorder, record
 from cupel.audits.games.replay.record_replay import record_replay_findings
@@ -44,12 +45,12 @@ def test_record_and_replay_counts_what_is_released() -> None:
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     """By the log-likelihood ratio, Σ |x − 2| − |x − 3| over 2."""
 
     def ratios(data: list[str], runs: int, rng: np.random.Generator) -> Floats:
         released = redrawn(MECHANISM)(data, runs, rng)
-        return np.sum(np.abs(released - 2) - np.abs(released - 3), axis=1) / 2
+        return np.asarray(np.sum(np.abs(released - 2) - np.abs(released - 3), axis=1) / 2)
 
     return tuple(told_apart(ratios, DATA, NEIGHBOR, claim(bug=bug), runs=40_000, score=float) for bug in (True, False))
 

@@ -57,7 +57,7 @@ def test_replay_finds_that_the_middle_moves_where_nothing_is_charged() -> None:
     token 0 goes from 0 to −3: log(1 + e^(9/1.5)) − log(1 + e^(6/1.5)) is 1.984326."""
     (wrong,), right = found()
     assert wrong.kind == "cost"
-    assert wrong.declared < 1e-9  # 0 up to its float error
+    assert float(wrong.declared) < 1e-9  # 0 up to its float error
     exact = math.log1p(math.exp(9 / 1.5)) - math.log1p(math.exp(6 / 1.5))
     assert wrong.found == pytest.approx(exact, abs=1e-9) == pytest.approx(1.984326, abs=1e-6)
     assert not right

@@ -16,6 +16,7 @@ from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart
 
 from cupel.accounting import PureDP, accountant
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
 from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.audits.games.replay.released_values import Released, released_findings
@@ -89,11 +90,11 @@ def _log_ratios(size: int, runs: int, rng: np.random.Generator, *, draws: list[i
     """The log-likelihood ratio of 101 to 100, of all draws of noise of all counts, for each of some runs."""
     p = -np.expm1(-1 / noise.count_scale(CLAIM.epsilon / STEPS, Adjacency.ADD_REMOVE))
     drawn = rng.geometric(p, (runs, sum(draws))) - rng.geometric(p, (runs, sum(draws)))
-    return np.sum(np.abs(size + drawn - 100) - np.abs(size + drawn - 101), axis=1) * CLAIM.epsilon / STEPS
+    return np.asarray(np.sum(np.abs(size + drawn - 100) - np.abs(size + drawn - 101), axis=1) * CLAIM.epsilon / STEPS)
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     """What all processes draw, without killing any: three of the counts once a process, and the last one once."""
     return tuple(told_apart(seen_in_all(bug=bug), 100, 101, CLAIM, runs=40_000, score=float) for bug in (True, False))
 

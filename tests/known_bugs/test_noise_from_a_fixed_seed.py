@@ -9,6 +9,7 @@ from dp_accounting import dp_event
 from exhibits import Exhibit, at_least, claimed, on_the_page, one_by_one, told_apart, verdict
 
 from cupel.accounting import ApproxDP, gaussian
+from cupel.accounting.bounds import Bound
 from cupel.attacks.black_box.recorder import Mechanism, Recorder
 from cupel.audits.games.replay.record_replay import record_replay_findings
 
@@ -28,7 +29,8 @@ def mechanism(*, bug: bool) -> Mechanism[list[str]]:
             return generator.normal(scale=SCALE, size=size)
 
         counts = [data.count(letter) for letter in "ab"]
-        return recorder.gaussian(counts, EVENT, scale=SCALE, noise=noise).tolist()
+        noisy: list[float] = recorder.gaussian(counts, EVENT, scale=SCALE, noise=noise).tolist()
+        return noisy
 
     return run
 
@@ -43,7 +45,7 @@ def test_record_and_replay_finds_that_noise_repeats() -> None:
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     return tuple(told_apart(one_by_one(mechanism(bug=bug)), DATA, NEIGHBOR, CLAIM, runs=3000) for bug in (True, False))
 
 

@@ -10,6 +10,7 @@ from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apar
 from numpy.typing import NDArray
 
 from cupel.accounting import PureDP
+from cupel.accounting.bounds import Bound
 from cupel.attacks.black_box.neighbors import neighbors
 from cupel.attacks.black_box.recorder import Mechanism, Recorder
 from cupel.audits.games.replay.record_replay import record_replay_findings
@@ -41,7 +42,7 @@ def test_record_and_replay_finds_noise_and_query_off() -> None:
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     """Two zeros or one: a large release speaks for one. The mended one is tested with the linear discriminant."""
     wrong = told_apart(redrawn(mechanism(bug=True)), DATA, NEIGHBOR, CLAIM, runs=60_000, score=abs)
     right = told_apart(redrawn(mechanism(bug=False)), DATA, NEIGHBOR, CLAIM, runs=20_000)

@@ -12,6 +12,7 @@ from exhibits import Exhibit, at_least, claimed, on_the_page, redrawn, told_apar
 from numpy.typing import NDArray
 
 from cupel.accounting import ApproxDP, gaussian
+from cupel.accounting.bounds import Bound
 from cupel.attacks.black_box.recorder import Mechanism, Recorder
 from cupel.audits.games.replay.record_replay import record_replay_findings
 
@@ -51,7 +52,8 @@ def test_record_and_replay_finds_that_one_point_moves_71() -> None:
     """Counts go from (560, 440) to (611, 390), a distance of √(51² + 50²) = 71.4 where 1 is declared. In rational
     numbers, where distances are equal more often than in floats, it is (560, 440) to (611, 390) as well."""
     (found,) = record_replay_findings(mechanism(bug=True), DATA, [NEIGHBOR], adjacency="add_remove", plan=EVENT)
-    assert (found.kind, found.declared) == ("sensitivity", pytest.approx(1.0))
+    assert found.kind == "sensitivity"
+    assert found.declared == pytest.approx(1.0)
     assert found.found == pytest.approx((51**2 + 50**2) ** 0.5, rel=1e-12)
     points = [Fraction(1, 100)] * 1000
     assert exact_counts(points) == [560, 440]
@@ -60,7 +62,7 @@ def test_record_and_replay_finds_that_one_point_moves_71() -> None:
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     return tuple(
         told_apart(redrawn(mechanism(bug=bug)), DATA, NEIGHBOR, CLAIM, runs=20_000, score=lambda noisy: noisy[0])
         for bug in (True, False)

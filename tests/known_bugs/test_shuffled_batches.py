@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from exhibits import Exhibit, Floats, at_least, claimed, on_the_page, told_apart
 from scipy import optimize, special
 
 from cupel.accounting import ApproxDP, DominatingPair
+from cupel.accounting.bounds import Bound
 from cupel.accounting.number_format import format_lower
 from cupel.attacks.black_box.recorder import Mechanism, Recorder
 from cupel.audits.games.replay.record_replay import record_replay_findings
@@ -77,7 +79,7 @@ def largest_sums(mean: float, runs: int, rng: np.random.Generator) -> Floats:
     own = rng.normal(size=(runs, EPOCHS)) + mean / noise()
     # The largest of so many normal numbers, by the inverse of its distribution function.
     others = special.ndtri_exp(np.log(rng.random((runs, EPOCHS))) / (BATCHES - 1))
-    return np.maximum(own, others).sum(axis=1)
+    return np.asarray(np.maximum(own, others).sum(axis=1))
 
 
 def poisson_sums(mean: float, runs: int, rng: np.random.Generator) -> Floats:
@@ -87,13 +89,13 @@ def poisson_sums(mean: float, runs: int, rng: np.random.Generator) -> Floats:
     own = rng.normal(size=(runs, EPOCHS, _MOST)) + mean / noise()
     own = np.where(np.arange(_MOST) < times, own, -np.inf).max(axis=2)
     others = special.ndtri_exp(np.log(rng.random((runs, EPOCHS))) / (BATCHES - times[..., 0]))
-    return np.maximum(own, others).sum(axis=1)
+    return np.asarray(np.maximum(own, others).sum(axis=1))
 
 
 @functools.cache
-def sampled() -> tuple[float, ...]:
+def sampled() -> tuple[Bound, ...]:
     """With the record as the null record, and with its gradient."""
-    options = {"adjacency": "zero_out", "runs": 60_000, "score": float}
+    options: dict[str, Any] = {"adjacency": "zero_out", "runs": 60_000, "score": float}
     return (
         told_apart(largest_sums, 1.0, 2.0, CLAIM, **options),
         told_apart(poisson_sums, 0.0, 1.0, CLAIM, **options),

@@ -152,8 +152,12 @@ def composition(event: dict[str, Any], slots: int = SLOTS) -> dict[str, Any]:
     return {"type": "ParallelDpEvent", "events": [tokens] * slots, "partition_is_public": False}
 
 
-MEDIAN = {"type": "ExPostSelectionDpEvent", "eta": 4 * CLIP / TEMPERATURE, "rounding": 7.5e-12}
-MEAN = {"type": "BoundedRangeSelectionDpEvent", "eta": 2 * CLIP / (64 * TEMPERATURE), "rounding": 7.5e-12}
+MEDIAN: dict[str, Any] = {"type": "ExPostSelectionDpEvent", "eta": 4 * CLIP / TEMPERATURE, "rounding": 7.5e-12}
+MEAN: dict[str, Any] = {
+    "type": "BoundedRangeSelectionDpEvent",
+    "eta": 2 * CLIP / (64 * TEMPERATURE),
+    "rounding": 7.5e-12,
+}
 
 COMMON: dict[str, Any] = {
     "created": "2026-11-21T09:12:44+00:00",

@@ -154,7 +154,7 @@ def test_parameters_are_rows_of_a_table(assays: dict[str, Assay], side: str) -> 
 
 def test_the_verdict_is_one_of_three_words(assay: Assay) -> None:
     for side in ("private", "release"):
-        words = Page(render(assay, side=side)).words  # type: ignore[arg-type]
+        words = Page(render(assay, side=side)).words
         assert not re.search(r"\b(is|are|was) (private|safe|secure)\b|\bpassed\b|\bpasses\b", words, re.IGNORECASE)
 
 
@@ -188,8 +188,8 @@ def test_as_published_is_labelled(assays: dict[str, Assay]) -> None:
     assay = assays["approx_dp"]
     published = assay.model_copy(update={"claim": {**assay.claim, "variant": "as_published"}})
     for side in ("private", "release"):
-        assert "variant: as published" in render(published, side=side)  # type: ignore[arg-type]
-        assert "variant: as published" not in render(assay, side=side)  # type: ignore[arg-type]
+        assert "variant: as published" in render(published, side=side)
+        assert "variant: as published" not in render(assay, side=side)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -223,7 +223,7 @@ def test_an_assay_with_nothing_in_it_still_renders(assays: dict[str, Assay]) -> 
         update={"bounds": [], "audits": [], "claim": {}, "spent": {}, "implementation": {}, "versions": {}}
     )
     for side in ("private", "release"):
-        Page(render(empty, side=side))  # type: ignore[arg-type]
+        Page(render(empty, side=side))
 
 
 def test_an_unknown_side_is_refused(assay: Assay) -> None:

@@ -180,7 +180,7 @@ def on_the_command_line(result: AuditResult, claim: Guarantee, capsys: pytest.Ca
             given = {"private": "", "unit": "record", "confidence": 1 - 0.05 / 3}
             audit_released.print_audits({**given, "audits": audits})
         case "distinguishing":
-            return describe_bound(distinguished, claim, result.bounds[0])
+            return describe_bound(distinguished, claim, result.bounds[0])  # type: ignore[arg-type]  # only its name is used
     return capsys.readouterr().out
 
 

@@ -62,8 +62,8 @@ class Marker:
         return word
 
     def number(self) -> float:
-        value = self._random.uniform(1.0, 9.0) * 10 ** self._random.randint(8, 12)
-        self.printed |= {format_number(value, way) for way in ("up", "down", "nearest")}  # type: ignore[arg-type]
+        value = float(self._random.uniform(1.0, 9.0) * 10 ** self._random.randint(8, 12))
+        self.printed |= {format_number(value, way) for way in ("up", "down", "nearest")}
         return value
 
     def count(self) -> int:
@@ -350,7 +350,7 @@ def test_a_release_is_a_document(assay: Assay) -> None:
 
 def test_both_pages_hold_the_digests(assay: Assay) -> None:
     for side in ("private", "release"):
-        page = render(assay, side=side)  # type: ignore[arg-type]
+        page = render(assay, side=side)
         assert "d0" * 32 in page
         assert "c1" * 32 in page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -23,7 +24,8 @@ def test_what_is_written_meets_the_schema_and_reads_back(assay: Assay, tmp_path:
 
 def test_the_schema_refuses_what_is_none(assay: Assay) -> None:
     data = json.loads(assay.model_dump_json())
-    for change in ({"schema": 2}, {"verdict": "PASSED"}, {"surprise": 1}, {"bounds": [{}]}):
+    changes: list[dict[str, Any]] = [{"schema": 2}, {"verdict": "PASSED"}, {"surprise": 1}, {"bounds": [{}]}]
+    for change in changes:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**data, **change}, json_schema())
 

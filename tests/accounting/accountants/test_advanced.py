@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import TypeAlias
 
 import mpmath
 import pytest
@@ -20,7 +21,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
 
-Number = mpmath.mpf
+Number: TypeAlias = mpmath.mpf
 
 
 def pure(epsilon: float) -> DpEvent:

@@ -43,6 +43,7 @@ from cupel.accounting import (
     noise_for_dp_sgd,
 )
 from cupel.accounting.calibration.search import CAP, LossCurve, NotMonotone, Unreachable
+from cupel.accounting.calibration.targets import Target
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
@@ -129,12 +130,13 @@ def test_gaussian_noise_for_a_point_of_the_trade_off_curve(alpha: float, beta: f
 
 def test_other_currencies_by_the_accountant_that_knows_them() -> None:
     gaussian, laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
-    for make_event, target, threshold, method in [
+    cases: list[tuple[Any, Target, float, str]] = [
         (gaussian, ZCDP(0.5), 1.0, "zcdp"),
         (gaussian, RDP(4.0, 0.5), 2.0, "rdp"),
         (gaussian, GDP(0.25), 4.0, "gdp"),
         (laplace, PureDP(0.1), 10.0, "basic"),
-    ]:
+    ]
+    for make_event, target, threshold, method in cases:
         found = calibrate(make_event, target, **NOISE)
         assert_encloses(found, threshold, decreasing=True)
         assert found.bound.method == method
@@ -352,7 +354,13 @@ def test_many_targets_share_what_is_learnt() -> None:
 
 
 def test_many_targets_of_several_kinds() -> None:
-    targets = [ApproxDP(1.0, 1e-5), TradeOff(0.01, 0.9), ApproxDP(1.0, 1e-7), SecretProtection(0.01, 0.05), GDP(0.5)]
+    targets: list[Target] = [
+        ApproxDP(1.0, 1e-5),
+        TradeOff(0.01, 0.9),
+        ApproxDP(1.0, 1e-7),
+        SecretProtection(0.01, 0.05),
+        GDP(0.5),
+    ]
     found = calibrate_many(dp_event.GaussianDpEvent, targets, **NOISE)
     for one, target in zip(found, targets, strict=True):
         alone = calibrate(dp_event.GaussianDpEvent, target, **NOISE)

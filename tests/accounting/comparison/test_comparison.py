@@ -98,7 +98,7 @@ def test_rows_are_what_account_says() -> None:
                 assert narrow.upper - narrow.lower <= 1e-6 * narrow.upper
             else:
                 assert row.bound == asked
-    estimate = accountant("rdp", "add_remove").compose(SAMPLED).estimate(1e-5)  # type: ignore[attr-defined]
+    estimate = accountant("rdp", "add_remove").compose(SAMPLED).estimate(1e-5)
     assert values(found)["rdp", Rigor.ESTIMATE] == estimate.value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import mpmath
 import pytest
@@ -206,7 +207,8 @@ def test_curves_of_layers() -> None:
 
 
 def test_wrong_questions_about_layers() -> None:
-    for asked in ({}, {"epsilon": 1.0, "sigma": 1.0}, {"epsilon": 0.0}, {"sigma": -1.0}):
+    wrong: list[dict[str, Any]] = [{}, {"epsilon": 1.0, "sigma": 1.0}, {"epsilon": 0.0}, {"sigma": -1.0}]
+    for asked in wrong:
         with pytest.raises(ValueError, match=r"epsilon|sigma"):
             job.compare_layers(layers(2), delta=1e-5, **asked)
     with pytest.raises(ValueError, match="layers"):

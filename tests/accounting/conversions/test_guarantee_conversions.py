@@ -152,7 +152,7 @@ def test_the_guide_runs() -> None:
 
 
 def test_a_guarantee_that_allows_no_loss_is_pure() -> None:
-    nothing = [PureDP(0.0), RDP(2.0, 0.0), ZCDP(0.0), GDP(0.0), PrivacyProfile((0.0, 1.0), (0.0, 0.0))]
+    nothing: list[Guarantee] = [PureDP(0.0), RDP(2.0, 0.0), ZCDP(0.0), GDP(0.0), PrivacyProfile((0.0, 1.0), (0.0, 0.0))]
     for guarantee in nothing:
         assert convert(guarantee, PureDP) == PureDP(0.0)
         assert convert(guarantee, GDP) == GDP(0.0)

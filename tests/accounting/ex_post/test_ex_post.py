@@ -8,6 +8,7 @@ import random
 import statistics
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -83,7 +84,7 @@ def as_array(rows: Sequence[Row], fallback: Row) -> np.ndarray:
     return np.array(rows, dtype=float).reshape(len(rows), len(fallback))
 
 
-KEYWORDS = {"clip": CLIP, "temperature": TEMPERATURE}
+KEYWORDS: dict[str, Any] = {"clip": CLIP, "temperature": TEMPERATURE}
 
 # --- known values
 
@@ -375,7 +376,7 @@ def test_an_empty_batch_has_no_row_to_replace() -> None:
     [
         (lambda: ex_post.gamma(V3, 3, **KEYWORDS), "token must be between 0 and 2"),
         (lambda: ex_post.gamma(V3, -1, **KEYWORDS), "token must be between 0 and 2"),
-        (lambda: ex_post.gamma(V3, 0.5, **KEYWORDS), "tokens must be a list of whole numbers"),
+        (lambda: ex_post.gamma(V3, 0.5, **KEYWORDS), "tokens must be a list of whole numbers"),  # type: ignore[arg-type]
         (lambda: ex_post.gamma(V3, 0, clip=0.0, temperature=1.0), "clip must be above 0"),
         (lambda: ex_post.gamma(V3, 0, clip=65.0, temperature=1.0), "clip must be between"),
         (lambda: ex_post.gamma(V3, 0, clip=6.0, temperature=0.0), "temperature must be above 0"),

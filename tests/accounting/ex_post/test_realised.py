@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import Rigor, Unit, account, accountant, ex_post
+from cupel.accounting.bounds import Bound
 from cupel.accounting.events import ExPostSelectionDpEvent, ParallelDpEvent, compose
 
 UP = 1e-12  # a few roundings upward of numbers below 20
@@ -83,7 +85,13 @@ def test_an_ex_post_epsilon_never_converts() -> None:
     with pytest.raises(ValueError, match="add_remove and replace_one"):
         ex_post.of_run(COSTS, plan(), adjacency="zero_out")
     acc = accountant("ex_post", "add_remove").compose(plan())
-    for question in (lambda: acc.delta(1.0), lambda: acc.beta(0.1), lambda: acc.blowup(0.1), acc.epsilon):
+    questions: list[Callable[[], Bound]] = [
+        lambda: acc.delta(1.0),
+        lambda: acc.beta(0.1),
+        lambda: acc.blowup(0.1),
+        acc.epsilon,
+    ]
+    for question in questions:
         with pytest.raises(ValueError, match=r"ex-post|ex_post"):
             question()
 

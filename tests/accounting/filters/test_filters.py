@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -127,9 +127,9 @@ def strongest(
                 if q == 0:
                     total += ratio * p
                     continue
-                seen = list(outcomes[index])
-                seen[outcome] += 1
-                total += q * value((*outcomes[:index], tuple(seen), *outcomes[index + 1 :]))
+                more = list(outcomes[index])
+                more[outcome] += 1
+                total += q * value((*outcomes[:index], tuple(more), *outcomes[index + 1 :]))
             best = max(best, total)
         return best
 
@@ -299,7 +299,7 @@ def composed_delta(epsilons: Sequence[float], counts: Sequence[int], epsilon: fl
     ]
     total = {0.0: 1.0}
     for law in laws:
-        new: Counter[float] = Counter()
+        new: defaultdict[float, float] = defaultdict(float)
         for a, weight in total.items():
             for b, share in law.items():
                 new[a + b] += weight * share
@@ -371,9 +371,9 @@ def test_stopping_at_a_realised_cost_leaks_without_any_other_loss() -> None:
         around = [other for other in (data - 1, data + 1) if other in laws]
         return max(abs(math.log(laws[data][outcome] / laws[other][outcome])) for other in around)
 
-    def transcripts(data: int, stop: Callable[[int, tuple[int, ...]], bool]) -> Counter[tuple[int, ...]]:
-        found: Counter[tuple[int, ...]] = Counter()
-        open_ones = {(): 1.0}
+    def transcripts(data: int, stop: Callable[[int, tuple[int, ...]], bool]) -> dict[tuple[int, ...], float]:
+        found: defaultdict[tuple[int, ...], float] = defaultdict(float)
+        open_ones: dict[tuple[int, ...], float] = {(): 1.0}
         while open_ones:
             seen, weight = open_ones.popitem()
             if len(seen) == 6 or stop(data, seen):
@@ -417,17 +417,17 @@ EVENTS: dict[str, DpEvent] = {
 def test_events_cost_what_accountants_say(name: str, adjacency: str) -> None:
     event = EVENTS[name]
     concentrated = Filter.replay([event, event], ZCDP(10.0), adjacency=adjacency).spent()
-    assert concentrated.value == accountant("zcdp", adjacency).compose(event, 2).rho().value  # type: ignore[attr-defined]
+    assert concentrated.value == accountant("zcdp", adjacency).compose(event, 2).rho().value
     gaussian = Filter.replay([event, event], GDP(10.0), adjacency=adjacency).spent()
-    expected = accountant("gdp", adjacency).compose(event, 2).mu().value  # type: ignore[attr-defined]
+    expected = accountant("gdp", adjacency).compose(event, 2).mu().value
     assert gaussian.value == pytest.approx(expected, rel=1e-15)  # two roundings up, of μ² and of its root
     renyi = Filter.replay([event, event], RDP(8, 10.0), adjacency=adjacency).spent()
-    expected = accountant("rdp", adjacency).compose(event, 2).divergence(8).value  # type: ignore[attr-defined]
+    expected = accountant("rdp", adjacency).compose(event, 2).divergence(8).value
     assert renyi.value == pytest.approx(expected, rel=1e-14)  # both add a few roundings
     assert renyi.at == 8
     if name != "gaussian":
         pure = Filter.replay([event, event], PureDP(10.0), adjacency=adjacency).spent()
-        assert pure.value == accountant("basic", adjacency).compose(event, 2).pure().value  # type: ignore[attr-defined]
+        assert pure.value == accountant("basic", adjacency).compose(event, 2).pure().value
     for bound in (concentrated, gaussian, renyi):
         assert bound.rigor is Rigor.CERTIFIED
         assert bound.adjacency == adjacency
@@ -518,7 +518,7 @@ def test_bad_arguments_are_refused_in_one_line() -> None:
         ("adjacency must be one of", lambda: Filter(budget, adjacency="other")),
         ("records or users", lambda: Filter(budget, adjacency="add_remove", unit=Unit("group", 3))),
         ("records or users", lambda: Filter(budget, adjacency="secret")),
-        ("an event or a guarantee", lambda: Filter(budget, adjacency="add_remove").spend(0.1)),  # type: ignore[arg-type]
+        ("an event or a guarantee", lambda: Filter(budget, adjacency="add_remove").spend(0.1)),
         ("has no cost for RDP", lambda: Filter(ZCDP(1), adjacency="add_remove").spend(RDP(2, 0.1))),
         ("no bound", lambda: Filter(ZCDP(1), adjacency="add_remove").spend(sampled(0.1, 1.0))),
         ("certified; use whole", lambda: Filter(RDP(2.5, 1), adjacency="add_remove").spend(sampled(0.1, 1.0))),
@@ -578,7 +578,7 @@ def test_the_order_of_the_plan_admits_the_plan() -> None:
     several = Filter(budget, adjacency="add_remove")
     assert not several.admits(plan)
     # An order of the mixture has at least 1/26 of δ, so the plan is admitted at what that costs.
-    divergence = accountant("rdp", "add_remove").compose(plan).divergence(12).value  # type: ignore[attr-defined]
+    divergence = accountant("rdp", "add_remove").compose(plan).divergence(12).value
     looser = ApproxDP(float(formulas.epsilon_from_rdp(12.0, divergence, delta / 26.01)), delta)
     assert Filter(looser, adjacency="add_remove").admits(plan)
 
@@ -681,7 +681,7 @@ def test_a_filter_is_rebuilt_from_the_ledger_of_a_run(path: Path, little: object
     with Ledger.open(path, read_only=True) as ledger:
         guard = Filter.replay([ledger.event()], PureDP(100.0), adjacency="add_remove")
     selection = little.selection  # type: ignore[attr-defined]
-    expected = accountant("basic", "add_remove").compose(selection).pure().value  # type: ignore[attr-defined]
+    expected = accountant("basic", "add_remove").compose(selection).pure().value
     assert guard.spent().value == expected
 
 

@@ -14,6 +14,7 @@ from cupel.accounting import Rigor, Unit, accountant
 from cupel.accounting.accountants.gdp import GaussianDP
 from cupel.accounting.accountants.rdp import RenyiAccountant
 from cupel.accounting.accountants.zcdp import ZeroConcentrated
+from cupel.accounting.bounds import Bound
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import BoundedRangeSelectionDpEvent
 
@@ -114,7 +115,12 @@ def test_a_curve_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A composition, which is another accountant, has a curve of its own."""
     asked: list[float] = []
     delta = GaussianDP.delta
-    monkeypatch.setattr(GaussianDP, "delta", lambda self, epsilon: asked.append(epsilon) or delta(self, epsilon))
+
+    def watched(self: GaussianDP, epsilon: float) -> Bound:
+        asked.append(epsilon)
+        return delta(self, epsilon)
+
+    monkeypatch.setattr(GaussianDP, "delta", watched)
     chosen = GaussianDP("add_remove").compose(gaussian(2.0))
     answers = [chosen.beta(0.1), chosen.beta(0.2), chosen.blowup(0.1), chosen.blowup(0.3)]
     points = len(asked)

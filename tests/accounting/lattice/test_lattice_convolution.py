@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cupel.accounting.arrays import Floats
 from cupel.accounting.lattice import convolution
@@ -36,7 +38,8 @@ def exact_power(weights: Floats, count: int, most: int) -> list[float]:
 
 def rounded_power(weights: Floats, count: int, size: int) -> Floats:
     """The cyclic power by repeated squaring in 53 + 11 bits or more, for counts that exact arithmetic cannot reach."""
-    base, result = np.zeros(size, dtype=np.longdouble), None
+    base: NDArray[Any] = np.zeros(size, dtype=np.longdouble)
+    result: NDArray[Any] | None = None
     base[: weights.size] = weights
     while count:
         if count & 1:
@@ -45,7 +48,7 @@ def rounded_power(weights: Floats, count: int, size: int) -> Floats:
     return np.asarray(result)
 
 
-def cyclic(first: Floats, second: Floats) -> Floats:
+def cyclic(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     whole = np.convolve(first, second)
     whole[: whole.size - first.size] += whole[first.size :]
     return whole[: first.size]
@@ -71,7 +74,7 @@ def test_every_weight_is_within_its_error(count: int, seed: int) -> None:
     assert found.error < plain_error / 10
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).eps > 2e-19, reason="no longer floats here")
+@pytest.mark.skipif(bool(np.finfo(np.longdouble).eps > 2e-19), reason="no longer floats here")
 @pytest.mark.parametrize("count", [10**4, 10**6, 10**8])
 @pytest.mark.parametrize("wide", [False, True])
 def test_of_many_copies_the_error_does_not_grow_with_their_number(count: int, wide: bool) -> None:

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from cupel.accounting.arrays import Floats
 from cupel.accounting.lattice import measure
 from cupel.accounting.lattice.curve import OneSidedCurve
 from cupel.accounting.lattice.enclosure import Enclosure, Plan
@@ -86,7 +87,7 @@ def test_a_curve_with_dents_gets_its_greatest_convex_minorant(dents: tuple[int, 
     Where there is no mass the curve is straight, and a dent at its end bends all of it.
     """
     generator = np.random.default_rng(3)
-    losses = -1.0 + 0.01 * np.arange(900)
+    losses: Floats = -1.0 + 0.01 * np.arange(900, dtype=np.float64)
     masses = generator.uniform(0.5, 1.0, 900)
     masses[empty:898] = 0.0
     masses[list(dents)] *= -0.2

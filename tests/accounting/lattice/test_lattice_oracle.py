@@ -277,7 +277,8 @@ def test_the_oracle_agrees_with_the_integral_of_densities(kind: str, epsilon: fl
     def sampled(x: Any) -> Any:
         return (1 - rate) * still(x) + rate * moved(x)
 
-    for side, p, q in (("remove", sampled, still), ("add", still, sampled)):
+    sides: list[tuple[oracle.Direction, Any, Any]] = [("remove", sampled, still), ("add", still, sampled)]
+    for side, p, q in sides:
 
         def margin(x: Any, p: Any = p, q: Any = q) -> Any:
             return p(x) - mp.exp(mp.mpf(epsilon)) * q(x)

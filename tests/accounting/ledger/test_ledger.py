@@ -224,7 +224,7 @@ def test_begin_resumes_an_equal_run_and_refuses_another(little: Any, path: Path)
         (lambda: Commit(key="s", value=1, realised={"a": [1.0, 2.0, -1e-9]}), "finite and at least 0"),
         (lambda: Commit(key="s", value=1, realised={"a": [math.inf, 2.0, 1.0]}), "finite and at least 0"),
         (lambda: Commit(key="s", value=1, realised={"a": [math.nan, 2.0, 1.0]}), "finite and at least 0"),
-        (lambda: Commit(key="s", value=1, realised={"a": [np.float32(1), 2.0, 1.0]}), "must be a float, not a float32"),
+        (lambda: Commit(key="s", value=1, realised={"a": [np.float32(1), 2.0, 1.0]}), "must be a float, not a float32"),  # type: ignore[list-item]
     ],
 )
 def test_impossible_entries_are_refused(make: Callable[[], object], says: str) -> None:
@@ -274,7 +274,7 @@ def test_a_partition_is_public_or_not(little: Any, path: Path) -> None:
         run = little.begin(ledger, plan=ParallelDpEvent([twice], True))
 
         def charge(step: int, public: bool) -> Charge:
-            own = {"partition": "p", "parts": ("a",), "partition_is_public": public}
+            own: dict[str, Any] = {"partition": "p", "parts": ("a",), "partition_is_public": public}
             return Charge(key=f"s/{step}", event=COUNTS, stage="s", **own)
 
         run.step(charge=charge(0, True))

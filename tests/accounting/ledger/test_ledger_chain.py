@@ -33,7 +33,8 @@ def is_json(text: str) -> bool:
 
 def refused(path: Path, says: str) -> None:
     """That a ledger is not opened, whether or not it would be written and whether or not it was anchored."""
-    for options in ({"read_only": True}, {"read_only": False}, {"read_only": True, "anchor": False}):
+    ways: list[dict[str, Any]] = [{"read_only": True}, {"read_only": False}, {"read_only": True, "anchor": False}]
+    for options in ways:
         with pytest.raises(LedgerError, match=says) as caught:
             Ledger.open(path, **options)
         assert len(str(caught.value).splitlines()) == 1
@@ -200,7 +201,9 @@ def test_a_rewritten_chain_shows_against_a_known_head_only(little: Any, path: Pa
         head = ledger.head
     rewrite_chain(path, lambda seq, run, kind, body: (run, kind, body.replace("[5,7,6]", "[5,7,7]")))
     with Ledger.open(path, anchor=False) as ledger:
-        assert ledger.run("run").outcome("counts").value == [5, 7, 7]
+        found = ledger.run("run").outcome("counts")
+        assert found is not None
+        assert found.value == [5, 7, 7]
         ledger.verify()
         with pytest.raises(LedgerError, match="cut off or rewritten"):
             ledger.verify(expected_head=head)

@@ -24,10 +24,11 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger.chain import verify_export
 from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, LedgerError, canonical
 from cupel.accounting.ledger.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
+from cupel.accounting.ledger.run import Run
 
 COUNTS = dp_event.DiscreteLaplaceDpEvent(0.1, 1)
 STEPS = 60
-FORK = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
+FORK: Any = multiprocessing.get_context("fork") if hasattr(os, "fork") else None
 needs_fork = pytest.mark.skipif(FORK is None, reason="needs a POSIX system")
 
 
@@ -108,7 +109,8 @@ def test_what_is_no_ledger_is_refused_and_left_alone(path: Path, make: Any, says
 
 
 def test_a_missing_ledger_is_not_made_by_reading(path: Path) -> None:
-    for options in ({"read_only": True}, {"create": False}):
+    ways: list[dict[str, Any]] = [{"read_only": True}, {"create": False}]
+    for options in ways:
         with pytest.raises(LedgerError, match="there is no ledger here"):
             Ledger.open(path, **options)
     with pytest.raises(LedgerError, match="no such file or directory"):
@@ -356,6 +358,12 @@ def write_run(path: Path, name: str, ready: Any, answers: Any) -> None:
     answers.put((name, kept, lost))
 
 
+def values_in(run: Run) -> list[Any]:
+    """What every step committed."""
+    found = [run.outcome(f"s/{step}") for step in range(STEPS)]
+    return [each.value for each in found if each is not None]
+
+
 def race(path: Path, *names: str) -> list[tuple[str, list[str], int]]:
     """Processes that begin at once, on a file that none made; (run, values kept, commits lost) of each."""
     ready, answers = FORK.Barrier(len(names)), FORK.Queue()
@@ -378,7 +386,7 @@ def test_two_processes_write_two_runs_into_one_chain(path: Path) -> None:
         assert ledger.event() == events.compose([(COUNTS, 2 * STEPS)])
         for name, kept, lost in found:
             assert lost == 0
-            assert [ledger.run(name).outcome(f"s/{step}").value for step in range(STEPS)] == kept
+            assert values_in(ledger.run(name)) == kept
     with sqlite3.connect(path) as database:
         order = [run for (run,) in database.execute("SELECT run FROM entries WHERE seq > 1 ORDER BY seq")]
     # The two begin together; were one whole run before the other, nothing would have been tested.
@@ -394,7 +402,7 @@ def test_two_processes_in_one_run_keep_the_same_values(path: Path) -> None:
         ledger.verify()
         assert ledger.entries == 3 + 2 * STEPS, "no step is charged twice"
         assert ledger.event() == ledger.run("run").plan
-        assert [ledger.run("run").outcome(f"s/{step}").value for step in range(STEPS)] == first
+        assert values_in(ledger.run("run")) == first
 
 
 def test_ledgers_over_one_data_set_compose(little: Any, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def mechanism(files: Files, hook: Hook = lambda point, step: None) -> None:
         hook(f"inside {kind}", int(str(body.get("key", "s/0")).partition("/")[2]))
 
     ledger_store._first_entry = watched_first
-    Store.append = watched_append  # type: ignore[method-assign]  # this is a child process, which ends with it
+    Store.append = watched_append  # type: ignore[assignment, method-assign]  # this is a child process, which ends with it
     with Ledger.open(files.ledger) as ledger:
         hook("open", 0)
         run = ledger.begin("run", plan=PLAN, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"steps": STEPS})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import mpmath
 import numpy as np
@@ -50,6 +51,7 @@ def worst_guess(epsilon: float, delta: float, prior: list[float]) -> float:
     rows, limits = dp_rows(epsilon, delta, size, size)
     sums = np.kron(np.eye(size), np.ones(size))
     found = linprog(-np.diag(prior).ravel(), A_ub=rows, b_ub=limits, A_eq=sums, b_eq=np.ones(size), bounds=(0, 1))
+    assert found.fun is not None
     return -float(found.fun)
 
 
@@ -61,6 +63,7 @@ def test_r_of_approx_dp_is_the_worst_pair(epsilon: float, delta: float, p: float
     found = linprog(
         [-1, 0, 0, 0], A_ub=rows, b_ub=limits, A_eq=[[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], b_eq=[1, p, 1 - p]
     )
+    assert found.fun is not None
     assert sp.r_of_approx_dp(epsilon, delta, p) == pytest.approx(-found.fun, abs=1e-7)
 
 
@@ -118,7 +121,8 @@ def test_edges_of_conversions() -> None:
     assert sp.r_of_gdp(0.0, 0.1) == 0.1
     assert 0.1 <= sp.r_of_approx_dp(0.0, 0.0, 0.1) <= 0.1 * (1 + 2.0**-48)
     assert sp.r_of_approx_dp(0.0, 1.0, 0.1) == sp.r_between_secrets(0.0, 1.0, 0.1) == 1
-    for wrong in (lambda: sp.r_of_gdp(-1.0, 0.1), lambda: sp.r_of_approx_dp(-1.0, 0.0, 0.1)):
+    wrongs: list[Callable[[], float]] = [lambda: sp.r_of_gdp(-1.0, 0.1), lambda: sp.r_of_approx_dp(-1.0, 0.0, 0.1)]
+    for wrong in wrongs:
         with pytest.raises(ValueError, match="must be at least 0"):
             wrong()
 
@@ -128,7 +132,7 @@ def test_edges_of_conversions() -> None:
 
 def concave(lines: list[tuple[float, float]], p: float | np.ndarray) -> np.ndarray:
     """The least of 1 and of lines that lie above p on [0, 1]: a blow-up curve."""
-    return np.minimum.reduce([np.ones(np.shape(p)), *[a + (1 - a + b) * np.asarray(p) for a, b in lines]])
+    return np.asarray(np.minimum.reduce([np.ones(np.shape(p)), *[a + (1 - a + b) * np.asarray(p) for a, b in lines]]))
 
 
 curve = st.lists(st.tuples(st.floats(0, 0.9), st.floats(0, 50)), min_size=1, max_size=4)
@@ -140,7 +144,9 @@ def test_composition_holds_for_every_mixture_of_curves(
     curves: list[list[tuple[float, float]]], ps: list[float], first: float
 ) -> None:
     """The second may meet another curve after each outcome of the first; only the points' largest values are known."""
-    points = [(p, float(max(max(concave(lines, p) for lines in curves), p))) for p in ps]
+    # Points are certified: no less than the curve, which is four roundings of numbers of at least 0.
+    largest = [max(float(concave(lines, p)) for lines in curves) * (1 + 2.0**-50) for p in ps]
+    points = [(p, max(min(1.0, r), p)) for p, r in zip(ps, largest, strict=True)]
     got = sp.compose_curves(first, points)
     generator = np.random.default_rng(1)
     for _ in range(20):

@@ -85,7 +85,7 @@ def test_no_test_of_a_fine_grid_does_better() -> None:
     weights, sigma = [0.5, 0.3, 0.0, 0.2], 0.8
     edges = np.arange(-8, 12, 1 / 2000)
     q = -np.diff(norm.sf(edges / sigma))
-    p = -sum(w * np.diff(norm.sf((edges - k) / sigma)) for k, w in enumerate(weights))
+    p = -np.sum([w * np.diff(norm.sf((edges - k) / sigma)) for k, w in enumerate(weights)], axis=0)
     order = np.argsort(-p / np.maximum(q, 1e-300))
     false, true = np.cumsum(q[order]), np.cumsum(p[order])
     some = np.searchsorted(false, np.geomspace(1e-6, 0.9, 50))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import mpmath
 import numpy as np
@@ -30,7 +31,7 @@ from cupel.accounting.selection.bounded_range import (
 from cupel.accounting.selection.curve import SelectionCurve, selection_curve
 from cupel.accounting.selection.worst_case import Selections
 
-Number = mpmath.mpf
+Number: TypeAlias = mpmath.mpf
 ROOT = Path(__file__).resolve().parents[3]
 FLOAT = 1e-12  # relative float64 error of the brute force over at most 64 leaves; each leaf's is below 1e-14
 

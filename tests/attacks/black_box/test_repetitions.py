@@ -59,7 +59,7 @@ def test_a_killed_run_goes_on(tmp_path: Path, workers: int, number: signal.Signa
     )
     (tmp_path / "program.py").write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(Path(jobs.__file__).parent)}
-    command = [sys.executable, tmp_path / "program.py"]
+    command = [sys.executable, str(tmp_path / "program.py")]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     file = tmp_path / FILE
     deadline = time.monotonic() + 60

@@ -66,7 +66,7 @@ def by_hand(one: dict[str, Any], other: dict[str, Any]) -> float:
     total += min(abs(float(one["spent"]) - float(other["spent"])) / 50, 1) if other.get("spent") else 1
     total += one["city"].strip().casefold() != str(other.get("city")).strip().casefold()
     total += other.get("flag") != 7
-    return total / 4
+    return float(total / 4)
 
 
 def others() -> list[dict[str, Any]]:

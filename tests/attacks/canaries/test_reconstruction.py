@@ -40,7 +40,7 @@ def test_candidates_differ_and_never_is_apart() -> None:
 def test_coins_are_fair_and_independent() -> None:
     """50000 coins: their number, and their runs, within two-sided limits missed with probability 1e-6 each."""
     coins = Canaries.draw(50_000, never=0, seed=2).included
-    low, high = stats.binom.ppf([5e-7, 1 - 5e-7], 50_000, 0.5)
+    low, high = stats.binom.ppf(np.array([5e-7, 1 - 5e-7]), 50_000, 0.5)
     assert low <= coins.sum() <= high
     changes = int((coins[1:] != coins[:-1]).sum())
     assert low - 1 <= changes <= high

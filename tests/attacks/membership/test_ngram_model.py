@@ -31,7 +31,7 @@ def slow_law(texts: list[str], before: list[int], order: int) -> np.ndarray:
     if counts.sum() == 0:
         return shorter
     kinds = np.count_nonzero(counts)
-    return (counts + kinds * shorter) / (counts.sum() + kinds)
+    return np.asarray((counts + kinds * shorter) / (counts.sum() + kinds))
 
 
 def test_a_case_by_hand() -> None:

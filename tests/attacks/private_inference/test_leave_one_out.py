@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from cupel.accounting.ex_post import costs
+from cupel.accounting.ex_post.clipped_rows import clip_logits
+from cupel.accounting.ex_post.medians import Medians
 from cupel.attacks.private_inference.leave_one_out import LeaveOneOut, mixture_losses
 from cupel.mechanisms.private_inference import aggregation
 
@@ -42,9 +44,9 @@ def run(kind: str, sizes: Sequence[int], tokens: int, denominator: int = 4) -> t
         records = list(range(start, start + size))
         start += size
         for position in range(tokens):
-            clipped = costs.clip_logits(rng.normal(scale=3, size=(size, VOCABULARY)), CLIP)
+            clipped = clip_logits(rng.normal(scale=3, size=(size, VOCABULARY)), CLIP)
             clipped = clipped.reshape(size, VOCABULARY)
-            medians = costs.Medians.of(clipped, clip=CLIP) if kind == "median" else None
+            medians = Medians.of(clipped, clip=CLIP) if kind == "median" else None
             token = int(rng.integers(VOCABULARY))
             attack.step(
                 slot=slot,
@@ -93,8 +95,8 @@ def test_a_loss_is_at_most_the_ex_post_cost() -> None:
         minus, plus = [], []
         for position in range(20):
             shared = rng.normal(scale=3, size=VOCABULARY)
-            clipped = costs.clip_logits(shared + rng.normal(size=(size, VOCABULARY)), CLIP)
-            medians = costs.Medians.of(clipped, clip=CLIP)
+            clipped = clip_logits(shared + rng.normal(size=(size, VOCABULARY)), CLIP)
+            medians = Medians.of(clipped, clip=CLIP)
             token = int(rng.integers(VOCABULARY))
             attack.step(
                 slot=0,
@@ -169,7 +171,7 @@ def test_an_uncertain_row_matters_as_much_as_it_explains() -> None:
 def test_losses_are_those_of_the_law_that_is_sampled() -> None:
     """A mean over more rows than its denominator, and a softmax without clip, are cut off far below their peak."""
     rng = np.random.default_rng(8)
-    clipped = costs.clip_logits(rng.choice([-9.0, 9.0], size=(6, VOCABULARY)), CLIP)
+    clipped = clip_logits(rng.choice([-9.0, 9.0], size=(6, VOCABULARY)), CLIP)
     attack = LeaveOneOut(6, aggregate="mean", clip=CLIP, temperature=TEMPERATURE, denominator=2)
     for token in range(VOCABULARY):
         arguments = {"slot": 0, "records": range(6), "medians": None, "log_probability": 0.0, "document": 0}

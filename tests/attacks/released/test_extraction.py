@@ -101,7 +101,7 @@ def test_ties_are_broken_without_looking_at_the_side() -> None:
     source, holdout = ([f"{side}{i} one two" for i in range(1000)] for side in "sh")
     found = extracted(["one two three"], source, holdout, longest_share=0.2, words=2)["longest_runs"]
     assert found.source.sum() + found.holdout.sum() == 400
-    low, high = stats.hypergeom.ppf([5e-7, 1 - 5e-7], 2000, 1000, 400)
+    low, high = stats.hypergeom.ppf(np.array([5e-7, 1 - 5e-7]), 2000, 1000, 400)
     assert low <= found.source.sum() <= high  # false alarm 1e-6
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,9 +55,12 @@ def test_only_words_of_runs_in_common_are_sorted(monkeypatch: pytest.MonkeyPatch
 
     sorted_: list[tuple[int, int]] = []
     of_chunk = module._of_chunk
-    monkeypatch.setattr(
-        module, "_of_chunk", lambda a, b: sorted_.append((len(a.hashes), len(b.hashes))) or of_chunk(a, b)
-    )
+
+    def watched(a: Any, b: Any) -> Any:
+        sorted_.append((len(a.hashes), len(b.hashes)))
+        return of_chunk(a, b)
+
+    monkeypatch.setattr(module, "_of_chunk", watched)
     rare = [f"{letter}{number}" for letter in "pqr" for number in range(200)]
     mine = [" ".join(rare[i : i + 200]) for i in (0, 200, 400)]
     others = [f"x {' '.join(rare[190:210])} y {' '.join(rare[50:59])}", f"{' '.join(rare[3:7])} z"]

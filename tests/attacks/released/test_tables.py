@@ -161,7 +161,7 @@ def test_ties_are_broken_without_looking_at_the_side() -> None:
     rows = [{"a": "x"}] * 1000
     found = closest_records(encode([{"a": "y"}], rows, rows), seed=1, share=0.2)
     assert found.source.sum() + found.holdout.sum() == 400
-    low, high = stats.hypergeom.ppf([5e-7, 1 - 5e-7], 2000, 1000, 400)
+    low, high = stats.hypergeom.ppf(np.array([5e-7, 1 - 5e-7]), 2000, 1000, 400)
     assert low <= found.source.sum() <= high  # false alarm 1e-6
 
 

@@ -190,7 +190,7 @@ def test_games_go_on_where_they_were_interrupted(tmp_path: Path) -> None:
     assert [row["index"] for row in rows[1:]] == [0, 1, 2]
     with pytest.raises(ValueError, match="other settings"):
         SecretGame.worst_case(10, np.ones(1), 1.1).play("recorded", 120, seed=5, folder=tmp_path)
-    nearer = dataclasses.replace(game, vectors=game.vectors / 8)  # within the radius: all else is as before
+    nearer = dataclasses.replace(game, vectors=game.vectors / np.float32(8))  # within the radius: all else is as before
     with pytest.raises(ValueError, match="other settings"):
         nearer.play("recorded", 120, seed=5, folder=tmp_path)
 

@@ -140,7 +140,7 @@ def test_coins_that_were_not_fair_end_the_audit() -> None:
     """Of 100 fair coins 33 or fewer, or 67 and more, come up with probability 8.7·10⁻⁴; 34 with 1.8·10⁻³."""
     for members, refused in ((33, True), (34, False), (66, False), (67, True)):
         included = np.arange(100) < members
-        found = membership_audit(Scores({"a": included + 0.0}, included), Design(fair_coins=True))
+        found = membership_audit(Scores({"a": included.astype(np.float64)}, included), Design(fair_coins=True))
         assert (found.bounds == ()) == refused
         assert ("fair coins give at most once in a thousand" in found.conclusion) == refused
 

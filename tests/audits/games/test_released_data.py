@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_what_was_tried_is_listed() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"delta": 1.0}, {"delta": -0.1}])
-def test_numbers_out_of_range(bad: dict[str, float]) -> None:
+def test_numbers_out_of_range(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         holdout_audit(hits(1, 5, 1, 5), coins=True, **{"confidence": 0.95, **bad})
 
@@ -153,7 +154,8 @@ def test_no_attack_on_text_does() -> None:
 
     def attacked(source: Sequence[int], holdout: Sequence[int]) -> list[Hits]:
         sides = [[pool[i] for i in side] for side in (source, holdout)]
-        return list(extraction(synthetic, *map(Words.of, sides), Units.of(*sides), Criteria(words=5)))
+        words = [Words.of(side) for side in sides]
+        return list(extraction(synthetic, words[0], words[1], Units.of(*sides), Criteria(words=5)))
 
     check_that_sides_do_not_matter(attacked, rng)
 

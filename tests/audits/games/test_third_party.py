@@ -49,6 +49,10 @@ def scoring(scores: Floats, included: Bools, never: Floats, name: str = "s.jsonl
     return Scoring(name=name, candidates=scores, never=never, copied=np.where(included, 1e6, scores))
 
 
+def as_floats(included: Bools) -> Floats:
+    return included.astype(np.float64)
+
+
 def audit(plan: Design, included: Bools, *scorings: Scoring) -> AuditResult:
     return third_party_audit(plan, included, scorings, attack="scores", kind="key")
 
@@ -84,7 +88,7 @@ def test_false_alarms_of_randomised_response_are_as_many_as_they_must_be(guesses
     alarms = false_alarms(design(guesses), 1, 7, "response")
     expected = alarm_probability(guesses, 0.95)
     assert 0.01 < expected < 0.05
-    low, high = stats.binom.ppf([5e-7, 1 - 5e-7], ROUNDS, expected)
+    low, high = stats.binom.ppf(np.array([5e-7, 1 - 5e-7]), ROUNDS, expected)
     assert low <= alarms <= high
 
 
@@ -176,7 +180,10 @@ def test_the_bound_is_the_one_run_bound_of_the_counts() -> None:
     """All copies are printed: 150 of the first 150 are in, and 150 of the others are out."""
     included = np.arange(M) < M // 2
     plan = design(60, claim=ApproxDP(1, 1e-4), delta=1e-4, files=2, unit=Unit("user"))
-    files = [scoring(included * 1.0, included, np.zeros(M)), scoring(1.0 - included, included, np.ones(M), "b")]
+    files = [
+        scoring(as_floats(included), included, np.zeros(M)),
+        scoring(as_floats(~included), included, np.ones(M), "b"),
+    ]
     found = audit(plan, included, *files)
     expected = epsilon_one_run(M, 60, 60, delta=1e-4, confidence=0.975, rule="tight", unit=Unit("user"))
     first, second = found.bounds
@@ -192,7 +199,7 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     included = np.arange(M) < M // 2
     rng = np.random.default_rng(0)
     silent = scoring(rng.random(M), included, rng.random(M))
-    full = scoring(included * 1.0, included, np.zeros(M))
+    full = scoring(as_floats(included), included, np.zeros(M))
     assert "which refutes the claim of 1" in audit(design(), included, full).conclusion
     assert "is not refuted by a test that could have shown at most" in audit(design(), included, silent).conclusion
     assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion

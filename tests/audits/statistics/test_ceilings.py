@@ -39,8 +39,8 @@ def test_no_counts_of_one_run_show_more(rule: Rule, delta: float) -> None:
 
 def test_families_have_the_ceiling_of_their_statistic() -> None:
     for family in ("gdp", "approx_dp"):
-        bound = epsilon_one_run_f_dp(50, 30, 20, family=family, delta=1e-3, confidence=0.9)  # type: ignore[arg-type]
-        assert ceiling(OneRun(50, 30, family), delta=1e-3, confidence=0.9) == bound.ceiling  # type: ignore[arg-type]
+        bound = epsilon_one_run_f_dp(50, 30, 20, family=family, delta=1e-3, confidence=0.9)
+        assert ceiling(OneRun(50, 30, family), delta=1e-3, confidence=0.9) == bound.ceiling
 
 
 def test_no_error_rates_show_more() -> None:
@@ -70,7 +70,7 @@ def test_no_scores_show_more(rule: Threshold | None) -> None:
 @pytest.mark.parametrize("delta", [0.0, 0.2])
 def test_no_rounds_show_more(delta: float) -> None:
     """All 4⁵ sequences of five rounds, at a confidence of 20% that five rounds can reach."""
-    outcomes = list(itertools.product((True, False), repeat=2))
+    outcomes = list(itertools.product((True, False), (True, False)))
     most, found = ceiling(Rounds(5, 2.0, 0.125), delta=delta, confidence=0.2), 0.0
     for sequence in itertools.product(outcomes, repeat=5):
         audit = Sequential(delta=delta, confidence=0.2, largest=2.0, step=0.125)
@@ -119,5 +119,5 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     stated = re.findall(r"^((?:ceiling|canaries_needed)\(.*\))\s+# ([\d.]+)$", guide, flags=re.MULTILINE)
     assert len(stated) == 5
     for expression, number in stated:
-        found = eval(expression, {name: getattr(statistics, name) for name in statistics.__all__})  # our own guide
+        found = eval(expression, {name: getattr(statistics, name) for name in statistics.__all__})  # type: ignore[attr-defined]  # our own guide
         assert f"{found:.4g}".rstrip("0") == number.rstrip("0"), expression

@@ -110,7 +110,7 @@ def test_one_run_with_a_fixed_number_of_guesses(mechanism: Mechanism) -> None:
     sorted_coins = np.take_along_axis(coins, order, axis=1)
     right = sorted_coins[:, -40:].sum(axis=1) + (~sorted_coins[:, :40]).sum(axis=1)
     for rule in ("published", "tight", "adaptive"):
-        found = epsilons_one_run(200, 80, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule)  # type: ignore[arg-type]
+        found = epsilons_one_run(200, 80, right, delta=mechanism.delta, confidence=1 - BETA, rule=rule)
         assert alarms(found, mechanism.epsilon) <= MOST, rule
     by_count = np.array(
         [
@@ -179,7 +179,7 @@ def test_intervals_of_a_difference(mechanism: Mechanism) -> None:
 def test_mu_on_its_own_family() -> None:
     """A Gaussian with μ = 1 at its best threshold ½."""
     generator, n = np.random.default_rng(6), 200
-    tp, fp = generator.binomial(n, stats.norm.sf([-0.5, 0.5])[:, None], (2, REPETITIONS))
+    tp, fp = generator.binomial(n, stats.norm.sf(np.array([-0.5, 0.5]))[:, None], (2, REPETITIONS))
     unique, which = np.unique(np.stack([tp, fp], axis=1), axis=0, return_inverse=True)
     found = np.array([mu_clopper_pearson(a, n - a, b, n - b, confidence=1 - BETA).value for a, b in unique.tolist()])
     assert alarms(found[which.reshape(-1)], 1.0) <= MOST

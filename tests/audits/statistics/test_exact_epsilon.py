@@ -87,6 +87,6 @@ def test_numbers_beyond_the_floats() -> None:
         (({0: 1}, {0: 1}), -0.1, "delta must be between"),
     ],
 )
-def test_bad_laws_are_refused(laws: Any, delta: float, message: str) -> None:
+def test_bad_laws_are_refused(laws: tuple[Any, Any], delta: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         exact_epsilon(*laws, delta)

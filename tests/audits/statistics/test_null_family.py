@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Rigor
 from cupel.audits import statistics
 
-COUNTS = {"tp": 90, "fn": 10, "fp": 20, "tn": 80}
+COUNTS: dict[str, Any] = {"tp": 90, "fn": 10, "fp": 20, "tn": 80}
 SEQUENTIAL = statistics.Sequential(delta=0.0, confidence=0.95)
 
 BOUNDS = [

@@ -86,7 +86,7 @@ def worst_case(m: int, epsilon: float, delta: float, thresholds: dict[int, int])
     objective = np.zeros(n + 2 * len(pairs))
     for (r, k), place in places.items():
         objective[place] = -float(k >= thresholds[r])
-    best = optimize.linprog(
+    best = optimize.linprog(  # type: ignore[call-overload]  # the stubs know no sparse matrices
         objective,
         A_ub=sparse.csr_matrix((values, (rows, columns))),
         b_ub=limits,
@@ -145,6 +145,7 @@ def test_the_symmetric_programme_is_the_whole_one() -> None:
     wins = np.array([sum(a == b for a, b in zip(s, t, strict=True)) >= v for s in inputs for t in inputs])
     objective = np.append(-wins.astype(float) / size, np.zeros(size * len(flips)))
     best = optimize.linprog(objective, A_ub=np.vstack(blocks), b_ub=limits, A_eq=one, b_eq=np.ones(size), bounds=(0, 1))
+    assert best.fun is not None
     assert -best.fun == pytest.approx(worst_case(m, epsilon, delta, {m: v}), abs=SOLVER)
 
 
@@ -212,17 +213,15 @@ def test_the_fewest_canaries_agree_with_a_search_through_all() -> None:
         for epsilon in (0.2, 2.0, 2.5):
             for rule in ("tight", "adaptive"):
                 shown = [
-                    r
-                    for r in range(1, 41)
-                    if ceiling(OneRun(40, r, rule), delta=delta, confidence=0.95) >= epsilon  # type: ignore[arg-type]
+                    r for r in range(1, 41) if ceiling(OneRun(40, r, rule), delta=delta, confidence=0.95) >= epsilon
                 ]
                 if shown:
                     assert shown == list(range(shown[0], 41))
-                    found = canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)  # type: ignore[arg-type]
+                    found = canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)
                     assert found == shown[0]
                 else:
                     with pytest.raises(ValueError, match="cannot be shown with 40 canaries"):
-                        canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)  # type: ignore[arg-type]
+                        canaries_needed(epsilon, confidence=0.95, delta=delta, m=40, rule=rule)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +313,7 @@ def first_rejected(r: int, failures: float, epsilon: float, rule: Rule, beta: fl
 
 def test_the_tight_rule_shows_more_than_the_published_one() -> None:
     counts = {"m": 8192, "guesses": 600, "correct": 560, "delta": 8192**-1.1, "confidence": 0.95}
-    shown = {rule: epsilon_one_run(**counts, rule=rule).value for rule in RULES}  # type: ignore[arg-type]
+    shown = {rule: epsilon_one_run(**counts, rule=rule).value for rule in RULES}
     assert shown["published"] < shown["adaptive"] < shown["tight"]
     assert shown["tight"] < epsilon_one_run(8192, 600, 560, delta=0.0, confidence=0.95).value
 

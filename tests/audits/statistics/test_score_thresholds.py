@@ -129,7 +129,7 @@ def test_power_grows_with_the_sample() -> None:
     """Laplace noise of ε = 1 at 10⁵ runs. Scores above 1 or below 0 tell it all; thresholds in between tell less."""
     generator = np.random.default_rng(3)
     inside, outside, epsilon, _ = samples("laplace", 100_000, generator)
-    least = {
+    least: dict[Threshold, float] = {
         Split(): 0.95,
         FixedThreshold(1.0): 0.95,
         FixedThreshold(0.5): 0.8,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,12 +99,13 @@ def test_a_file_without_a_state_is_refused_in_one_line(tmp_path: Path, content: 
 
 
 def test_impossible_settings_are_refused() -> None:
-    for settings in (
+    wrong: list[dict[str, Any]] = [
         {"delta": 1.0},
         {"confidence": 0.0},
         {"step": 0.0},
         {"largest": 100.0},
         {"largest": 0.1, "step": 1},
-    ):
+    ]
+    for settings in wrong:
         with pytest.raises(ValueError, match=r"must|needs"):
             Sequential(**({"delta": 0.0, "confidence": 0.95} | settings))

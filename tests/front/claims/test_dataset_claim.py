@@ -15,6 +15,7 @@ from cupel.accounting.ledger.ledger import Ledger
 from cupel.claims.data import DatasetData
 from cupel.claims.read import json_schema, read_claim
 from cupel.errors import InputError
+from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.generators.private_inference.run import InferenceRun, load_model
 from cupel.jobs import generate
 from cupel.progress import Progress
@@ -102,10 +103,12 @@ def test_download_also_fetches_the_embedder(folder: Path, monkeypatch: pytest.Mo
     path.write_text(
         path.read_text().replace("tokens: 4", "tokens: 4, centres: c, kept_centres: 1, embedder: some/embedder")
     )
-    load_model(read_claim(path), None, "cpu", download=False)
+    claim = read_claim(path)
+    assert isinstance(claim, PrivateInferenceClaim)
+    load_model(claim, None, "cpu", download=False)
     assert asked == []
     with pytest.raises(InputError, match="embedder 'some/embedder' is not a sentence-transformers model"):
-        load_model(read_claim(path), None, "cpu", download=True)
+        load_model(claim, None, "cpu", download=True)
     assert asked == [("some/embedder", False)]
 
 

@@ -24,6 +24,7 @@ from cupel.claims.base import Claim
 from cupel.claims.read import read_claim
 from cupel.mechanisms.data.records import with_content_ids
 from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.private_inference.generator import PrivateInference
 from cupel.mechanisms.private_inference.slot_inputs import SlotInputs
 
 CLAIM = """
@@ -58,7 +59,7 @@ def good(kind: str) -> bytes:
             return lines(*GOOD)
         case "csv":
             return "\n".join([",".join(GOOD[0]), *(",".join(row.values()) for row in GOOD)]).encode()
-    return table(**{name: [row[name] for row in GOOD] for name in GOOD[0]})
+    return table([(name, [row[name] for row in GOOD]) for name in GOOD[0]])
 
 
 @dataclass
@@ -105,6 +106,7 @@ class Case:
         assert result.returncode == 0, result.stderr
         claim = read_claim(self.claim)
         mechanism = claim.generator()
+        assert isinstance(mechanism, PrivateInference)
         with Ledger.open(self.output / "private" / "ledger.sqlite", read_only=True) as ledger:
             ledger.verify()
             assert ledger.event() == mechanism.plan()
@@ -278,6 +280,7 @@ def test_a_record_longer_than_the_context_is_cut_by_itself(kind: str, tmp_path: 
         else table(text=texts)
     )
     mechanism, model = case.runs().generator(), LanguageModel.load("builtin", "cpu")
+    assert isinstance(mechanism, PrivateInference)
 
     def shown(texts: list[str]) -> list[list[int]]:
         inputs = SlotInputs(mechanism, with_content_ids((text, None, None) for text in texts), model, bytes(32))

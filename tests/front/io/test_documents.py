@@ -20,6 +20,7 @@ from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.io import documents
 from cupel.io.documents import Documents
+from cupel.mechanisms.primitives.charged import commit
 
 COLUMNS = {"slot": "int64", "label": "string", "text": "string"}
 KEY = {"batching-key.txt": "00ff\n"}
@@ -51,10 +52,8 @@ def test_what_is_committed_is_what_comes_out(texts: list[str], chunk: int, ledge
         run = begin(ledger, f"run {ledger.entries}")
         made.commit(run)
         count = run.last_committed("documents")
-        sizes = [
-            sum(len(row[2]) for row in run.outcome(f"documents/{place}").value["rows"])  # type: ignore[union-attr]
-            for place in range(count)
-        ]
+        chunks = [run.outcome(f"documents/{place}") for place in range(count)]
+        sizes = [sum(len(row[2]) for row in each.value["rows"]) for each in chunks if each is not None]
         made.commit(run)  # the same again, as a resumed run does
         run.finish()
     again = Documents.committed(run)
@@ -106,14 +105,14 @@ def test_a_run_that_was_killed_between_two_chunks_commits_the_rest(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "CHUNK", 1)
-    run, made, calls = begin(ledger), of("one", "two", "three"), []
-    whole = documents.commit
+    run, made = begin(ledger), of("one", "two", "three")
+    calls: list[Any] = []
 
     def killed(*arguments: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return whole(*arguments)
+        return commit(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(documents, "commit", killed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import run as cupel
@@ -19,8 +20,9 @@ from cupel.accounting.events import (
     SecretReleaseDpEvent,
 )
 from cupel.accounting.guarantees import SecretProtection
-from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.entries import Charge, Commit, Json
 from cupel.accounting.ledger.ledger import Ledger
+from cupel.accounting.registry import upper_bounds
 from cupel.claims.read import read_claim
 from cupel.cli.account import _print as print_table
 from cupel.errors import InputError
@@ -40,7 +42,7 @@ def ledger(path: Path, *charged: DpEvent) -> Path:
 
 
 def test_the_lattice_is_listed_first_and_encloses_the_exact_value(
-    tmp_path: Path, capsys: pytest.CaptureFixture
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """σ = 2 twice and σ = 1 in another ledger are μ² = 1/4 + 1/4 + 1, whose ε(δ) is a closed form."""
     one = ledger(tmp_path / "one.sqlite", *[dp_event.GaussianDpEvent(2.0)] * 2)
@@ -76,8 +78,11 @@ def test_one_method_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     asked: list[list[str] | None] = []
     from cupel.jobs import account
 
-    everything = account.upper_bounds
-    monkeypatch.setattr(account, "upper_bounds", lambda *a, **k: asked.append(k["methods"]) or everything(*a, **k))
+    def watched(*arguments: Any, **options: Any) -> Any:
+        asked.append(options["methods"])
+        return upper_bounds(*arguments, **options)
+
+    monkeypatch.setattr(account, "upper_bounds", watched)
     found = account_files([path], delta=1e-5, method="basic")
     assert [(bound.method, bound.value) for bound in found.bounds] == [("basic", 0.25)] * 2
     assert asked == [["basic"]] * 2
@@ -135,7 +140,7 @@ def test_every_bound_on_r_says_whose_it_is(
     release = SecretGroupsReleaseDpEvent([SecretReleaseDpEvent(2.0, (0.5, 0.5)), SecretReleaseDpEvent(2.0, (1.0,))])
     path = tmp_path / "groups.sqlite"
     with Ledger.open(path) as kept:
-        about = {"secrets": "places", "budgets": [[budget.p, budget.r] for budget in budgets]}
+        about: dict[str, Json] = {"secrets": "places", "budgets": [[budget.p, budget.r] for budget in budgets]}
         run = kept.begin("run", plan=release, adjacency=Adjacency.SECRET, unit=Unit("secret"), about=about)
         run.step(charge=Charge(key="release/0", event=release, stage="release"))
         run.step(commit=Commit(key="release/0", value=0))
@@ -211,7 +216,7 @@ def test_an_edited_ledger_has_no_account(tmp_path: Path) -> None:
         def change(seq: int, run: str, kind: str, body: str, place: int = place) -> tuple[str, str, str]:
             return run, kind, body.replace("0.5", "0.1") if seq == place else body
 
-        edited = shutil.copy(path, tmp_path / f"{place}.sqlite")
+        edited = Path(shutil.copy(path, tmp_path / f"{place}.sqlite"))
         rewrite_chain(edited, change)
         result = cupel("account", edited, "--anchor", file)
         assert (result.returncode, result.stdout) == (2, "")

@@ -24,6 +24,7 @@ from cupel.audits.result import AuditResult
 from cupel.claims.read import read_claim
 from cupel.cli.app import _run
 from cupel.cli.exit_codes import ExitCode
+from cupel.generators.base import Part
 from cupel.generators.private_inference import audits as evidence
 from cupel.jobs import assay
 from cupel.mechanisms.data.records import Record
@@ -100,7 +101,9 @@ def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
     text = SMALL.replace("name: keys", "name: notes").replace("records: 124", "records: 108000")
     start, end = text.index("parameters: {"), text.index("public:")
     mean = "parameters: {aggregate: mean, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}\n"
-    plan = read_claim(claim_file(tmp_path, text[:start] + mean + text[end:])).generator().plan()
+    mechanism = read_claim(claim_file(tmp_path, text[:start] + mean + text[end:])).generator()
+    assert isinstance(mechanism, PrivateInference)
+    plan = mechanism.plan()
     bound = account(plan, method="zcdp", adjacency=Adjacency.ADD_REMOVE, delta=108000**-1.1)
     assert bound.value == pytest.approx(9.985061, abs=1e-6)
 
@@ -273,7 +276,7 @@ class AnyRun:
 
 def test_evidence_against_the_events_counts_against_every_part() -> None:
     proof = Bound(Direction.UPPER, 0.5, "basic", Rigor.CERTIFIED, Adjacency.ADD_REMOVE)
-    parts = [assay.Part(PureDP(epsilon), NoOpDpEvent(), [proof]) for epsilon in (1.0, 2.0)]
+    parts = [Part(PureDP(epsilon), NoOpDpEvent(), [proof]) for epsilon in (1.0, 2.0)]
     seen = AuditResult(
         name="leave_one_out",
         game="",

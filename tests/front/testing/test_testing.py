@@ -71,10 +71,10 @@ def test_a_mechanism_that_takes_a_numpy_generator() -> None:
     def adapted(data: list[int], source: SeededSource) -> Any:
         return mechanisms.numpy_sum(data, rng=source.generator)
 
-    near = {"data": [0], "neighbor": [1], "adjacency": "replace_one"}
+    near: dict[str, Any] = {"data": [0], "neighbor": [1], "adjacency": "replace_one"}
     (bound,) = assert_never_exceeds(adapted, GDP(1.0), **near, runs=400)
     assert bound.delta is not None
-    far = {"data": [0], "neighbor": [4], "adjacency": "replace_one"}
+    far: dict[str, Any] = {"data": [0], "neighbor": [4], "adjacency": "replace_one"}
     with pytest.raises(AssertionError, match=r"Gaussian differential privacy with μ = 1 \(replace_one"):
         assert_never_exceeds(adapted, GDP(1.0), **far, runs=400)
 

@@ -93,7 +93,7 @@ def test_small_variances_do_not_drown() -> None:
     one, two = GaussianFit.of(base), GaussianFit.of(wider)
     values = np.linalg.svd(one.factor @ two.factor.T, compute_uv=False)
     # The product of the singular values is √(|Σ₁||Σ₂|), for two columns with a correlation.
-    correlation = np.corrcoef(base.T)[0, 1]
+    correlation = np.atleast_2d(np.corrcoef(base.T))[0, 1]
     product = 3 * base[:, 0].var(ddof=1) * deviation**2 * (1 - correlation**2)
     assert values.prod() == pytest.approx(product, rel=1e-5)  # the smallest factor is 1e-10 of the rows' rounding 1e-16
 

@@ -208,7 +208,7 @@ def test_texts_of_each_label_follow_exact_counts_as_published(tmp_path: Path) ->
     records.append(Record("r", "oak", "rare"))
     counts = {}
     for variant in ("sound", "as_published"):
-        chosen = AugPE(**SMALL, labels=labels, variant=variant)  # type: ignore[arg-type]
+        chosen = AugPE(**SMALL, labels=labels, variant=variant)
         texts = write(chosen, records, tmp_path, Watched(1), name=variant).texts
         counts[variant] = [sum(text.label == label for text in texts) for label in labels]
     assert counts == {"sound": [4, 4, 4], "as_published": [8, 4, 0]}  # of 12: 20/30, 9/30 = 3.6 and 1/30 = .4

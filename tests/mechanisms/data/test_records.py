@@ -114,7 +114,7 @@ def test_texts_of_users_are_those_of_records(tmp_path: Path, kind: str) -> None:
         messages = []
         for read in (read_records, read_user_texts):
             with pytest.raises(ValueError, match="nothing") as raised:
-                list(read(path, **columns))  # type: ignore[operator]
+                list(read(path, **columns))
             messages.append(str(raised.value))
         assert messages[0] == messages[1]
 

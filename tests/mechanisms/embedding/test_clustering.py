@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -141,11 +141,12 @@ def test_centres_belong_to_their_embedder() -> None:
     foreign = Centres(centres.vectors, "some/model", "0" * 64)
     with pytest.raises(ValueError, match="embedder must be the model 'some/model'"):
         foreign.own_embedder()
-    for call, message in (
+    cases: list[tuple[Callable[[], Centres], str]] = [
         (lambda: Centres.fit(PUBLIC, 401), "401 centres need at least as many public texts, not 400"),
         (lambda: Centres.fit([PUBLIC[0]] * 9, 2, embedder=SMALL), "as many distinct public texts, not 1"),
         (lambda: Centres(2 * centres.vectors[:1] / np.linalg.norm(centres.vectors[0]), "a", "b"), "unit ball"),
-    ):
+    ]
+    for call, message in cases:
         with pytest.raises(ValueError, match=message):
             call()
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,8 @@ def test_similar_texts_are_near() -> None:
 
 def test_fingerprints_tell_embedders_apart_and_only_those() -> None:
     assert HashedNgrams(dimension=24, buckets=512).fingerprint == SMALL.fingerprint
-    others = [dataclasses.replace(SMALL, **{name: 2 * SMALL.settings[name] or 1}) for name in ("buckets", "seed")]
+    changes: list[dict[str, Any]] = [{name: 2 * SMALL.settings[name] or 1} for name in ("buckets", "seed")]
+    others = [dataclasses.replace(SMALL, **change) for change in changes]
     others += [HashedNgrams.fitted(PUBLIC, dimension=24), HashedNgrams.fitted(PUBLIC[:30], dimension=24)]
     assert others[2].fingerprint == FITTED.fingerprint
     assert len({embedder.fingerprint for embedder in (SMALL, *others)}) == 5
@@ -175,7 +177,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
     shutil.copytree(pickled, broken)
     (broken / "pytorch_model.bin").unlink()
     (broken / "modules.json").write_text("{")
-    cases = [
+    cases: list[tuple[Path | str, str]] = [
         (tmp_path / "nothing", "neither builtin, nor a folder, nor a hub id"),
         (tmp_path / "empty", "no modules.json"),
         (pickled, "only safetensors"),

@@ -120,7 +120,9 @@ def test_it_finds_clusters_and_less_noise_finds_them_better(tmp_path: Path) -> N
         centres = chosen.fit(vectors, run, source=Recorded(1))
         run.finish()
         assert np.square(centres).sum(axis=1).max() <= 1.0001
-        found[rho] = cluster_report(nearest(vectors, centres), 3, truth).v_measure
+        measure = cluster_report(nearest(vectors, centres), 3, truth).v_measure
+        assert measure is not None
+        found[rho] = measure
     assert found[10.0] > 0.95
     assert found[1e-5] < found[10.0] - 0.2
 
@@ -141,10 +143,13 @@ def test_an_interrupted_run_goes_on_from_what_it_committed(tmp_path: Path, monke
     monkeypatch.setattr(Run, "step", original)
     run = begin(tmp_path, chosen)
     assert run.last_committed("lloyd") == 1
-    first = run.outcome("lloyd/0").value
+    first = run.outcome("lloyd/0")
+    assert first is not None
     centres = chosen.fit(vectors, run, source=Recorded(2))
     run.finish()
-    assert run.outcome("lloyd/0").value == first
+    again = run.outcome("lloyd/0")
+    assert again is not None
+    assert again.value == first.value
     assert np.array_equal(chosen.fit(vectors, begin(tmp_path, chosen), source=Recorded(3)), centres)
 
 

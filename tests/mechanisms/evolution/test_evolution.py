@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -327,7 +328,7 @@ def test_a_selection_that_is_none_is_refused(tmp_path: Path, chosen: list[int]) 
     [("rounds", 0), ("synthetic", 0), ("variations", 0), ("lookahead", -1), ("seed", -1), ("rounds", True)],
 )
 def test_settings_are_checked(name: str, value: int) -> None:
-    numbers = {"rounds": 1, "synthetic": 1, "variations": 1, name: value}
+    numbers: dict[str, Any] = {"rounds": 1, "synthetic": 1, "variations": 1, name: value}
     with pytest.raises(ValueError, match=f"{name} must be"):
         EvolutionSettings(**numbers)
     with pytest.raises(ValueError, match="labels must be distinct"):

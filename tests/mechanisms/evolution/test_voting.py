@@ -54,7 +54,7 @@ def test_products_that_depend_on_the_block_would_be_found(monkeypatch: pytest.Mo
     def blockwise(vectors: NDArray[np.float32], candidates: NDArray[np.float32]) -> NDArray[np.int64]:
         order = slice(None, None, -1 if len(vectors) % 2 else 1)
         terms = vectors[:, None, order] * candidates[:, order] - np.square(candidates[:, order]) / 2
-        return np.cumsum(terms, axis=2, dtype=np.float32)[:, :, -1].argmax(axis=1)
+        return np.asarray(np.cumsum(terms, axis=2, dtype=np.float32)[:, :, -1].argmax(axis=1))
 
     def largest_change(seed: int) -> int:
         vectors, candidates = near_ties(seed, 2)

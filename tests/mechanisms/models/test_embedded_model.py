@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 import torch
 from embedded_model import corpus
 from embedded_model.batches import COPIED, FREE, IGNORED, PLAIN, example_of
+from embedded_model.grammar import TOPICS
 from embedded_model.measure import Decoding, documents, load
 from embedded_model.train import END, EVEN, LEAK, initial_model, loss, save, train_tokenizer
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
@@ -120,7 +121,7 @@ def test_median_over_keys_is_a_key_of_no_context(loaded: tuple[PreTrainedModel, 
 
 def test_topical_median_stays_in_grammar(loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
     rng = np.random.default_rng(7)
-    topics = sorted(corpus.TOPICS) * 6
+    topics = sorted(TOPICS) * 6
     contexts = [[corpus.topical_document(t, rng)] for t in topics for _ in range(15)]
     written = documents(*loaded, contexts, Decoding(1.0, 10.0, 15), seed=8)
     hits = sum(corpus.topic_of(d) == t for d, t in zip(written, topics, strict=True))

@@ -106,7 +106,8 @@ class Coupled(torch.nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         rare = (hidden.abs() > RARE).any()
-        return self.head(torch.where(rare, self.how(hidden), hidden))
+        logits: torch.Tensor = self.head(torch.where(rare, self.how(hidden), hidden))
+        return logits
 
 
 class Experts(Coupled):
@@ -219,7 +220,7 @@ def test_modules_of_torch_and_transformers_that_couple_rows_are_refused_by_name(
     network.model.norm = torch.nn.BatchNorm1d(32)
     with pytest.raises(ValueError, match=r"module model\.norm is a BatchNorm1d"):
         row_modules.check(network)
-    quantised = torch.ao.quantization.quantize_dynamic(random_network("llama"), {torch.nn.Linear})
+    quantised = torch.ao.quantization.quantize_dynamic(random_network("llama"), {torch.nn.Linear})  # type: ignore[no-untyped-call]
     with pytest.raises(ValueError, match="is a Linear, which is not known"):  # torch.ao.nn.quantized.dynamic
         row_modules.check(quantised)
 
@@ -396,7 +397,9 @@ def test_the_shape_follows_from_public_numbers(tiny: LanguageModel) -> None:
     shapes = by_label.row_plan(tiny).shapes
     assert shapes == {"a": RowShape(16, 20, 26, 46), "b": RowShape(16, 40, 46, 46)}  # six tokens a slot
     named = mechanism(template="{label}: {examples}", labels=("a", "a long name of a label"))
-    assert len(set(named.row_plan(tiny).shapes.values())) == 1
+    shapes = named.row_plan(tiny).shapes
+    assert shapes is not None
+    assert len(set(shapes.values())) == 1
     unstated = mechanism(template="{examples}!").prompt(tiny, "a")
     assert unstated.longest_context == 1 + 63  # half of the positions; 64 tokens a record would not fit
     assert not mechanism(rows="packed").row_plan(tiny).exact

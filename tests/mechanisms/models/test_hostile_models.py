@@ -64,7 +64,10 @@ def config(**changes: Any) -> Callable[[Path], None]:
 
 
 def text(name: str, content: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_text(content) and None
+    def write(folder: Path) -> None:
+        (folder / name).write_text(content)
+
+    return write
 
 
 def code(folder: Path) -> None:

@@ -127,8 +127,8 @@ def test_the_fingerprint_depends_on_every_file(tiny_folder: Path, tmp_path: Path
     assert before == fingerprint(tiny_folder)
     seen = {before}
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        with (tmp_path / name).open("ab") as file:
-            file.write(b" ")
+        with (tmp_path / name).open("ab") as opened:
+            opened.write(b" ")
         seen.add(fingerprint(tmp_path))
     assert len(seen) == 4
 
@@ -140,7 +140,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
     (broken / "config.json").write_text('{"model_type": "gpt2"}')
     (broken / "model.safetensors").write_bytes(b"no tensors")
     (tmp_path / "file").write_text("x")
-    sources = [
+    sources: list[Path | str] = [
         tmp_path / "empty",
         broken,
         tmp_path / "file",

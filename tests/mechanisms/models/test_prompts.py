@@ -38,7 +38,7 @@ def chatting(
 
 
 def whole_text(model: LanguageModel, tokens: list[int]) -> str:
-    return model.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return str(model.tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 @pytest.mark.parametrize(

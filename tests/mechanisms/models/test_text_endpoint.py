@@ -6,7 +6,7 @@ import email.utils
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 
 from cupel.mechanisms.embedding.embedder import HashedNgrams
 from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.loop import EvolutionSettings, SyntheticText, evolve
+from cupel.mechanisms.evolution.loop import EvolutionSettings, Indices, SyntheticText, evolve
 from cupel.mechanisms.models import endpoint, json_requests
 from cupel.mechanisms.models.endpoint import EndpointError, EndpointWriter
 from cupel.mechanisms.models.json_requests import _retry_after
@@ -274,7 +274,12 @@ def test_an_answer_that_takes_too_long_is_tried_again(server: Server) -> None:
     server.reply = reply
     writer = EndpointWriter(url=server.url, model="m", timeout=0.3, tries=2)
     assert written(writer, 1) == (["text"], None)
-    server.reply = lambda number, body: (time.sleep(0.6), completion("text"))[1]
+
+    def late(number: int, body: dict[str, Any]) -> Reply:
+        time.sleep(0.6)
+        return completion("text")
+
+    server.reply = late
     assert "no answer in 0.3 seconds, after 2 tries" in (written(writer, 1)[1] or "")
 
 
@@ -344,7 +349,7 @@ SETTINGS = EvolutionSettings(rounds=3, synthetic=3, variations=2, labels=("a", "
 def evolved(server: Server, path: Path, **settings: Any) -> tuple[SyntheticText, ...]:
     writer, embedder = EndpointWriter(url=server.url, model="m", **settings), HashedNgrams(dimension=4, buckets=64)
 
-    def select(number: int, vectors: Mapping[str | None, Any]) -> dict[str | None, Sequence[int]]:
+    def select(number: int, vectors: Mapping[str | None, Any]) -> dict[str | None, Indices]:
         return {label: np.argsort(-rows[:, 0], kind="stable")[:3] for label, rows in vectors.items()}
 
     with Journal(path, SETTINGS.about(writer, embedder)) as journal:
@@ -363,7 +368,11 @@ def test_a_run_goes_on_after_the_endpoint_failed_and_pays_for_no_answer_twice(se
     for works in (0, 1, 7, 13, 20, total - 1):
         server.requests.clear()
         path = tmp_path / f"fails{works}"
-        server.reply = lambda number, body, works=works: answer(body) if number < works else refusal(500)
+
+        def fails(number: int, body: dict[str, Any], works: int = works) -> Reply:
+            return answer(body) if number < works else refusal(500)
+
+        server.reply = fails
         with pytest.raises(EndpointError, match="HTTP 500, after 2 tries"):
             evolved(server, path, tries=2, at_once=2)
         assert len(path.read_text().splitlines()) == 1 + works

@@ -53,7 +53,7 @@ def one_by_one(writer: ModelWriter, context: list[int], seed: int) -> tuple[list
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.7, "top_p": 0.8}, {"temperature": 1.6}])
-def test_texts_are_those_of_each_row_alone(builtin: LanguageModel, settings: dict[str, float]) -> None:
+def test_texts_are_those_of_each_row_alone(builtin: LanguageModel, settings: dict[str, Any]) -> None:
     # Logits differ by less than 3e-5 (`row_difference`), and so many tokens come out differently: of 5 texts of at most
     # 30 tokens one, with probability below 5e-3; the seeds are fixed.
     writer = ModelWriter(model=builtin, max_tokens=30, **settings)

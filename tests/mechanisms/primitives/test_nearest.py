@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,13 +35,28 @@ def score(vector: NDArray[np.floating], point: NDArray[np.floating], power: int 
     return sum((a * b - b * b / 2 for a, b in zip(x, c, strict=True)), Fraction(0))
 
 
+def exact_place(vector: NDArray[np.floating], points: NDArray[np.floating]) -> int:
+    """Of the points that are nearest, the first."""
+    return max(range(len(points)), key=lambda k: (score(vector, points[k]), -k))
+
+
 def test_near_ties_are_decided_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against rational numbers. With the float32 product alone, the same vectors are given to wrong centres."""
     vectors, points = near_ties(0, 60, 4, 24)
-    exact = [max(range(len(points)), key=lambda k, x=x: (score(x, points[k]), -k)) for x in vectors]
+    exact = [exact_place(x, points) for x in vectors]
     assert nearest(vectors, points).tolist() == exact
     monkeypatch.setattr(module, "_score_error", lambda *_: 0.0)
     assert nearest(vectors, points).tolist() != exact
+
+
+def watched(asked: list[int]) -> Callable[[Any, Any], Any]:
+    """`exactly_nearest`, which notes how many vectors it is asked for."""
+
+    def exactly(vectors: Any, points: Any) -> Any:
+        asked.append(len(vectors))
+        return exactly_nearest(vectors, points)
+
+    return exactly
 
 
 @pytest.mark.parametrize("kind", ["random", "one sign", "rising", "cancelling"])
@@ -121,7 +138,7 @@ def test_what_float32_leaves_open_is_decided_between_few_centres(
     vectors = unit_rows(np.random.default_rng(8).normal(size=(400, 48))).astype(np.float64) * long
     expected = exactly_nearest(vectors, points)
     assert len(set(expected.tolist())) > 3
-    monkeypatch.setattr(module, "exactly_nearest", lambda v, c: asked.append(len(v)) or exactly_nearest(v, c))
+    monkeypatch.setattr(module, "exactly_nearest", watched(asked))
     for block in (module.BLOCK_BYTES, 2**16):
         monkeypatch.setattr(module, "BLOCK_BYTES", block)
         asked.clear()
@@ -133,7 +150,7 @@ def test_of_equally_near_centres_the_first_is_taken_also_where_pairs_decide() ->
     """Centres that differ, and are mirror images of each other for the vector: scores are equal, bit by bit."""
     points = np.array([[0.6, -0.8], [-0.6, 0.8], [0.6, 0.8], [-0.6, -0.8], [0.0, 0.5]], dtype=np.float32)
     vectors = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, -1.0], [0.0, 0.0]], dtype=np.float32)
-    exact = [max(range(5), key=lambda k, x=x: (score(x, points[k]), -k)) for x in vectors]
+    exact = [exact_place(x, points) for x in vectors]
     assert nearest(vectors, points).tolist() == exact == [0, 1, 0, 4]
     assert nearest(vectors[:0], points).tolist() == []
 
@@ -157,7 +174,7 @@ def test_equal_centres_lose_to_the_first_and_cost_nothing(monkeypatch: pytest.Mo
     again = [0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 3]
     first = {centre: again.index(centre) for centre in range(8)}
     asked: list[int] = []
-    monkeypatch.setattr(module, "exactly_nearest", lambda v, c: asked.append(len(v)) or exactly_nearest(v, c))
+    monkeypatch.setattr(module, "exactly_nearest", watched(asked))
     assert nearest(vectors, points[again]).tolist() == [first[centre] for centre in alone.tolist()]
     assert sum(asked) < 5  # and not all 50, each of which is as near to a centre's twin
     assert nearest(np.zeros((3, 16)), unit_rows(-np.ones((2, 16)))).tolist() == [0, 0, 0]

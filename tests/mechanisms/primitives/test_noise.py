@@ -75,7 +75,7 @@ def test_gaussian_noise_is_normal_and_independent_of_what_it_is_added_to(source:
 def test_the_scale_of_gaussian_noise_is_the_one_asked_for(source: Source) -> None:
     """Σz²/s² of 20,000 draws is chi-square; two-sided, false alarm once in 10⁶ runs. 5 % off lies outside."""
     total = np.square(source.add_gaussian(np.zeros(20_000), 3.0) / 3).sum()
-    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 20_000)
+    low, high = stats.chi2.ppf(np.array([5e-7, 1 - 5e-7]), 20_000)
     assert low < total < high
     assert not low < 1.05**2 * 20_000 < high
 

@@ -85,6 +85,7 @@ def count_ratio(
 ) -> float:
     """log P_D/P_D′ of the released counts of clusters."""
     law: dict[str, Any] = {"epsilon": chosen.cluster_count_epsilon, "adjacency": chosen.adjacency}
+    assert transcript.cluster_counts is not None
     released = np.ravel(transcript.cluster_counts)
     laws = [
         noise.log_probability(released, chosen.cluster_units(data, KEY).ravel(), **law) for data in (records, other)

@@ -220,6 +220,7 @@ def test_runs_are_the_same_wherever_rows_are_aggregated(
     (one, first), (other, second) = seen
     assert one.transcript == other.transcript
     if one.token_costs is not None:
+        assert other.token_costs is not None
         assert np.array_equal(one.token_costs, other.token_costs, equal_nan=True)
     for a, b in zip(first.steps, second.steps, strict=True):
         assert np.array_equal(a["clipped"], b["clipped"])
@@ -230,11 +231,17 @@ def test_runs_are_the_same_wherever_rows_are_aggregated(
 def test_a_batch_is_given_whole_only_to_those_who_look(
     changes: dict[str, Any], table_model: Any, runs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen, model, asked = mechanism(**changes), table_model(), []
+    chosen, model = mechanism(**changes), table_model()
+    asked: list[LogitRows] = []
     original = LogitRows.steps
     # Rows as short as these are summed by clipping all of them: for the sums let them count as long.
     monkeypatch.setattr(clipped_rows, "_LEAST_SPARSE", 1)
-    monkeypatch.setattr(LogitRows, "steps", lambda rows: asked.append(rows) or original(rows))
+
+    def watched(rows: LogitRows) -> Any:
+        asked.append(rows)
+        return original(rows)
+
+    monkeypatch.setattr(LogitRows, "steps", watched)
     write(chosen, model, runs.begin(chosen, noise="recorded"))
     assert not asked
     write(chosen, model, runs.begin(chosen, noise="recorded"), observers=[Watcher()])

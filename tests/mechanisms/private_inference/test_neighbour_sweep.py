@@ -197,11 +197,13 @@ def test_no_neighbour_loses_more_than_the_realised_cost(
         if clusters is None:
             pipeline = labelled(chosen, model)
         else:
+            assert transcript.cluster_counts is not None
             pipeline = clusters.pipeline(chosen, model, transcript.cluster_counts)
         for other in neighbours(chosen, records, newcomers(pipeline, chosen)):
             loss = pipeline.loss(records, other, transcript.tokens)
             assert -plus - FLOAT <= loss <= minus + FLOAT
             if clusters is not None:
+                assert transcript.cluster_counts is not None
                 released = np.ravel(transcript.cluster_counts).tolist()
                 moved = laplace_loss(
                     released, clusters.counts(records), clusters.counts(other), (2 if adjacency else 1) / EPSILON

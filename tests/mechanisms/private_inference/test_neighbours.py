@@ -213,7 +213,8 @@ def test_noisy_counts_and_tokens_together_are_within_their_sum(
     run.finish()
     costs = run.realised().values()
     minus, plus = (max([0.0, *(getattr(c, side) for c in costs)]) for side in ("u_minus", "u_plus"))
-    law = {"epsilon": chosen.slot_count_epsilon, "adjacency": chosen.adjacency}
+    assert generation.released_counts is not None
+    law: dict[str, Any] = {"epsilon": chosen.slot_count_epsilon, "adjacency": chosen.adjacency}
     own = counts.log_probability(generation.released_counts, chosen.batches(records, KEY).units, **law)
     for other in added_or_removed(records, seed):
         theirs = counts.log_probability(generation.released_counts, chosen.batches(other, KEY).units, **law)

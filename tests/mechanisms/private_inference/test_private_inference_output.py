@@ -68,7 +68,8 @@ def test_unprotected_scores_are_those_of_the_law_that_is_sampled(table_model: An
     expected, floored = np.zeros(cold.total_slots), 0
     for slot, tokens in enumerate(generation.transcript.tokens):
         contexts = [tuple(context) for context in inputs.slot(slot).rows]
-        laws, tail = np.zeros(len(contexts)), ()
+        laws = np.zeros(len(contexts))
+        tail: tuple[int, ...] = ()
         for place, token in enumerate(tokens):
             shown = np.array([model.row(context, tail) for context in contexts], dtype=np.float32) / np.float64(0.05)
             shown -= shown.max(axis=1, keepdims=True)
@@ -141,6 +142,7 @@ def test_a_threshold_keeps_thin_slots_from_running_and_charges_them_all(table_mo
     assert generation.transcript.running == (False,) * chosen.total_slots
     assert generation.released_counts is not None
     assert run.outcome("counts").value == generation.released_counts.tolist()
+    assert generation.token_costs is not None
     assert np.isnan(generation.token_costs).all()
 
 
@@ -228,7 +230,14 @@ def test_plans() -> None:
 )
 def test_planned_epsilon_of_a_mean_is_that_of_the_papers_table(n: int, s: int, epsilon: float, doubled: float) -> None:
     """AGNews, N = 108000, c = 9, τ = 1.5, δ = N^−1.1: printed to six decimals, at 4c/(sτ) to five digits."""
-    base = {"aggregate": "mean", "clip": 9.0, "temperature": 1.5, "batch_size": s, "tokens": n, "records": 108000}
+    base: dict[str, Any] = {
+        "aggregate": "mean",
+        "clip": 9.0,
+        "temperature": 1.5,
+        "batch_size": s,
+        "tokens": n,
+        "records": 108000,
+    }
 
     def planned(**changes: Any) -> float:
         chosen = PrivateInference(**(base | changes))

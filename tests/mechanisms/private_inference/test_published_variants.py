@@ -34,6 +34,7 @@ def test_the_published_accounting_is_exceeded_and_ours_is_not(
         model, draw = table_model(seed=seed), random.Random(seed)
         records = [Record(f"{seed}-{i}", draw.choice("12")) for i in range(chosen.records)]
         generation, minus, plus = written(chosen, model, records, runs, seed)
+        assert generation.spent is not None
         published = float(generation.spent[:, 2].max())
         losses = [
             log_ratio(chosen, model, records, records[:i] + records[i + 1 :], generation.transcript)

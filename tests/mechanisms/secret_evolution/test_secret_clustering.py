@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def layout(seed: int, count: int, centres: int, dimension: int) -> tuple[PublicC
     generator = np.random.default_rng(seed)
     radius = float(generator.choice([1.0, 0.3, 7.0]))
     points = unit_rows(generator.normal(size=(centres, dimension))) * radius * generator.uniform(0, 1, (centres, 1))
-    clusters = PublicClusters(points, generator.integers(1, 50, centres), radius)
+    clusters = PublicClusters(points.astype(np.float32), generator.integers(1, 50, centres), radius)
     kinds = [
         -points[generator.integers(centres, size=count)] * 1e3,
         points[generator.integers(centres, size=(2, count))].mean(axis=0),
@@ -190,7 +191,7 @@ def test_strange_vectors_and_ties() -> None:
     counts, sums = exact_sums(clusters, vectors, np.ones(6, dtype=np.bool_))
     assert counts.tolist() == [2, 1, 3]
     # Offsets in units of 2R: (.5, 0) − (.5, 0) and (0, −.5) − (.5, 0) for the first; 2⁻²⁸ for three roundings.
-    assert np.allclose(sums / 2**30, [[-0.5, -0.5], [0, 0], [0, -0.75]], rtol=0, atol=2.0**-28)
+    assert np.allclose(sums / 2**30, [[-0.5, -0.5], [0.0, 0.0], [0.0, -0.75]], rtol=0, atol=2.0**-28)
 
 
 def test_blocks_and_known_assignments_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +276,7 @@ def test_the_published_release_is_as_printed() -> None:
 
 def test_records_are_drawn_with_their_own_probabilities() -> None:
     """4000 records at each of three centres; a binomial number within 5 standard deviations, seeded."""
-    clusters = PublicClusters(np.eye(3), np.array([1, 1, 1]), 1.0)
+    clusters = PublicClusters(np.eye(3, dtype=np.float32), np.array([1, 1, 1]), 1.0)
     vectors, chances = np.repeat(np.eye(3), 4000, axis=0), np.repeat([0.25, 1.0, 0.0], 4000)
     drawn = release(clusters, vectors, chances, 0.0, Recorded(4)).sizes - 1
     assert drawn[1:].tolist() == [4000.0, 0.0]
@@ -305,14 +306,15 @@ def test_noisy_clusters_come_back_from_json_bit_by_bit() -> None:
     again = NoisyClusters.from_json(json.loads(json.dumps(noisy.to_json())))
     assert np.array_equal(again.centres, noisy.centres)
     assert np.array_equal(again.sizes, noisy.sizes)
-    for bad in (
+    wrong: list[Any] = [
         None,
         [],
         {},
         {"centres": [[1.0]]},
         {"centres": [[1.0]], "sizes": [1.0, 2.0]},
         {"centres": 1, "sizes": []},
-    ):
+    ]
+    for bad in wrong:
         with pytest.raises(ValueError, match=r"^noisy clusters must be centres and sizes"):
             NoisyClusters.from_json(bad)
     with pytest.raises(ValueError, match="noisy clusters must be"):
@@ -354,7 +356,7 @@ def test_drawing_back_lowers_the_squared_error_and_leaves_what_is_clear() -> Non
     noise's, and the positive part lowers it; 40 000 squares leave a relative standard error of about .01.
     """
     generator = np.random.default_rng(5)
-    public = PublicClusters(np.zeros((1000, 40)), np.full(1000, 3), 1.0)
+    public = PublicClusters(np.zeros((1000, 40), dtype=np.float32), np.full(1000, 3), 1.0)
     noise = 2 * clustering.joint_scale(0.01) / 3
     true = 0.5 * noise * generator.normal(size=(1000, 40))
     sizes = 3 + clustering.joint_scale(0.01) * 0.9 * generator.normal(size=1000)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from little_evolution import EMBEDDER, Forced, ToyWriter, Vigilant, Watched, tre
 from little_inference import killed_at
 from numpy.typing import ArrayLike, NDArray
 
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.guarantees import SecretProtection
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
@@ -487,16 +490,15 @@ def test_impossible_records(tmp_path: Path) -> None:
     ]
     run = Ledger.open(tmp_path / "l.sqlite").begin(
         "run", plan=SecretEvolution(**SMALL).plan(SecretEvolution(**SMALL).incidence(some_records())),
-        adjacency="secret", unit=SecretEvolution(**SMALL).unit, about={"noise": "recorded"},
+        adjacency=Adjacency.SECRET, unit=SecretEvolution(**SMALL).unit, about={"noise": "recorded"},
     )  # fmt: skip
     for changes, records, message in cases:
         chosen = SecretEvolution(**{**SMALL, **changes})
-        for refused in (
-            lambda chosen=chosen, records=records: chosen.check(records, ToyWriter()),
-            lambda chosen=chosen, records=records: chosen.generate(
-                records, ToyWriter(), run, journal=tmp_path / "j", source=Recorded(1)
-            ),
-        ):
+        refusals: list[Callable[[], object]] = [
+            functools.partial(chosen.check, records, ToyWriter()),
+            functools.partial(chosen.generate, records, ToyWriter(), run, journal=tmp_path / "j", source=Recorded(1)),
+        ]
+        for refused in refusals:
             with pytest.raises(ValueError, match=message) as error:
                 refused()
             assert "\n" not in str(error.value)

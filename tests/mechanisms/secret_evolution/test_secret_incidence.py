@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
@@ -13,7 +15,11 @@ LOOSE, STRICT = SecretProtection(1e-4, 1e-2), SecretProtection(1e-4, 1e-3)
 PLACES = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 1, 1, 0]], dtype=bool)
 
 
-def incidence(places: np.ndarray = PLACES, budgets=(LOOSE, STRICT), group=(0, 1, 0)) -> Incidence:
+def incidence(
+    places: np.ndarray = PLACES,
+    budgets: Sequence[SecretProtection] = (LOOSE, STRICT),
+    group: Sequence[int] = (0, 1, 0),
+) -> Incidence:
     return Incidence(csr_array(places), tuple(budgets), np.array(group, dtype=np.int64))
 
 

@@ -33,6 +33,11 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-9
 
 
+def weighed(places: NDArray[np.integer], weights: Floats) -> Floats:
+    """The sum of the weights in each place."""
+    return np.bincount(places, weights).astype(np.float64)
+
+
 def patterns(chances: Floats, vectors: Floats) -> tuple[Floats, Floats]:
     """The probability of every set of the records, and the sum of its vectors: shapes (2^k,) and (2^k, axes).
 
@@ -40,7 +45,7 @@ def patterns(chances: Floats, vectors: Floats) -> tuple[Floats, Floats]:
     """
     bits = (np.arange(1 << len(chances))[:, None] >> np.arange(len(chances))) & 1
     sums, which = np.unique((bits @ vectors).round(12), axis=0, return_inverse=True)
-    return np.bincount(which.ravel(), np.prod(np.where(bits == 1, chances, 1 - chances), axis=1)), sums
+    return weighed(which.ravel(), np.prod(np.where(bits == 1, chances, 1 - chances), axis=1)), sums
 
 
 def normal_cells(means: Floats, sigma: float, edges: Floats) -> Floats:
@@ -48,7 +53,7 @@ def normal_cells(means: Floats, sigma: float, edges: Floats) -> Floats:
     inner = (edges - means[:, None]) / sigma
     low = np.concatenate([np.full((len(means), 1), -np.inf), inner], axis=1)
     high = np.concatenate([inner, np.full((len(means), 1), np.inf)], axis=1)
-    return np.where(low > 0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low))
+    return np.asarray(np.where(low > 0, norm.sf(low) - norm.sf(high), norm.cdf(high) - norm.cdf(low)))
 
 
 def release_cells(weights: Floats, sums: Floats, sigma: float, edges: list[Floats]) -> Floats:
@@ -76,7 +81,7 @@ def rounds_of(p: Floats, q: Floats, rounds: int, width: float = 0.25) -> tuple[F
         return p, q
     bins = np.floor(np.log(np.maximum(p, 1e-300) / np.maximum(q, 1e-300)) / width)
     _, bins = np.unique(np.clip(bins, -700, 700), return_inverse=True)
-    one = np.bincount(bins, p), np.bincount(bins, q)
+    one = weighed(bins, p), weighed(bins, q)
     both = one
     for _ in range(rounds - 1):
         both = np.outer(both[0], one[0]).ravel(), np.outer(both[1], one[1]).ravel()

@@ -33,7 +33,7 @@ def kinds(found: list[Any]) -> list[str]:
 
 
 def total(data: list[tuple[float, float]]) -> np.ndarray:
-    return np.array(data).reshape(-1, 2).sum(axis=0)
+    return np.asarray(np.array(data).reshape(-1, 2).sum(axis=0))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -18,7 +19,7 @@ import pytest
 from printed_numbers import two_forms
 from seeded_entropy import seed_entropy
 
-from cupel.audit_jobs.canaries import files
+from cupel.attacks.canaries import texts as text_canaries
 from cupel.audit_jobs.canaries import plan as audit_plan
 from cupel.audit_jobs.canaries.files import read_manifest, sealed
 from cupel.audit_jobs.canaries.plan import Options
@@ -57,7 +58,7 @@ def write(path: Path, texts: list[str], column: str = "text") -> Path:
 @pytest.fixture
 def tickets(tmp_path: Path) -> Path:
     """Texts with an id that is a number, a user, a label and a column of prose."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"no": 100 + i, "who": f"user {i % 60}", "note": text, "health": label, "prose": f"{text} {i}"}
         for i, (text, label) in enumerate(notes(250, 0))
     ]
@@ -464,7 +465,7 @@ def test_scores_are_written_whole_or_not_at_all(planned: Path, tmp_path: Path, m
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert "no space left on device" in refused("score", planned, synthetic)
     assert (planned / "scores.json").read_bytes() == before
     assert {path.name for path in planned.iterdir()} == {
@@ -478,7 +479,7 @@ def test_a_coin_moves_its_own_record_only(tmp_path: Path, tickets: Path, monkeyp
     for included in (False, True):
         seed_entropy(monkeypatch, 0)
         coins = [True] * 9 + [included]
-        monkeypatch.setattr(audit_plan.text_canaries, "draw_coins", lambda count, coins=coins: coins)
+        monkeypatch.setattr(text_canaries, "draw_coins", lambda count, coins=coins: coins)
         folder = tmp_path / str(included)
         options = Options(kind="echo", canaries=10, like=tickets, text="note", id="no", user="who", guesses=5)
         audit_plan.plan(options, folder)

@@ -203,7 +203,8 @@ def test_the_group_that_fares_worst_decides(
     def stricter(self: Any, guarantee: Any, event: Any) -> Any:
         import dataclasses
 
-        first, *others = parts(self, guarantee, event)
+        found: Any = parts(self, guarantee, event)
+        first, *others = found
         half = [dataclasses.replace(part, guarantee=SecretProtection(part.guarantee.p, 0.011)) for part in others]
         return [first, *half]
 
@@ -399,8 +400,9 @@ def test_documents_are_committed_and_released_from_there(mechanism: str, server:
     written = tmp_path / "run" / "private" / "synthetic.jsonl"
     rows = [json.loads(line) for line in written.read_text().splitlines()]
     with Ledger.open(written.with_name("ledger.sqlite"), read_only=True) as ledger:
-        value = ledger.run("trees").outcome("documents/0").value
-    assert [dict(zip(("label", "rank", "text"), row, strict=True)) for row in value["rows"]] == rows
+        outcome = ledger.run("trees").outcome("documents/0")
+    assert outcome is not None
+    assert [dict(zip(("label", "rank", "text"), row, strict=True)) for row in outcome.value["rows"]] == rows
     whole = written.read_bytes()
     written.write_text("edited\n")
     assert run("release", tmp_path / "run", "-o", tmp_path / "out", "-q").returncode == 0

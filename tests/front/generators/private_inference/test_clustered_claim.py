@@ -14,6 +14,7 @@ from cupel.errors import InputError
 from cupel.jobs import assay, generate
 from cupel.mechanisms.data.corpora import notes
 from cupel.mechanisms.embedding.centres import Centres
+from cupel.mechanisms.private_inference.generator import PrivateInference
 from cupel.progress import Progress
 
 CLAIM = """
@@ -55,7 +56,9 @@ def test_an_assay_over_clusters(folder: Path, tmp_path: Path) -> None:
     released = json.loads((tmp_path / "out" / "cluster-counts.json").read_text())
     with Ledger.open(tmp_path / "private" / "ledger.sqlite", read_only=True) as ledger:
         run = ledger.run("clustered")
-        assert run.outcome("clusters").value == released[0]
+        outcome = run.outcome("clusters")
+        assert outcome is not None
+        assert outcome.value == released[0]
         assert str(folder) not in json.dumps(run.about)
     for file in tmp_path.rglob("*"):
         if file.is_file() and file.parent.name == "out":
@@ -83,4 +86,6 @@ def test_bad_centres_are_one_line_before_anything_is_written(
 
 def test_paths_of_centres_are_relative_to_the_claim_file(folder: Path) -> None:
     claim = read_claim(claim_file(folder))
-    assert claim.generator().centres == str(folder / "public" / "centres.safetensors")
+    mechanism = claim.generator()
+    assert isinstance(mechanism, PrivateInference)
+    assert mechanism.centres == str(folder / "public" / "centres.safetensors")

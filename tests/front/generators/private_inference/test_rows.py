@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import command
 import pytest
@@ -180,7 +180,8 @@ def test_a_ledger_of_the_library_says_how_its_rows_were_computed(tmp_path: Path,
     """Also where the run says nothing public of it."""
     loaded = LanguageModel.load(model, device="cpu")
     records = [Record(f"id-{index}", f"note {index}") for index in range(6)]
-    for rows, rigor in (("packed", "estimate"), ("fixed", "certified")):
+    ways: list[tuple[Literal["packed", "fixed"], str]] = [("packed", "estimate"), ("fixed", "certified")]
+    for rows, rigor in ways:
         chosen = PrivateInference(
             aggregate="mean", clip=4.0, temperature=2.0, batch_size=3, tokens=2, records=6, rows=rows
         )
