@@ -41,7 +41,7 @@ def plan(
     from cupel.audit_jobs.canaries import plan as job
     from cupel.audit_jobs.canaries.readme import reach
 
-    options = job.Options(
+    settings = job.PlanSettings(
         kind=kind,
         canaries=canaries,
         like=like,
@@ -57,7 +57,7 @@ def plan(
         files=scorings,
         progress=progress(json_, quiet),
     )
-    about = job.plan(options, output)
+    about = job.plan(settings, output)
     planted = output / about["canaries"]["file"]
 
     def in_words() -> None:

@@ -14,7 +14,7 @@ from cupel.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed,
 from cupel.terminal import say
 
 if TYPE_CHECKING:
-    from cupel.audit_jobs.membership import Options
+    from cupel.audit_jobs.membership import MembershipSettings
 
 
 class _OldForm(TyperGroup):
@@ -84,10 +84,10 @@ def scores(
     from cupel.audit_jobs import membership as job
 
     path = _path(signals, output)
-    options = _options(
+    settings = _settings(
         json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
     )
-    _finish(job.audit_signals(signals, options), path, json_, quiet)
+    _finish(job.audit_signals(signals, settings), path, json_, quiet)
 
 
 @app.command(
@@ -130,7 +130,7 @@ def model(
     from cupel.mechanisms.models.fine_tuning import Training
 
     path = _path(records, output, records, model, population, Path(base))
-    options = _options(
+    settings = _settings(
         json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
     )
     with input_errors():
@@ -138,8 +138,8 @@ def model(
     found = job.audit_model(
         records,
         str(model),
-        job.ReferenceOptions(base=base, models=references, training=training, device=device, workers=workers),
-        options,
+        job.ReferenceModelSettings(base=base, models=references, training=training, device=device, workers=workers),
+        settings,
         text=text,
         population=population,
         folder=path.with_name("reference-models"),
@@ -179,7 +179,7 @@ def text(
     from cupel.utility.measures import synthetic_file
 
     path = _path(synthetic, output, records, reference)
-    options = _options(
+    settings = _settings(
         json_,
         quiet,
         attack,
@@ -195,7 +195,7 @@ def text(
         neighbours=neighbours,
     )
     file = synthetic_file(synthetic)
-    found = job.audit_texts(records, file, reference, options, text=text, synthetic_text=synthetic_text)
+    found = job.audit_texts(records, file, reference, settings, text=text, synthetic_text=synthetic_text)
     _finish(found, path, json_, quiet)
 
 
@@ -206,7 +206,7 @@ def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
     return output_file(beside, output, NAME, inputs)
 
 
-def _options(
+def _settings(
     json_: bool,
     quiet: bool,
     attack: list[str] | None,
@@ -219,10 +219,10 @@ def _options(
     unit: str,
     seed: int,
     **of_the_attack: Any,
-) -> Options:
-    from cupel.audit_jobs.membership import Options
+) -> MembershipSettings:
+    from cupel.audit_jobs.membership import MembershipSettings
 
-    return Options(
+    return MembershipSettings(
         attacks=tuple(attack or ()),
         guesses=tuple(guesses or ()),
         side=side,

@@ -50,7 +50,7 @@ def text(
     from cupel.utility.measures import output_file
 
     path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
-    options = job.TextOptions(
+    settings = job.TextAuditSettings(
         source=source,
         holdout=holdout,
         text=text,
@@ -64,7 +64,7 @@ def text(
         confidence=confidence,
         progress=progress(json_, quiet),
     )
-    _finish(job.audit_text(synthetic, options, path), path, json_, quiet)
+    _finish(job.audit_text(synthetic, settings, path), path, json_, quiet)
 
 
 def table(
@@ -96,7 +96,7 @@ def table(
     from cupel.utility.measures import output_file
 
     path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
-    options = job.TableOptions(
+    settings = job.TableAuditSettings(
         source=source,
         holdout=holdout,
         secret=secret,
@@ -109,7 +109,7 @@ def table(
         seed=seed,
         progress=progress(json_, quiet),
     )
-    _finish(job.audit_table(synthetic, options), path, json_, quiet)
+    _finish(job.audit_table(synthetic, settings), path, json_, quiet)
 
 
 def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> None:

@@ -24,7 +24,7 @@ from cupel.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from cupel.jobs.compare import Compared, Options
+    from cupel.jobs.compare import Compared, ComparisonSettings
 
 
 class _LedgerByDefault(TyperGroup):
@@ -51,10 +51,12 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", help="Draw all cu
 Seconds = Annotated[float, typer.Option(help="Time limit of each accountant in each panel of the figure.")]
 
 
-def _options(method: list[str] | None, output: Path | None, seconds: float, json_: bool, quiet: bool) -> Options:
-    from cupel.jobs.compare import Options
+def _settings(
+    method: list[str] | None, output: Path | None, seconds: float, json_: bool, quiet: bool
+) -> ComparisonSettings:
+    from cupel.jobs.compare import ComparisonSettings
 
-    return Options(tuple(method or ()), output, seconds, progress(json_, quiet))
+    return ComparisonSettings(tuple(method or ()), output, seconds, progress(json_, quiet))
 
 
 def _show(compared: Compared, json_: bool, quiet: bool) -> None:
@@ -80,9 +82,9 @@ def dp_sgd(
     """Compares the accountants on DP-SGD with Poisson-sampled batches."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
     compared = job.dp_sgd(
-        noise_multiplier, sampling_probability, steps, adjacency=adjacency, delta=delta, options=options
+        noise_multiplier, sampling_probability, steps, adjacency=adjacency, delta=delta, settings=settings
     )
     _show(compared, json_, quiet)
 
@@ -102,8 +104,8 @@ def gaussian(
     """Compares the accountants on Gaussian releases of the whole data set."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, options=options), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, settings=settings), json_, quiet)
 
 
 @app.command(
@@ -136,8 +138,8 @@ def selection(
         assert batch_size is not None
         with input_errors():
             eta = job.softmax_range(clip, temperature, batch_size, adjacency)
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, options=options), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, settings=settings), json_, quiet)
 
 
 @app.command(
@@ -163,8 +165,8 @@ def secret(
     about = f"a secret in {occurrences} records, each drawn with probability {format_number(sampling_probability)}"
     about = "a secret with given occurrences" if weights is not None else about
     about += f", σ = {format_number(sigma)}, {rounds} round{'s' if rounds != 1 else ''}"
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.secret(release, p=p, rounds=rounds, about=about, settings=settings), json_, quiet)
 
 
 @app.command(
@@ -197,7 +199,7 @@ def vectors(
         sigma=sigma,
         adjacency=adjacency,
         delta=delta,
-        options=_options(method, output, seconds, json_, quiet),
+        settings=_settings(method, output, seconds, json_, quiet),
     )
     _show(compared, json_, quiet)
 
@@ -216,8 +218,8 @@ def ledger(
     """Compares the accountants on what one or several ledgers were charged; the word `ledger` may be left out."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.ledgers(ledgers, delta=delta, options=options, anchor=anchor), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.ledgers(ledgers, delta=delta, settings=settings, anchor=anchor), json_, quiet)
 
 
 def _print(compared: Compared) -> None:

@@ -62,7 +62,7 @@ def utility(
     from cupel.utility import measures as job
 
     path = job.output_file(synthetic, output, inputs=(real, held_out))
-    options = job.Options(
+    settings = job.UtilitySettings(
         real=real,
         held_out=held_out,
         text=text,
@@ -80,7 +80,7 @@ def utility(
         confidence=confidence,
         progress=progress(json_, quiet),
     )
-    found = job.measure(synthetic, options)
+    found = job.measure(synthetic, settings)
     job.write(found, path)
 
     def in_words() -> None:
