@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ from cupel.accounting.adjacency import Unit
 from cupel.audit_jobs.membership_files import Signals, check_apart, read_candidates, read_signals
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores, Side
+from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
+from cupel.io.private_results import PRIVATE
 from cupel.progress import Progress
 
 if TYPE_CHECKING:
@@ -25,10 +27,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NAME = "membership-audit.json"
-PRIVATE = (
-    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
-    "private side: do not release it."
-)
 SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
 MOST_REFERENCES = 10_000
 TEXT_ATTACKS = ("ngram", "neighbourhood")
@@ -122,11 +120,50 @@ class ReferenceModelSettings:
     workers: int = 1
 
 
-def audit_signals(path: Path, settings: MembershipSettings) -> dict[str, Any]:
-    """The audit of a file of signals.
+@dataclass(frozen=True, eq=False)
+class MembershipAudit:
+    """What a membership audit found. Private.
+
+    Attributes:
+        settings: with which candidates were audited.
+        files: the inputs: for each role the path, and for signals of models the number of reference models.
+        audit: areas under the curve, rates, and bounds on ε.
+    """
+
+    settings: MembershipSettings
+    files: Mapping[str, str | int | None]
+    audit: AuditResult
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the audit refutes the claimed ε; False where none is claimed."""
+        bounds, claimed = self.audit.bounds, self.settings.epsilon
+        return bool(bounds) and claimed is not None and bounds[0].value > claimed
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        settings = self.settings
+        return {
+            "schema": 1,
+            "private": PRIVATE,
+            "version": __version__,
+            "kind": "membership",
+            "files": dict(self.files),
+            "unit": settings.unit,
+            "coins": settings.coins,
+            "confidence": settings.confidence,
+            "seed": settings.seed,
+            "claim": None if settings.epsilon is None else {"epsilon": settings.epsilon, "delta": settings.delta},
+            "refuted": self.refuted,
+            "audits": [self.audit.to_json()],
+        }
+
+
+def audit_signals(path: Path, settings: MembershipSettings) -> MembershipAudit:
+    """Audits a model by the signals in a file: its own, and those of reference models.
 
     Raises:
-        InputError: one line, for a file or settings that do not do.
+        InputError: one line, if the file or a setting is invalid.
     """
     design = settings.design()
     return _of_signals(read_signals(path, design.unit), settings, design, {"scores": str(path)})
@@ -141,17 +178,17 @@ def audit_model(
     text: str,
     population: Path | None,
     folder: Path,
-) -> dict[str, Any]:
-    """The audit of a model that was fine-tuned on some of the candidates.
+) -> MembershipAudit:
+    """Audits a model that was fine-tuned on some of the candidates.
 
     Args:
-        records: candidates and who was in.
+        records: file of the candidates, with a column that says which were in the data.
         target: folder of the model.
-        references: reference models.
-        settings: the rest.
+        references: how reference models are trained.
+        settings: everything else.
         text: column of the text.
-        population: records that no model saw, for RMIA.
-        folder: where what finished reference models say is kept.
+        population: file of records that no model was trained on, for RMIA; None for none.
+        folder: keeps the signals of finished reference models, so that an interrupted audit resumes.
 
     Raises:
         InputError: as above.
@@ -211,16 +248,16 @@ def audit_texts(
     *,
     text: str,
     synthetic_text: str,
-) -> dict[str, Any]:
-    """The audit of synthetic text, of which nothing but the text is seen.
+) -> MembershipAudit:
+    """Audits a generator by its synthetic text alone.
 
     Its positive control is the same attack on text that copies every member word for word.
 
     Args:
-        records: candidates and who was in.
+        records: file of the candidates, with a column that says which were in the data.
         synthetic: the released texts.
-        reference: texts that are not of candidates; None for none.
-        settings: the rest.
+        reference: file of texts of the same kind without candidates; None for none.
+        settings: everything else.
         text: column of the text in records and reference.
         synthetic_text: column of the text in the synthetic file.
 
@@ -259,9 +296,9 @@ def audit_texts(
 
 
 def _of_signals(
-    signals: Signals, settings: MembershipSettings, design: Design, files: dict[str, Any]
-) -> dict[str, Any]:
-    """Its positive control is the same attack on the first reference model, whose members are known."""
+    signals: Signals, settings: MembershipSettings, design: Design, files: Mapping[str, str | int | None]
+) -> MembershipAudit:
+    """The positive control is the same attack on the first reference model, whose members are known."""
     default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
     names = settings.chosen(SIGNAL_ATTACKS, default)
     has_population = bool(len(signals.population_target))
@@ -272,7 +309,7 @@ def _of_signals(
     if known is not None:
         with contextlib.suppress(ValueError):  # one model less can be too few for an attack, or have seen nobody
             control = _scores(names, known, settings)
-    return _result(scores, control, settings, design, files | {"reference_models": len(signals.references)})
+    return _result(scores, control, settings, design, {**files, "reference_models": len(signals.references)})
 
 
 def _rehearse(included: NDArray[np.bool_], models: int, settings: MembershipSettings) -> None:
@@ -337,22 +374,11 @@ def _score(name: str, signals: Signals, settings: MembershipSettings) -> Floats:
 
 
 def _result(
-    scores: Scores, control: Scores | None, settings: MembershipSettings, design: Design, files: dict[str, Any]
-) -> dict[str, Any]:
+    scores: Scores,
+    control: Scores | None,
+    settings: MembershipSettings,
+    design: Design,
+    files: Mapping[str, str | int | None],
+) -> MembershipAudit:
     with input_errors():
-        audit = membership_audit(scores, design, control=control)
-    bound = audit.bounds[0].value if audit.bounds else None
-    return {
-        "schema": 1,
-        "private": PRIVATE,
-        "version": __version__,
-        "kind": "membership",
-        "files": files,
-        "unit": settings.unit,
-        "coins": settings.coins,
-        "confidence": settings.confidence,
-        "seed": settings.seed,
-        "claim": None if settings.epsilon is None else {"epsilon": settings.epsilon, "delta": settings.delta},
-        "refuted": bound is not None and settings.epsilon is not None and bound > settings.epsilon,
-        "audits": [audit.to_json()],
-    }
+        return MembershipAudit(settings, files, membership_audit(scores, design, control=control))

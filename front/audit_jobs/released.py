@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,20 +15,16 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
 from cupel.attacks.released.holdout import Hits, Units, content_key, places
 from cupel.audits.games.released_data import holdout_audit
+from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
+from cupel.io.private_results import PRIVATE, synthetic_file, write
 from cupel.progress import Progress, Step
-from cupel.utility.measures import synthetic_file, write
 
 if TYPE_CHECKING:
     from cupel.attacks.released.pii import PersonalData
     from cupel.attacks.released.tables import Tables
 
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
-
-PRIVATE = (
-    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
-    "private side: do not release it."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,19 +98,104 @@ class TableAuditSettings(HoldoutSettings):
         validate.integer(seed=self.seed)
 
 
-def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HoldoutAudit:
+    """What an audit of released data found. Private.
+
+    Attributes:
+        synthetic: the released file.
+        settings: with which it was audited.
+        unit: ``record`` or ``user``.
+        units: the units of source and holdout.
+        audits: one result for each attack.
+    """
+
+    kind: ClassVar[str]
+
+    synthetic: Path
+    settings: HoldoutSettings
+    unit: str
+    units: Units
+    audits: tuple[AuditResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        settings, units = self.settings, self.units
+        return {
+            "schema": 1,
+            "private": PRIVATE,
+            "version": __version__,
+            "kind": self.kind,
+            "files": {
+                "synthetic": str(self.synthetic),
+                "source": str(settings.source),
+                "holdout": str(settings.holdout),
+            },
+            "unit": self.unit,
+            "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
+            "coins": settings.coins,
+            "confidence": settings.confidence,
+            "audits": [audit.to_json() for audit in self.audits],
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextAudit(HoldoutAudit):
+    """What an audit of synthetic text found. Private.
+
+    Attributes:
+        personal_data: the personal data that the synthetic texts print, as hashes.
+    """
+
+    kind = "text"
+
+    personal_data: PersonalData
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        printed = self.personal_data
+        values = [
+            {"kind": value.kind, "hash": value.hash, "occurrences": value.occurrences, "where": value.where}
+            for value in printed.values
+        ]
+        hashes = f"HMAC-SHA256 under the key in {KEY_NAME}"
+        return super().to_json() | {"personal_data": {"counts": printed.counts(), "hash": hashes, "values": values}}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableAudit(HoldoutAudit):
+    """What an audit of a synthetic table found. Private.
+
+    Attributes:
+        settings: with which it was audited.
+        numeric, categorical: names of the columns that were compared.
+        used: number of units that were drawn, of source and holdout together.
+    """
+
+    kind = "table"
+
+    settings: TableAuditSettings
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    used: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        columns = {"numeric": list(self.numeric), "categorical": list(self.categorical)}
+        return super().to_json() | {"columns": columns, "seed": self.settings.seed, "used": self.used}
+
+
+def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> TextAudit:
     """Which records do synthetic texts repeat, and which personal data do they print?
 
     Args:
-        synthetic: a file, or a run folder.
-        settings: what it is held against.
-        output: where the result is going to be written; the key of its hashes lies or is put beside it.
-
-    Returns:
-        The audits in JSON types.
+        synthetic: a file, or the folder of a run.
+        settings: source, holdout, and how they are compared.
+        output: where the caller will write the result. The key of its hashes is read from the folder of this file, or
+            written there.
 
     Raises:
-        InputError: one line, for files, columns or parameters that do not do.
+        InputError: one line, if a file, a column or a parameter is invalid.
     """
     from cupel.attacks.released.extraction import Criteria, extraction
     from cupel.attacks.released.pii import personal_data
@@ -153,10 +234,11 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> di
             units,
             key=key,
         )
-    found = _result("text", path, settings, units, [*hits, printed.hits], "user" if settings.user else "record")
+    unit = "user" if settings.user else "record"
+    audits = _audits([*hits, printed.hits], settings, unit)
     if not key_file.exists():
         write({"key": key.hex()}, key_file)
-    return found | {"personal_data": _personal(printed)}
+    return TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
 
 
 def _counted(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterator[str]:
@@ -166,12 +248,12 @@ def _counted(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterat
             step(done, total)
 
 
-def audit_table(synthetic: Path, settings: TableAuditSettings) -> dict[str, Any]:
-    """Which rows does a synthetic table repeat, come close to, tell the secret of, or single out?
+def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
+    """Which rows of the source does a synthetic table repeat, approach, single out, or reveal the secret value of?
 
     Args:
         synthetic: a file.
-        settings: what it is held against.
+        settings: source, holdout, and how they are compared.
 
     Raises:
         InputError: as above.
@@ -208,9 +290,16 @@ def audit_table(synthetic: Path, settings: TableAuditSettings) -> dict[str, Any]
             hits.append(attribute_inference(some, settings.secret, progress=step))
     with progress.stage("Singling out") as step:
         hits.append(singling_out(some, seed=settings.seed, progress=step))
-    found = _result("table", synthetic, settings, units, hits, "record")
-    columns = {"numeric": list(every.numeric), "categorical": list(every.categorical)}
-    return found | {"columns": columns, "seed": settings.seed, "used": len(some.source) + len(some.holdout)}
+    return TableAudit(
+        synthetic=synthetic,
+        settings=settings,
+        unit="record",
+        units=units,
+        audits=_audits(hits, settings, "record"),
+        numeric=every.numeric,
+        categorical=every.categorical,
+        used=len(some.source) + len(some.holdout),
+    )
 
 
 def _check_sides(settings: HoldoutSettings, source: Sequence[Any], holdout: Sequence[Any]) -> None:
@@ -266,38 +355,14 @@ def _drawn(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: in
     return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
 
 
-def _result(
-    kind: str, path: Path, settings: HoldoutSettings, units: Units, hits: list[Hits], unit: str
-) -> dict[str, Any]:
-    """Every audit at the confidence with which the bounds of all of them hold together."""
+def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[AuditResult, ...]:
+    """One audit for each attack, each at 1 − β/k, so that the bounds of all k attacks hold jointly at 1 − β."""
     names = tuple(found.name for found in hits)
     each = 1 - (1 - settings.confidence) / len(hits)
-    audits = [
-        holdout_audit(
-            found, coins=settings.coins, confidence=each, delta=settings.delta, unit=Unit(unit), tried=names
-        ).to_json()
+    return tuple(
+        holdout_audit(found, coins=settings.coins, confidence=each, delta=settings.delta, unit=Unit(unit), tried=names)
         for found in hits
-    ]
-    return {
-        "schema": 1,
-        "private": PRIVATE,
-        "version": __version__,
-        "kind": kind,
-        "files": {"synthetic": str(path), "source": str(settings.source), "holdout": str(settings.holdout)},
-        "unit": unit,
-        "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
-        "coins": settings.coins,
-        "confidence": settings.confidence,
-        "audits": audits,
-    }
-
-
-def _personal(printed: PersonalData) -> dict[str, Any]:
-    values = [
-        {"kind": value.kind, "hash": value.hash, "occurrences": value.occurrences, "where": value.where}
-        for value in printed.values
-    ]
-    return {"counts": printed.counts(), "hash": f"HMAC-SHA256 under the key in {KEY_NAME}", "values": values}
+    )
 
 
 def _key(path: Path) -> bytes:

@@ -57,16 +57,15 @@ def plan(
         files=scorings,
         progress=progress(json_, quiet),
     )
-    about = job.plan(settings, output)
-    planted = output / about["canaries"]["file"]
+    planned = job.plan(settings, output)
 
     def in_words() -> None:
-        say(f"{about['candidates']} canaries of kind {kind}; add the planted ones to the data: {planted}")
-        say(f"SHA-256 of the manifest, to be kept outside {output}: {about['manifest_sha256']}")
-        say("\n".join(reach(about)))
+        say(f"{canaries} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")
+        say(f"SHA-256 of the manifest, to be kept outside {output}: {planned.manifest_sha256}")
+        say("\n".join(reach(planned)))
         say(f"What to do now is in {output / 'README.md'}")
 
-    show(about, in_words, json_, quiet)
+    show(planned.to_json(), in_words, json_, quiet)
 
 
 def score(
@@ -80,9 +79,9 @@ def score(
     """Scores the canaries of a plan by synthetic data, of which it sees nothing else."""
     from cupel.audit_jobs.canaries import score as job
 
-    entry = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
-    shown = {key: entry[key] for key in ("file", "sha256", "bytes", "rows")}
-    read = f"Read {entry['rows']} rows ({entry['bytes']} bytes) of {synthetic}"
+    scored = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
+    shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
+    read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
     show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
 
 
@@ -94,20 +93,20 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
     found = job.bound(folder, expect=expect, progress=progress(json_, quiet))
 
     def in_words() -> None:
-        audit = found["audit"]
-        say(audit["conclusion"])
-        for bound_ in audit["bounds"]:
-            ceiling = format_ceiling(bound_["ceiling"], bound_["value"])
+        audit = found.audit
+        say(audit.conclusion)
+        for bound_ in audit.bounds:
+            ceiling = format_ceiling(bound_.ceiling, bound_.value)
             say(f"Ceiling of this test, had every guess been right: ε = {ceiling}")
-        for rate in (*audit["rates"], *audit["controls"]):
-            say(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
-        say("Tried: " + "; ".join(audit["multiplicity"]))
-        for file in found["synthetic"]:
-            if not file["checked"]:
-                say(f"{file['file']} is not there any more, so that it could not be checked.")
+        for rate in (*audit.rates, *audit.controls):
+            say(f"{rate.name}: {rate.hits} of {rate.trials}")
+        say("Tried: " + "; ".join(audit.multiplicity))
+        for file in found.synthetic:
+            if not file.checked:
+                say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
 
-    show(found, in_words, json_, quiet)
-    raise typer.Exit(of_audit(found["refuted"]))
+    show(found.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(found.refuted)))
 
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
@@ -115,4 +114,6 @@ def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qu
     from cupel.audit_jobs.canaries import report as job
 
     document = job.report(folder, expect=expect)
-    show(document, lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet)
+    show(
+        document.model_dump(mode="json", by_alias=True), lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet
+    )

@@ -14,7 +14,7 @@ from cupel.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed,
 from cupel.terminal import say
 
 if TYPE_CHECKING:
-    from cupel.audit_jobs.membership import MembershipSettings
+    from cupel.audit_jobs.membership import MembershipAudit, MembershipSettings
 
 
 class _OldForm(TyperGroup):
@@ -176,7 +176,7 @@ def text(
 ) -> None:
     """From synthetic text alone: is a candidate closer to it than it should be?"""
     from cupel.audit_jobs import membership as job
-    from cupel.utility.measures import synthetic_file
+    from cupel.io.private_results import synthetic_file
 
     path = _path(synthetic, output, records, reference)
     settings = _settings(
@@ -201,7 +201,7 @@ def text(
 
 def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
     from cupel.audit_jobs.membership import NAME
-    from cupel.utility.measures import output_file
+    from cupel.io.private_results import output_file
 
     return output_file(beside, output, NAME, inputs)
 
@@ -237,27 +237,29 @@ def _settings(
     )
 
 
-def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> NoReturn:
-    from cupel.utility.measures import write
+def _finish(found: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
+    from cupel.io.private_results import write
 
-    write(found, path)
+    body = found.to_json()
+    write(body, path)
 
     def in_words() -> None:
         print_audit(found)
         say(f"Written to {path}")
 
-    show(found, in_words, json_, quiet)
-    raise typer.Exit(of_audit(found["refuted"]))
+    show(body, in_words, json_, quiet)
+    raise typer.Exit(of_audit(found.refuted))
 
 
-def print_audit(found: dict[str, Any]) -> None:
-    """Areas, rates and guesses of every attack as a table, and the conclusion."""
+def print_audit(found: MembershipAudit) -> None:
+    """Prints areas, rates and guesses of every attack as a table, and the conclusion."""
     from rich.table import Table
 
     from cupel.cli.table_console import TableConsole
+    from cupel.io.private_results import PRIVATE
 
-    audit = found["audits"][0]
-    details, rates = audit["details"], audit["rates"]
+    audit = found.audit
+    details, rates = audit.details, audit.rates
     title = (
         f"{details['candidates']} candidates, {details['included']} in the data; how many of those are found while at "
         "most so many of the others are taken for them"
@@ -267,13 +269,13 @@ def print_audit(found: dict[str, Any]) -> None:
         table.add_column(column, justify="right" if number else "left", no_wrap=column not in ("attack", "interval"))
     for place, (name, area) in enumerate(details["areas"].items()):
         low, high = area["interval"]
-        hits = [f"{rate['hits']}" for rate in rates[6 * place : 6 * place + 6 : 2]]
+        hits = [f"{rate.hits}" for rate in rates[6 * place : 6 * place + 6 : 2]]
         tries = [attempt for attempt in details["attempts"] if attempt["attack"] == name]
         right = [f"{attempt['correct']}/{attempt['guesses']}" for attempt in tries]
         epsilons = [format_lower(attempt["epsilon"]) for attempt in tries if attempt["epsilon"] is not None]
         cells = (format_number(area["value"]), format_interval(low, high), *hits, "\n".join(right) or "–")
         table.add_row(name, *cells, "\n".join(epsilons) or "–")
     console = TableConsole()
-    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     console.print(table)
-    console.print(audit["conclusion"], markup=False, highlight=False)
+    console.print(audit.conclusion, markup=False, highlight=False)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_points
 from cupel.cli.options import BoundDelta, Confidence, Json, Quiet, Seed, SyntheticText, SyntheticTexts, progress, show
 from cupel.terminal import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cupel.audit_jobs.released import HoldoutAudit
 
 TEXT_EXAMPLE = "Example: cupel audit text report --source seen.jsonl --holdout unseen.jsonl"
 TABLE_EXAMPLE = "Example: cupel audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
@@ -47,7 +52,7 @@ def text(
     data are counted and hashed with a key, never printed.
     """
     from cupel.audit_jobs import released as job
-    from cupel.utility.measures import output_file
+    from cupel.io.private_results import output_file
 
     path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
     settings = job.TextAuditSettings(
@@ -93,7 +98,7 @@ def table(
     p-value and no ε.
     """
     from cupel.audit_jobs import released as job
-    from cupel.utility.measures import output_file
+    from cupel.io.private_results import output_file
 
     path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
     settings = job.TableAuditSettings(
@@ -112,52 +117,56 @@ def table(
     _finish(job.audit_table(synthetic, settings), path, json_, quiet)
 
 
-def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> None:
-    from cupel.utility.measures import write
+def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> None:
+    from cupel.io.private_results import write
 
-    write(found, path)
+    body = found.to_json()
+    write(body, path)
 
     def in_words() -> None:
         print_audits(found)
         say(f"Written to {path}")
 
-    show(found, in_words, json_, quiet)
+    show(body, in_words, json_, quiet)
 
 
-def print_audits(found: dict[str, Any]) -> None:
-    """Every audit, what personal data were printed, and before them that all of it is private."""
+def print_audits(found: HoldoutAudit) -> None:
+    """Prints a table of all audits, the personal data that were found, and the conclusions."""
+    from cupel.audit_jobs.released import TextAudit
     from cupel.cli.table_console import TableConsole
+    from cupel.io.private_results import PRIVATE
 
     console = TableConsole()
-    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     console.print(_audits(found))
-    if "personal_data" in found:
-        counts = {kind: of for kind, of in found["personal_data"]["counts"].items() if any(of.values())}
+    if isinstance(found, TextAudit):
+        counts = {kind: of for kind, of in found.personal_data.counts().items() if any(of.values())}
         console.print(
             _personal(counts) if counts else "No personal data on any side, of the kinds that are looked for."
         )
-    for audit in found["audits"]:
-        console.print(f"{audit['name']}: {audit['conclusion']}", markup=False, highlight=False)
+    for audit in found.audits:
+        console.print(f"{audit.name}: {audit.conclusion}", markup=False, highlight=False)
 
 
-def _audits(found: dict[str, Any]) -> Any:
+def _audits(found: HoldoutAudit) -> Table:
     from rich.table import Table
 
-    sure = format_confidence(found["confidence"])
-    title = f"Units hit ({found['unit']}); all bounds together hold with confidence {sure}"
+    confidence = format_confidence(found.settings.confidence)
+    title = f"Units hit ({found.unit}); all bounds hold jointly with confidence {confidence}"
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for audit in found["audits"]:
-        rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
-        low, high = audit["difference"]
-        bound = format_lower(audit["bounds"][0]["value"]) if audit["bounds"] else "–"
-        points = f"{format_points(low, 'down')} to {format_points(high, 'up')}"
-        table.add_row(audit["name"], *rates, points, format_p_value(audit["p_value"]), bound)
+    for audit in found.audits:
+        assert audit.difference is not None
+        assert audit.p_value is not None
+        rates = [f"{rate.hits}/{rate.trials}" for rate in audit.rates[:2]]
+        bound = format_lower(audit.bounds[0].value) if audit.bounds else "–"
+        points = f"{format_points(audit.difference.lower, 'down')} to {format_points(audit.difference.upper, 'up')}"
+        table.add_row(audit.name, *rates, points, format_p_value(audit.p_value), bound)
     return table
 
 
-def _personal(counts: dict[str, dict[str, int]]) -> Any:
+def _personal(counts: dict[str, dict[str, int]]) -> Table:
     from rich.table import Table
 
     table = Table(title="Distinct values in the synthetic texts, by where else they occur", title_justify="left")

@@ -37,7 +37,7 @@ def secrets(
 
     check_output_folder(output, ())
 
-    secret = job.Secret(
+    settings = job.SecretAuditSettings(
         p=p,
         r=r,
         occurrences=occurrences,
@@ -47,6 +47,6 @@ def secrets(
         variant=variant,  # type: ignore[arg-type]  # checked by the job
         confidence=confidence,
     )
-    found = job.audit(secret, output, progress=progress(json_, quiet))
-    show(found, lambda: say("\n".join(job.in_words(found))), json_, quiet)
-    raise typer.Exit(of_audit(found["refuted"]))
+    found = job.audit(settings, output, progress=progress(json_, quiet))
+    show(found.to_json(), lambda: say("\n".join(job.in_words(found))), json_, quiet)
+    raise typer.Exit(of_audit(found.refuted))

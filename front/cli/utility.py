@@ -59,9 +59,10 @@ def utility(
     Every number is computed from private data without noise, so it is private too: it goes to private/, is covered by
     no guarantee, and must not decide the parameters of a claimed run.
     """
+    from cupel.io.private_results import output_file, write
     from cupel.utility import measures as job
 
-    path = job.output_file(synthetic, output, inputs=(real, held_out))
+    path = output_file(synthetic, output, job.NAME, (real, held_out))
     settings = job.UtilitySettings(
         real=real,
         held_out=held_out,
@@ -81,7 +82,7 @@ def utility(
         progress=progress(json_, quiet),
     )
     found = job.measure(synthetic, settings)
-    job.write(found, path)
+    write(found, path)
 
     def in_words() -> None:
         _print(found)

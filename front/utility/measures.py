@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupel import __version__
 from cupel.accounting import validate
-from cupel.errors import InputError, input_errors
-from cupel.io.outputs import check_output, real_path
-from cupel.io.run_files import write_atomically
+from cupel.errors import input_errors
+from cupel.io.private_results import synthetic_file
 from cupel.progress import Progress
 from cupel.utility.text_sample import Sample
 
@@ -26,9 +24,7 @@ PRIVATE = (
     "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
     "private side: do not release it, and do not choose parameters of a claimed run by it."
 )
-SYNTHETIC_NAME = "synthetic.jsonl"
-RELEASED_CLAIM = "claim.json"
-"""By this file a folder is known as one that `cupel release` made."""
+NAME = "utility.json"
 LIMIT = 100_000
 EMBEDDED = 20_000
 
@@ -80,48 +76,6 @@ class UtilitySettings:
         validate.integer(minimum=2, mauve_buckets=self.mauve_buckets)
 
 
-def synthetic_file(given: Path) -> Path:
-    """The synthetic texts in the folder of a run or of a release, or the file itself.
-
-    Raises:
-        InputError: for a folder without them, or nothing.
-    """
-    if not given.is_dir():
-        return given
-    for path in (given / "private" / SYNTHETIC_NAME, given / SYNTHETIC_NAME):
-        if path.is_file():
-            return path
-    raise InputError(
-        f"{given}: holds neither private/{SYNTHETIC_NAME} nor {SYNTHETIC_NAME}; name the folder of a run or a release"
-    )
-
-
-def output_file(
-    given: Path, asked: Path | None, name: str = "utility.json", inputs: Iterable[Path | None] = ()
-) -> Path:
-    """Where the numbers go: into ``private/`` of the run folder or beside the file, unless asked otherwise.
-
-    Args:
-        given: the run folder or the file.
-        asked: by the command line.
-        name: of the file, where none is asked for.
-        inputs: what else the command reads.
-
-    Raises:
-        InputError: for a place inside a folder that `cupel release` made, one that cannot be written, or an input.
-    """
-    if asked is None:
-        folder = given if given.is_dir() else real_path(given).parent
-        folder = folder.parent if folder.name == "private" else folder
-        asked = folder / "private" / name
-    elif asked.is_dir() or not asked.parent.is_dir():
-        raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
-    if any((folder / RELEASED_CLAIM).is_file() for folder in real_path(asked).parents):
-        raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
-    check_output(asked, (given, *inputs))
-    return asked
-
-
 def measure(synthetic: Path, settings: UtilitySettings) -> dict[str, Any]:
     """All metrics of a synthetic file or run folder, in JSON types.
 
@@ -134,7 +88,7 @@ def measure(synthetic: Path, settings: UtilitySettings) -> dict[str, Any]:
         if settings.mauve:
             from cupel.utility.mauve import compute_mauve
 
-            compute_mauve()  # says now that it is missing
+            compute_mauve()  # fails early if it is not installed
     path = synthetic_file(synthetic)
     with settings.progress.stage("Reading") as step:
         label = settings.synthetic_label if settings.label is not None else None
@@ -240,15 +194,3 @@ def _worded(written: Sample, real: Sample, held_out: Sample | None, settings: Ut
             memorisation["same_size"] = {"texts": texts, **found}
         step(4, 4)
     return {"diversity": distinct, "lengths": lengths, "memorisation": memorisation}
-
-
-def write(found: dict[str, Any], path: Path) -> None:
-    """Writes the numbers whole or not at all, for the owner's eyes only.
-
-    Raises:
-        InputError: where the file cannot be written.
-    """
-    with input_errors():
-        if path.parent.name == "private":
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")

@@ -17,7 +17,6 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.number_format import format_number, format_upper
 from cupel.attacks.canaries import texts as text_canaries
 from cupel.attacks.canaries.rows import draw_rows
 from cupel.audit_jobs.canaries.data import Data, read_data, write_rows
@@ -26,8 +25,10 @@ from cupel.audit_jobs.canaries.files import (
     PLAN,
     Claimed,
     Manifest,
+    PlannedAudit,
     guarantee,
     hashed,
+    statistic,
     write_whole,
 )
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary
@@ -78,18 +79,15 @@ class PlanSettings:
     progress: Progress = field(default_factory=Progress)
 
 
-def plan(settings: PlanSettings, folder: Path) -> dict[str, Any]:
-    """Draws canaries and writes the folder of an audit, whole or not at all.
+def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
+    """Draws canaries and coins, and writes the folder of an audit: all of it, or nothing.
 
     Args:
-        settings: what is asked for.
-        folder: that is made; it must not exist or be empty.
-
-    Returns:
-        What ``plan.json`` holds: the manifest's hash, what the test can show at most, and what to know besides.
+        settings: claim and canaries.
+        folder: to be made; it must not exist, or be empty.
 
     Raises:
-        InputError: one line, for parameters, data or a folder that do not do.
+        InputError: one line, if a setting, the data or the folder is invalid.
     """
     check_output(folder, (settings.like,))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -123,7 +121,7 @@ def plan(settings: PlanSettings, folder: Path) -> dict[str, Any]:
         confidence=settings.confidence,
         delta=design.delta,
         claim=Claimed(epsilon=settings.epsilon, delta=design.delta) if settings.epsilon is not None else None,
-        statistic=f"one_run_{design.rule}",
+        statistic=statistic(design),
         candidates=candidates,
         included="".join("1" if coin else "0" for coin in coins),
         never=drawn[settings.canaries :],
@@ -236,8 +234,8 @@ def _write(
     manifest: Manifest,
     planted: list[dict[str, Any]],
     folder: Path,
-) -> dict[str, Any]:
-    """Fills a folder beside the one that is asked for, and gives it its name when it is complete."""
+) -> PlannedAudit:
+    """Fills a partial folder, which gets its name when it is complete."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with input_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -247,8 +245,17 @@ def _write(
             path = partial / f"canaries{data.ending}"
             write_rows(path, planted, data)
             write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
-            about = _about(settings, design, data, manifest, hashed(partial / "private" / MANIFEST), path)
-            write_whole(partial / PLAN, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            about = PlannedAudit(
+                kind=settings.kind,
+                design=design,
+                copies=manifest.copies,
+                canaries=path.name,
+                canaries_sha256=hashed(path),
+                manifest_sha256=hashed(partial / "private" / MANIFEST),
+                reads_data=data.path,
+                made_up=_made_up(settings, data),
+            )
+            write_whole(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
             write_whole(partial / "README.md", readme(about))
             os.replace(partial, folder)
         finally:
@@ -256,44 +263,8 @@ def _write(
     return about
 
 
-def _about(
-    settings: PlanSettings, design: Design, data: Data, manifest: Manifest, digest: str, canaries: Path
-) -> dict[str, Any]:
-    """What may be said of a plan without its coins."""
-    most = design.candidates // 2
-    guesses = most if design.guesses is None else design.guesses
-    ceiling, half = design.ceiling(guesses), design.ceiling(most)
-    needed = design.needed(settings.epsilon) if settings.epsilon is not None else None
-    warnings = []
-    if settings.epsilon is not None and not ceiling > settings.epsilon:
-        enough = f"{needed} would do" if needed is not None else "plan more canaries"
-        warnings.append(
-            f"{guesses} guesses, all right, show at most ε = {format_upper(ceiling)}: the claim of "
-            f"{format_number(settings.epsilon)} could not be refuted ({enough})"
-        )
-    made_up = [column.name for column in data.columns if column.kind == "other"]
-    made_up = [name for name in made_up if name not in (settings.text, settings.id, settings.user)]
-    if data.path is not None and made_up:
-        warnings.append(f"canaries have a made-up word in {', '.join(map(repr, made_up))}: too many different values")
-    return {
-        "schema": 1,
-        "cupel": __version__,
-        "kind": settings.kind,
-        "canaries": {"file": canaries.name, "sha256": hashed(canaries)},
-        "candidates": design.candidates,
-        "unit": settings.unit,
-        "copies": manifest.copies,
-        "adjacency": "add_remove",
-        "guesses": design.guesses,
-        "scorings": design.files,
-        "confidence": design.confidence,
-        "delta": design.delta,
-        "claim": manifest.claim.model_dump() if manifest.claim else None,
-        "statistic": manifest.statistic,
-        "ceiling": {"guesses": guesses, "epsilon": ceiling},
-        "ceiling_of_half": {"guesses": most, "epsilon": half},
-        "guesses_needed": needed,
-        "reads_data": None if data.path is None else str(data.path),
-        "warnings": warnings,
-        "manifest_sha256": digest,
-    }
+def _made_up(settings: PlanSettings, data: Data) -> tuple[str, ...]:
+    """The columns of the data in which canaries have a made-up word."""
+    given = (settings.text, settings.id, settings.user)
+    names = [column.name for column in data.columns if column.kind == "other" and column.name not in given]
+    return tuple(names) if data.path is not None else ()

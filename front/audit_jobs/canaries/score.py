@@ -16,6 +16,7 @@ from cupel.audit_jobs.canaries.files import (
     PLAN,
     SCORES,
     Manifest,
+    ScoredFile,
     hashed,
     read_json,
     read_manifest,
@@ -63,11 +64,11 @@ def score(
     text: str | None = None,
     expect: str | None = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> ScoredFile:
     """Scores every candidate and writes ``scores.json``, which holds one entry for each synthetic file.
 
-    The same file may be scored again until a result is seen. Other files are further audits, and no more of them are
-    read than were planned.
+    The same file may be scored again until a result is seen. Each other file is an audit of its own, and only as many
+    files can be scored as were planned.
 
     Args:
         folder: of the plan.
@@ -76,11 +77,8 @@ def score(
         expect: the hash of the manifest that was kept outside.
         progress: where to show progress.
 
-    Returns:
-        The entry of this file.
-
     Raises:
-        InputError: for files that do not do, a plan whose result was seen, or more files than were planned.
+        InputError: for an invalid file, a plan whose result was seen, or more files than were planned.
     """
     progress = progress or Progress()
     manifest, digest = read_manifest(folder, expect)
@@ -111,15 +109,15 @@ def score(
     after = synthetic.stat()
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError(f"{synthetic}: was changed while it was read; score it again")
-    entry = {
-        "file": synthetic.name,
-        "path": str(synthetic.resolve()),
-        "sha256": found,
-        "bytes": before.st_size,
-        "rows": counted.rows,
+    entry = ScoredFile(
+        file=synthetic.name,
+        path=str(synthetic.resolve()),
+        sha256=found,
+        bytes=before.st_size,
+        rows=counted.rows,
         **{name: values.tolist() for name, values in scores.items()},
-    }
-    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": [*scorings, entry]})
+    )
+    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": [*scorings, entry.model_dump()]})
     write_whole(folder / SCORES, json.dumps(document, allow_nan=False) + "\n")
     return entry
 

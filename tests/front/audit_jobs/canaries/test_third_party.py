@@ -330,7 +330,7 @@ def test_changed_files_are_refused(planned: Path, tmp_path: Path) -> None:
     assert cupel("bound", planned).returncode == 1
     synthetic.unlink()
     result = cupel("bound", planned)
-    assert "s.jsonl is not there any more" in result.stdout
+    assert "s.jsonl was removed after it was scored, so it could not be checked" in result.stdout
     done("report", planned)
     assert "it was not there any more when the bound was computed" in (planned / "report.html").read_text()
 
