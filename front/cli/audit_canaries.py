@@ -1,4 +1,4 @@
-"""`cupel audit plan`, `score`, `bound` and `report`: the audit of somebody else's generator by canaries."""
+"""`cupel audit plan`, `score`, `bound` and `report`: audits a third-party generator with canaries."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from cupel.cli.options import Confidence, Json, Quiet, progress, show
 from cupel.terminal import say
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `cupel audit plan` made.")]
-Expect = Annotated[
-    str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest, as it was kept outside DIR.")
-]
+Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest that you kept outside DIR.")]
 
 
 def plan(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
     kind: Annotated[str, typer.Option(help="key, echo (both for texts) or table.")] = "key",
-    canaries: Annotated[int, typer.Option(help="Candidates; about half of them are planted.")] = 1000,
+    canaries: Annotated[int, typer.Option(help="Number of candidates; about half of them are planted.")] = 1000,
     like: Annotated[
-        Path | None, typer.Option(help="The data: canaries get their columns. A .jsonl, .csv or .parquet file.")
+        Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get its columns.")
     ] = None,
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
-    id: Annotated[str | None, typer.Option(help="Column of an id: canaries get new ones.")] = None,
-    user: Annotated[str | None, typer.Option(help="Column that names the user: each canary is a new one.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user; each canary is a new user.")] = None,
     unit: Annotated[str, typer.Option(help="What the claim protects: record, user or group(k).")] = "record",
-    copies: Annotated[int | None, typer.Option(help="Records of each canary, at unit user.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The claimed ε of adding or removing a unit.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The claimed δ; pure ε if not given.")] = None,
+    copies: Annotated[int | None, typer.Option(help="Number of records of each canary, at unit user.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Claimed ε under adding or removing one unit.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Claimed δ. Default: 0, pure ε.")] = None,
     confidence: Confidence = 0.95,
-    guesses: Annotated[int | None, typer.Option(help="How many canaries are guessed to be in; not for keys.")] = None,
-    scorings: Annotated[int, typer.Option(help="Synthetic files that may be scored; each is paid for.")] = 1,
+    guesses: Annotated[
+        int | None, typer.Option(help="Number of canaries guessed to be in the data; not for keys.")
+    ] = None,
+    scorings: Annotated[
+        int,
+        typer.Option(help="Number of synthetic files that may be scored; the error probability is divided among them."),
+    ] = 1,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draws canaries to add to data whose generator is to be audited, and registers what will be looked at."""
+    """Plans an audit of a generator: draws canaries to add to its data, and fixes in advance what is tested."""
     from cupel.audit_jobs.canaries import plan as job
     from cupel.audit_jobs.canaries.readme import reach
 
@@ -71,12 +74,14 @@ def plan(
 def score(
     folder: Folder,
     synthetic: Annotated[Path, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")],
-    text: Annotated[str | None, typer.Option(help="Its column of the text; that of the plan if not given.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Column of the text in this file. Default: that of the plan.")
+    ] = None,
     expect: Expect = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Scores the canaries of a plan by synthetic data, of which it sees nothing else."""
+    """Scores the canaries of a plan by a synthetic file, without seeing anything else of the generator."""
     from cupel.audit_jobs.canaries import score as job
 
     scored = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
@@ -86,7 +91,7 @@ def score(
 
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
-    """Says what the scores show at least of the generator's ε. Exits 1 if that refutes the planned claim."""
+    """Computes a lower bound on the generator's ε from the scores. Exits with 1 if it refutes the planned claim."""
     from cupel.accounting.number_format import format_ceiling
     from cupel.audit_jobs.canaries import bound as job
 
@@ -110,7 +115,7 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
 
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
-    """Writes the result as one page that needs no network, DIR/report.html, and as DIR/report.json."""
+    """Writes the result as a self-contained page, DIR/report.html, and as DIR/report.json."""
     from cupel.audit_jobs.canaries import report as job
 
     document = job.report(folder, expect=expect)

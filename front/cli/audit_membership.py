@@ -1,4 +1,4 @@
-"""`cupel audit membership scores`, `model` and `text`: tells who was in the data."""
+"""`cupel audit membership scores`, `model` and `text`: membership inference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _OldForm(TyperGroup):
-    """A group that says how the command is given now, where it is given as it was before it had subcommands."""
+    """A group that explains its subcommands to whoever calls it as in version 0.1, when it had none."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "-h", "--help"):
@@ -32,25 +32,30 @@ class _OldForm(TyperGroup):
 app = typer.Typer(
     cls=_OldForm,
     no_args_is_help=True,
-    help="Tells who was in the data: from signals of models, from a model, or from synthetic text alone.\n\n"
-    "With --coins there is a lower bound on ε; without, areas under the curve and rates only.",
+    help="Infers which candidates were in the data, from signals of models, from a model, or from synthetic text.\n\n"
+    "With --coins there is a lower bound on ε; without, only areas under the curve and rates.",
 )
 
-Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet): columns text, included.")]
+Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet) with columns text and included.")]
 Text = Annotated[str, typer.Option(help="Column of the text in files of records.")]
 Attack = Annotated[
     list[str] | None,
-    typer.Option(help="loss, lira-online, lira-offline, rmia-online, rmia-offline; each of several is paid for."),
+    typer.Option(
+        help="loss, lira-online, lira-offline, rmia-online or rmia-offline; repeatable, but each weakens the bound."
+    ),
 ]
 Guesses = Annotated[
-    list[int] | None, typer.Option(help="How many candidates to guess, fixed before; each of several is paid for.")
+    list[int] | None,
+    typer.Option(help="Number of candidates to guess, fixed in advance; repeatable, but each weakens the bound."),
 ]
-Side = Annotated[str, typer.Option(help="Guess at both ends, or only who is in: both or in.")]
-Coins = Annotated[bool, typer.Option("--coins", help="Each candidate was in by its own fair coin: then ε is bounded.")]
-Epsilon = Annotated[float | None, typer.Option(help="ε that is claimed at --delta; exit 1 if it is refuted.")]
+Side = Annotated[str, typer.Option(help="both: guess members and non-members; in: guess members only.")]
+Coins = Annotated[
+    bool, typer.Option("--coins", help="An independent fair coin put each candidate in or out: then ε is bounded.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Claimed ε at --delta; the command exits with 1 if it is refuted.")]
 Unit = Annotated[str, typer.Option(help="What a candidate is: record, user or group(k).")]
-Gamma = Annotated[float, typer.Option(help="RMIA: γ.")]
-A = Annotated[float, typer.Option("--a", help="RMIA offline: a, in [0, 1].")]
+Gamma = Annotated[float, typer.Option(help="γ of RMIA.")]
+A = Annotated[float, typer.Option("--a", help="a of offline RMIA, in [0, 1].")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="JSON file; private/membership-audit.json by default.")
 ]
@@ -62,7 +67,8 @@ def scores(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Signals (.csv, .jsonl, .parquet): columns target, included, ref_1, …, ref_in_1, …; larger: fits.",
+            help="Signals (.csv, .jsonl, .parquet) with columns target, included, ref_1, …, ref_in_1, …; a larger "
+            "signal means that a model fits a record better.",
         ),
     ],
     attack: Attack = None,
@@ -80,7 +86,7 @@ def scores(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """From signals of the model and of reference models. A row without `included` is a population record."""
+    """Uses signals of the target and of reference models. A row without `included` is a population record."""
     from cupel.audit_jobs import membership as job
 
     path = _path(signals, output)
@@ -96,16 +102,18 @@ def scores(
 )
 def model(
     records: Records,
-    model: Annotated[Path, typer.Option(help="Folder of the model that was trained on them.")],
-    base: Annotated[str, typer.Option(help="The public model it was made from: builtin or a folder.")] = "builtin",
-    references: Annotated[int, typer.Option(help="How many reference models to train.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Reference models: epochs.")] = 3,
-    batch_size: Annotated[int, typer.Option(help="Reference models: texts of a step.")] = 16,
-    learning_rate: Annotated[float, typer.Option(help="Reference models: of AdamW.")] = 1e-3,
-    workers: Annotated[int, typer.Option(help="Reference models: processes.")] = 1,
+    model: Annotated[Path, typer.Option(help="Folder of the model that was fine-tuned on some of them.")],
+    base: Annotated[
+        str, typer.Option(help="Public model that it was fine-tuned from: builtin or a folder.")
+    ] = "builtin",
+    references: Annotated[int, typer.Option(help="Number of reference models to train.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs of each reference model.")] = 3,
+    batch_size: Annotated[int, typer.Option(help="Batch size of each reference model.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate (AdamW) of each reference model.")] = 1e-3,
+    workers: Annotated[int, typer.Option(help="Processes that train reference models.")] = 1,
     population: Annotated[
         Path | None,
-        typer.Option("--reference", help="Texts of the same kind that are no candidates: RMIA's population."),
+        typer.Option("--reference", help="Texts of the same kind without candidates: the population of RMIA."),
     ] = None,
     text: Text = "text",
     attack: Attack = None,
@@ -124,7 +132,7 @@ def model(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """From a model that was fine-tuned on some of the candidates. Given again, it resumes finished reference models."""
+    """Attacks a model that was fine-tuned on some of the candidates. Given again, it reuses its reference models."""
     from cupel.audit_jobs import membership as job
     from cupel.errors import input_errors
     from cupel.mechanisms.models.fine_tuning import Training
@@ -153,15 +161,15 @@ def model(
 )
 def text(
     records: Records,
-    synthetic: Annotated[Path, typer.Option(help="The released texts, or a run's folder; only they are seen.")],
-    reference: Annotated[Path | None, typer.Option(help="Texts of the same kind that are no candidates.")] = None,
+    synthetic: Annotated[Path, typer.Option(help="The released texts, or the folder of a run.")],
+    reference: Annotated[Path | None, typer.Option(help="Texts of the same kind without candidates.")] = None,
     text: Text = "text",
     synthetic_text: SyntheticText = "text",
     attack: Annotated[
-        list[str] | None, typer.Option(help="ngram or neighbourhood; repeat for both; each is paid for.")
+        list[str] | None, typer.Option(help="ngram or neighbourhood; repeatable, but each weakens the bound.")
     ] = None,
-    order: Annotated[int, typer.Option(help="ngram: bytes of an n-gram.")] = 5,
-    neighbours: Annotated[int, typer.Option(help="neighbourhood: how many nearest texts.")] = 10,
+    order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = 5,
+    neighbours: Annotated[int, typer.Option(help="neighbourhood attack: number of nearest texts.")] = 10,
     guesses: Guesses = None,
     side: Side = "both",
     coins: Coins = False,
@@ -174,7 +182,7 @@ def text(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """From synthetic text alone: is a candidate closer to it than it should be?"""
+    """Attacks synthetic text alone: is it closer to a candidate than it would be without it?"""
     from cupel.audit_jobs import membership as job
     from cupel.io.private_results import synthetic_file
 

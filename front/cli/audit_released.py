@@ -1,4 +1,4 @@
-"""`cupel audit text` and `cupel audit table`: attacks on released data, against a holdout."""
+"""`cupel audit text` and `cupel audit table`: attacks on released data, compared with a holdout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Source = Annotated[Path, typer.Option(help="File of the records that the generat
 Holdout = Annotated[Path, typer.Option(help="File of records of the same kind that it did not see.")]
 Coins = Annotated[
     bool,
-    typer.Option("--coins", help="Each unit is in source or holdout by its own fair coin: then ε is bounded too."),
+    typer.Option(
+        "--coins", help="An independent fair coin put each unit into source or holdout: then ε is bounded, too."
+    ),
 ]
 
 
@@ -32,11 +34,13 @@ def text(
     source: Source,
     holdout: Holdout,
     text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
-    user: Annotated[str | None, typer.Option(help="Column of the user, who is then the unit.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
     synthetic_text: SyntheticText = "text",
-    words: Annotated[int, typer.Option(help="Verbatim from so many consecutive words on.")] = 8,
-    near_words: Annotated[int, typer.Option(help="Words in the runs that near-verbatim counts.")] = 4,
-    near_share: Annotated[float, typer.Option(help="Near-verbatim from this share of them on, in (0, 1].")] = 0.75,
+    words: Annotated[int, typer.Option(help="Consecutive words that make a verbatim copy.")] = 8,
+    near_words: Annotated[int, typer.Option(help="Near-verbatim copies: words in a run.")] = 4,
+    near_share: Annotated[
+        float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
+    ] = 0.75,
     coins: Coins = False,
     delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
@@ -46,10 +50,10 @@ def text(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Looks for records and personal data of the source in synthetic texts, and in the same way for the holdout's.
+    """Searches synthetic texts for records and personal data of the source, and of a holdout for comparison.
 
-    What is found of the holdout is what records have in common. Without --coins there is a p-value and no ε. Personal
-    data are counted and hashed with a key, never printed.
+    The generator did not see the holdout, so what is found of it shows what records have in common. Without --coins
+    there is a p-value but no bound on ε. Personal data are counted and hashed with a key, never printed.
     """
     from cupel.audit_jobs import released as job
     from cupel.io.private_results import output_file
@@ -76,12 +80,14 @@ def table(
     synthetic: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv or .parquet file.")],
     source: Source,
     holdout: Holdout,
-    secret: Annotated[str | None, typer.Option(help="Column to guess from the others; none if not given.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id; repeatable.")] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="A column of numbers to take for categories; repeatable.")
+    secret: Annotated[
+        str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many units of both sides together.")] = 20_000,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="Column of numbers to treat as categories; repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Largest number of units, of source and holdout together.")] = 20_000,
     coins: Coins = False,
     delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
@@ -92,10 +98,10 @@ def table(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Looks for rows of the source in a synthetic table: the same, near, guessed from, or singled out by it.
+    """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
 
-    Each against the holdout: what is found there follows from what rows have in common. Without --coins there is a
-    p-value and no ε.
+    Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
+    count. Without --coins there is a p-value but no bound on ε.
     """
     from cupel.audit_jobs import released as job
     from cupel.io.private_results import output_file
