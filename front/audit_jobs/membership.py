@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ from cupel.accounting.arrays import Bools, Floats
 from cupel.audit_jobs.membership_files import Signals, check_apart, read_candidates, read_signals
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores, Side
+from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
+from cupel.io.private_results import PRIVATE
 from cupel.progress import Progress
 
 if TYPE_CHECKING:
@@ -24,33 +26,30 @@ if TYPE_CHECKING:
 
 
 NAME = "membership-audit.json"
-PRIVATE = (
-    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
-    "private side: do not release it."
-)
 SIGNAL_ATTACKS = ("loss", "lira-online", "lira-offline", "rmia-online", "rmia-offline")
 MOST_REFERENCES = 10_000
 TEXT_ATTACKS = ("ngram", "neighbourhood")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What is fixed before scores are seen.
+class MembershipSettings:
+    """Settings of a membership audit, all fixed before scores are seen.
 
     Attributes:
-        attacks: names of `SIGNAL_ATTACKS` or `TEXT_ATTACKS`, each paid for; empty for the default.
-        guesses: numbers of guesses, each paid for; empty for the default.
-        side: ``both`` or ``in``.
-        coins: whether each candidate was in by its own fair coin.
+        attacks: names in `SIGNAL_ATTACKS` or `TEXT_ATTACKS`; empty for the default. The confidence is divided among
+            all of them.
+        guesses: numbers of guesses, among which the confidence is divided, too; empty for the default.
+        side: ``both`` to guess members and non-members, ``in`` for members only.
+        coins: whether an independent fair coin decided for each candidate whether it was in the data.
         delta: δ at which ε is bounded.
-        epsilon: ε that is claimed at δ; None for no claim.
+        epsilon: claimed ε at δ; None for no claim.
         confidence: of the bound.
-        unit: what a candidate is.
-        gamma, a: of RMIA.
-        order: of n-gram models.
-        neighbours: of the neighbourhood.
-        seed: of ties and of reference models; public.
-        progress: shows the stages.
+        unit: what a candidate is: ``record``, ``user`` or ``group(k)``.
+        gamma, a: parameters of RMIA.
+        order: bytes of an n-gram.
+        neighbours: number of nearest texts that the neighbourhood attack looks at.
+        seed: of tie-breaking and of reference models; public.
+        progress: where to show progress.
     """
 
     attacks: tuple[str, ...] = ()
@@ -102,15 +101,15 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceOptions:
-    """How reference models are trained.
+class ReferenceModelSettings:
+    """How many reference models are trained, and how.
 
     Attributes:
         base: the public model that the target was made from: ``builtin`` or a folder.
-        models: how many; 0 for none, which leaves the loss.
-        training: how each is fine-tuned: as the target was.
+        models: how many; with 0 only the loss attack is possible.
+        training: how each is fine-tuned; as the target was.
         device: where models run.
-        workers: processes.
+        workers: number of processes.
     """
 
     base: str
@@ -120,36 +119,75 @@ class ReferenceOptions:
     workers: int = 1
 
 
-def audit_signals(path: Path, options: Options) -> dict[str, Any]:
-    """The audit of a file of signals.
+@dataclass(frozen=True, eq=False)
+class MembershipAudit:
+    """What a membership audit found. Private.
+
+    Attributes:
+        settings: with which candidates were audited.
+        files: the inputs: for each role the path, and for signals of models the number of reference models.
+        audit: areas under the curve, rates, and bounds on ε.
+    """
+
+    settings: MembershipSettings
+    files: Mapping[str, str | int | None]
+    audit: AuditResult
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the audit refutes the claimed ε; False where none is claimed."""
+        bounds, claimed = self.audit.bounds, self.settings.epsilon
+        return bool(bounds) and claimed is not None and bounds[0].value > claimed
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        settings = self.settings
+        return {
+            "schema": 1,
+            "private": PRIVATE,
+            "version": __version__,
+            "kind": "membership",
+            "files": dict(self.files),
+            "unit": settings.unit,
+            "coins": settings.coins,
+            "confidence": settings.confidence,
+            "seed": settings.seed,
+            "claim": None if settings.epsilon is None else {"epsilon": settings.epsilon, "delta": settings.delta},
+            "refuted": self.refuted,
+            "audits": [self.audit.to_json()],
+        }
+
+
+def audit_signals(path: Path, settings: MembershipSettings) -> MembershipAudit:
+    """Audits a model by the signals in a file: its own, and those of reference models.
 
     Raises:
-        InputError: one line, for a file or options that do not do.
+        InputError: one line, if the file or a setting is invalid.
     """
-    design = options.design()
-    return _of_signals(read_signals(path, design.unit), options, design, {"scores": str(path)})
+    design = settings.design()
+    return _of_signals(read_signals(path, design.unit), settings, design, {"scores": str(path)})
 
 
 def audit_model(
     records: Path,
     target: str,
-    references: ReferenceOptions,
-    options: Options,
+    references: ReferenceModelSettings,
+    settings: MembershipSettings,
     *,
     text: str,
     population: Path | None,
     folder: Path,
-) -> dict[str, Any]:
-    """The audit of a model that was fine-tuned on some of the candidates.
+) -> MembershipAudit:
+    """Audits a model that was fine-tuned on some of the candidates.
 
     Args:
-        records: candidates and who was in.
+        records: file of the candidates, with a column that says which were in the data.
         target: folder of the model.
-        references: reference models.
-        options: the rest.
+        references: how reference models are trained.
+        settings: everything else.
         text: column of the text.
-        population: records that no model saw, for RMIA.
-        folder: where what finished reference models say is kept.
+        population: file of records that no model was trained on, for RMIA; None for none.
+        folder: keeps the signals of finished reference models, so that an interrupted audit resumes.
 
     Raises:
         InputError: as above.
@@ -158,29 +196,29 @@ def audit_model(
     from cupel.mechanisms.data.records import read_texts
     from cupel.mechanisms.models.language_model import LanguageModel
 
-    design = options.design()
+    design = settings.design()
     if not 0 <= references.models <= MOST_REFERENCES:
         raise InputError(f"--references must be from 0 to {MOST_REFERENCES}, not {references.models}")
-    _check_given(options.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
+    _check_given(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit)
     if population is not None:
         check_apart(candidates, population, text)
     with input_errors():  # before models are trained for hours
         design.numbers(len(candidates))
         if references.models:
-            _rehearse(included, references.models, options)
+            _rehearse(included, references.models, settings)
         others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
         model = LanguageModel.load(target, references.device, dtype="float32")
         said = signals(model, [*candidates, *others])
         trained = None
         if references.models:
-            with options.progress.stage("Training reference models") as step:
+            with settings.progress.stage("Training reference models") as step:
                 trained = reference_signals(
                     candidates,
                     others,
                     models=references.models,
                     training=references.training,
-                    seed=options.seed,
+                    seed=settings.seed,
                     source=references.base,
                     device=references.device,
                     workers=references.workers,
@@ -197,22 +235,28 @@ def audit_model(
         population_references=np.zeros((0, len(others))) if trained is None else trained.population,
     )
     return _of_signals(
-        found, options, design, {"records": str(records), "model": target, "population": str(population)}
+        found, settings, design, {"records": str(records), "model": target, "population": str(population)}
     )
 
 
 def audit_texts(
-    records: Path, synthetic: Path, reference: Path | None, options: Options, *, text: str, synthetic_text: str
-) -> dict[str, Any]:
-    """The audit of synthetic text, of which nothing but the text is seen.
+    records: Path,
+    synthetic: Path,
+    reference: Path | None,
+    settings: MembershipSettings,
+    *,
+    text: str,
+    synthetic_text: str,
+) -> MembershipAudit:
+    """Audits a generator by its synthetic text alone.
 
     Its positive control is the same attack on text that copies every member word for word.
 
     Args:
-        records: candidates and who was in.
+        records: file of the candidates, with a column that says which were in the data.
         synthetic: the released texts.
-        reference: texts that are not of candidates; None for none.
-        options: the rest.
+        reference: file of texts of the same kind without candidates; None for none.
+        settings: everything else.
         text: column of the text in records and reference.
         synthetic_text: column of the text in the synthetic file.
 
@@ -222,7 +266,7 @@ def audit_texts(
     from cupel.attacks.membership.synthetic_text import neighbourhood_scores, ngram_scores
     from cupel.mechanisms.data.records import read_texts
 
-    design, names = options.design(), options.chosen(TEXT_ATTACKS, "ngram")
+    design, names = settings.design(), settings.chosen(TEXT_ATTACKS, "ngram")
     candidates, included = read_candidates(records, text, design.unit)
     if reference is not None:
         check_apart(candidates, reference, text)
@@ -233,39 +277,41 @@ def audit_texts(
     def scored(name: str, released: Callable[[], Any]) -> Floats:
         other = None if reference is None else (row for row, _ in read_texts(reference, text=text))
         if name == "ngram":
-            return ngram_scores(candidates, released(), other, order=options.order)
-        return neighbourhood_scores(candidates, released(), other, neighbours=options.neighbours)
+            return ngram_scores(candidates, released(), other, order=settings.order)
+        return neighbourhood_scores(candidates, released(), other, neighbours=settings.neighbours)
 
     def file() -> Any:
         return (row for row, _ in read_texts(synthetic, text=synthetic_text, empty=True))
 
     by_attack, control = {}, {}
-    with options.progress.stage("Scoring") as step, input_errors():
+    with settings.progress.stage("Scoring") as step, input_errors():
         for done, name in enumerate(names):
             step(done, len(names))
             by_attack[name] = scored(name, file)
             control[name] = scored(name, lambda: members)
         step(len(names), len(names))
     files = {"records": str(records), "synthetic": str(synthetic), "reference": str(reference) if reference else None}
-    return _result(Scores(by_attack, included), Scores(control, included), options, design, files)
+    return _result(Scores(by_attack, included), Scores(control, included), settings, design, files)
 
 
-def _of_signals(signals: Signals, options: Options, design: Design, files: dict[str, Any]) -> dict[str, Any]:
-    """Its positive control is the same attack on the first reference model, whose members are known."""
+def _of_signals(
+    signals: Signals, settings: MembershipSettings, design: Design, files: Mapping[str, str | int | None]
+) -> MembershipAudit:
+    """The positive control is the same attack on the first reference model, whose members are known."""
     default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
-    names = options.chosen(SIGNAL_ATTACKS, default)
+    names = settings.chosen(SIGNAL_ATTACKS, default)
     has_population = bool(len(signals.population_target))
     _check_given(names, bool(len(signals.references)), signals.inclusion is not None, has_population)
     with input_errors():
-        scores = _scores(names, signals, options)
+        scores = _scores(names, signals, settings)
     known, control = signals.reference_as_target(), None
     if known is not None:
         with contextlib.suppress(ValueError):  # one model less can be too few for an attack, or have seen nobody
-            control = _scores(names, known, options)
-    return _result(scores, control, options, design, files | {"reference_models": len(signals.references)})
+            control = _scores(names, known, settings)
+    return _result(scores, control, settings, design, {**files, "reference_models": len(signals.references)})
 
 
-def _rehearse(included: Bools, models: int, options: Options) -> None:
+def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> None:
     """Runs the attacks on made-up signals of as many models, to raise what they would raise after the training.
 
     Raises:
@@ -279,11 +325,11 @@ def _rehearse(included: Bools, models: int, options: Options) -> None:
         target=rng.normal(size=size),
         included=included,
         references=rng.normal(size=(models, size)),
-        inclusion=coins(models, size, options.seed),
+        inclusion=coins(models, size, settings.seed),
         population_target=rng.normal(size=1),
         population_references=rng.normal(size=(models, 1)),
     )
-    _scores(options.chosen(SIGNAL_ATTACKS, "lira-online"), found, options)
+    _scores(settings.chosen(SIGNAL_ATTACKS, "lira-online"), found, settings)
 
 
 def _check_given(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
@@ -303,12 +349,12 @@ def _check_given(names: Sequence[str], references: bool, inclusion: bool, popula
             raise InputError(f"{name} needs population records: rows without `included`, or --reference with --model")
 
 
-def _scores(names: Sequence[str], signals: Signals, options: Options) -> Scores:
-    by_attack = {name: _score(name, signals, options) for name in names}
+def _scores(names: Sequence[str], signals: Signals, settings: MembershipSettings) -> Scores:
+    by_attack = {name: _score(name, signals, settings) for name in names}
     return Scores(by_attack, signals.included, signals.inclusion)
 
 
-def _score(name: str, signals: Signals, options: Options) -> Floats:
+def _score(name: str, signals: Signals, settings: MembershipSettings) -> Floats:
     from cupel.attacks.membership import scores as attack
 
     target, references, inclusion = signals.target, signals.references, signals.inclusion
@@ -321,28 +367,17 @@ def _score(name: str, signals: Signals, options: Options) -> Floats:
         return attack.lira_online(target, references, inclusion)
     others = signals.population_target, signals.population_references
     if name == "rmia-offline":
-        return attack.rmia_offline(target, references, inclusion, *others, gamma=options.gamma, a=options.a)
+        return attack.rmia_offline(target, references, inclusion, *others, gamma=settings.gamma, a=settings.a)
     assert inclusion is not None
-    return attack.rmia_online(target, references, inclusion, *others, gamma=options.gamma)
+    return attack.rmia_online(target, references, inclusion, *others, gamma=settings.gamma)
 
 
 def _result(
-    scores: Scores, control: Scores | None, options: Options, design: Design, files: dict[str, Any]
-) -> dict[str, Any]:
+    scores: Scores,
+    control: Scores | None,
+    settings: MembershipSettings,
+    design: Design,
+    files: Mapping[str, str | int | None],
+) -> MembershipAudit:
     with input_errors():
-        audit = membership_audit(scores, design, control=control)
-    bound = audit.bounds[0].value if audit.bounds else None
-    return {
-        "schema": 1,
-        "private": PRIVATE,
-        "version": __version__,
-        "kind": "membership",
-        "files": files,
-        "unit": options.unit,
-        "coins": options.coins,
-        "confidence": options.confidence,
-        "seed": options.seed,
-        "claim": None if options.epsilon is None else {"epsilon": options.epsilon, "delta": options.delta},
-        "refuted": bound is not None and options.epsilon is not None and bound > options.epsilon,
-        "audits": [audit.to_json()],
-    }
+        return MembershipAudit(settings, files, membership_audit(scores, design, control=control))

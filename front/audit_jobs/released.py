@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
 from cupel.attacks.released.holdout import Hits, Units, content_key, places
 from cupel.audits.games.released_data import holdout_audit
+from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
+from cupel.io.private_results import PRIVATE, synthetic_file, write
 from cupel.progress import Progress, Step
-from cupel.utility.measures import synthetic_file, write
 
 if TYPE_CHECKING:
     from cupel.attacks.released.pii import PersonalData
@@ -25,24 +26,19 @@ if TYPE_CHECKING:
 
 TEXT_NAME, TABLE_NAME, KEY_NAME = "text-audit.json", "table-audit.json", "personal-data-key.json"
 
-PRIVATE = (
-    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
-    "private side: do not release it."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What released data are held against, and how.
+class HoldoutSettings:
+    """Which files an audit of released data compares, and how.
 
     Attributes:
         source: file of the records that the generator saw.
         holdout: file of records of the same kind that it did not see, with the same columns.
         coins: whether each unit was put into source or holdout by its own independent fair coin.
         delta: δ at which ε is bounded, where there are coins.
-        confidence: with which all bounds of the audit hold together. Each of k attacks is at 1 − (1 − confidence)/k, as
-            are its intervals, every one by itself.
-        progress: shows the stages.
+        confidence: with which all bounds of the audit hold jointly. Each of k attacks has confidence
+            1 − (1 − confidence)/k, as has each of its intervals.
+        progress: where to show progress.
     """
 
     source: Path
@@ -59,8 +55,8 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(Options):
-    """For text.
+class TextAuditSettings(HoldoutSettings):
+    """Settings of an audit of synthetic text.
 
     Attributes:
         text: column of the text in source and holdout.
@@ -78,15 +74,15 @@ class TextOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(Options):
-    """For tables.
+class TableAuditSettings(HoldoutSettings):
+    """Settings of an audit of a synthetic table.
 
     Attributes:
-        secret: column whose value is guessed from the others; None for no such audit.
+        secret: column whose value is inferred from the others; None for no attribute inference.
         ignore: columns that are left out, such as ids.
-        categorical: columns to take for categories though all their values are numbers.
-        limit: at most so many units, drawn from both sides together; exact matches are looked for among all.
-        seed: of what is drawn; a public choice, fixed before the synthetic file is read.
+        categorical: columns of numbers that are treated as categories.
+        limit: largest number of units, drawn from source and holdout together; exact matches use all units.
+        seed: of the draw, a public choice that is fixed before the synthetic file is read.
     """
 
     secret: str | None = None
@@ -102,19 +98,104 @@ class TableOptions(Options):
         validate.integer(seed=self.seed)
 
 
-def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HoldoutAudit:
+    """What an audit of released data found. Private.
+
+    Attributes:
+        synthetic: the released file.
+        settings: with which it was audited.
+        unit: ``record`` or ``user``.
+        units: the units of source and holdout.
+        audits: one result for each attack.
+    """
+
+    kind: ClassVar[str]
+
+    synthetic: Path
+    settings: HoldoutSettings
+    unit: str
+    units: Units
+    audits: tuple[AuditResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        settings, units = self.settings, self.units
+        return {
+            "schema": 1,
+            "private": PRIVATE,
+            "version": __version__,
+            "kind": self.kind,
+            "files": {
+                "synthetic": str(self.synthetic),
+                "source": str(settings.source),
+                "holdout": str(settings.holdout),
+            },
+            "unit": self.unit,
+            "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
+            "coins": settings.coins,
+            "confidence": settings.confidence,
+            "audits": [audit.to_json() for audit in self.audits],
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextAudit(HoldoutAudit):
+    """What an audit of synthetic text found. Private.
+
+    Attributes:
+        personal_data: the personal data that the synthetic texts print, as hashes.
+    """
+
+    kind = "text"
+
+    personal_data: PersonalData
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        printed = self.personal_data
+        values = [
+            {"kind": value.kind, "hash": value.hash, "occurrences": value.occurrences, "where": value.where}
+            for value in printed.values
+        ]
+        hashes = f"HMAC-SHA256 under the key in {KEY_NAME}"
+        return super().to_json() | {"personal_data": {"counts": printed.counts(), "hash": hashes, "values": values}}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableAudit(HoldoutAudit):
+    """What an audit of a synthetic table found. Private.
+
+    Attributes:
+        settings: with which it was audited.
+        numeric, categorical: names of the columns that were compared.
+        used: number of units that were drawn, of source and holdout together.
+    """
+
+    kind = "table"
+
+    settings: TableAuditSettings
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    used: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        columns = {"numeric": list(self.numeric), "categorical": list(self.categorical)}
+        return super().to_json() | {"columns": columns, "seed": self.settings.seed, "used": self.used}
+
+
+def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> TextAudit:
     """Which records do synthetic texts repeat, and which personal data do they print?
 
     Args:
-        synthetic: a file, or a run folder.
-        options: what it is held against.
-        output: where the result is going to be written; the key of its hashes lies or is put beside it.
-
-    Returns:
-        The audits in JSON types.
+        synthetic: a file, or the folder of a run.
+        settings: source, holdout, and how they are compared.
+        output: where the caller will write the result. The key of its hashes is read from the folder of this file, or
+            written there.
 
     Raises:
-        InputError: one line, for files, columns or parameters that do not do.
+        InputError: one line, if a file, a column or a parameter is invalid.
     """
     from cupel.attacks.released.extraction import Criteria, extraction
     from cupel.attacks.released.pii import personal_data
@@ -122,23 +203,23 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
     from cupel.mechanisms.data.word_runs import Words
 
     with input_errors():
-        options.check()
-        criteria = Criteria(options.words, options.near_words, options.near_share)
-    path, progress = synthetic_file(synthetic), options.progress
+        settings.check()
+        criteria = Criteria(settings.words, settings.near_words, settings.near_share)
+    path, progress = synthetic_file(synthetic), settings.progress
     key_file = output.with_name(KEY_NAME)
     key = _key(key_file)
 
     def released() -> Iterator[str]:
-        return (text for text, _ in read_texts(path, text=options.synthetic_text, empty=True))
+        return (text for text, _ in read_texts(path, text=settings.synthetic_text, empty=True))
 
     with progress.stage("Reading") as step, input_errors():
-        files = (options.source, options.holdout)
-        sides = [list(read_user_texts(file, text=options.text, user=options.user)) for file in files]
-        _check_sides(options, *sides)
+        files = (settings.source, settings.holdout)
+        sides = [list(read_user_texts(file, text=settings.text, user=settings.user)) for file in files]
+        _check_sides(settings, *sides)
         written, source, holdout = Words.of(released()), *(Words.of(text for text, _ in side) for side in sides)
         if not len(written):
             raise InputError(f"{path}: holds no text")
-        units = _text_units(options, sides, (source, holdout))
+        units = _text_units(settings, sides, (source, holdout))
         step(1, 1)
     with progress.stage("Comparing words") as step:
         hits = extraction(written, source, holdout, units, criteria)
@@ -153,10 +234,11 @@ def audit_text(synthetic: Path, options: TextOptions, output: Path) -> dict[str,
             units,
             key=key,
         )
-    found = _result("text", path, options, units, [*hits, printed.hits], "user" if options.user else "record")
+    unit = "user" if settings.user else "record"
+    audits = _audits([*hits, printed.hits], settings, unit)
     if not key_file.exists():
         write({"key": key.hex()}, key_file)
-    return found | {"personal_data": _personal(printed)}
+    return TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
 
 
 def _counted(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterator[str]:
@@ -166,12 +248,12 @@ def _counted(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterat
             step(done, total)
 
 
-def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
-    """Which rows does a synthetic table repeat, come close to, tell the secret of, or single out?
+def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
+    """Which rows of the source does a synthetic table repeat, approach, single out, or reveal the secret value of?
 
     Args:
         synthetic: a file.
-        options: what it is held against.
+        settings: source, holdout, and how they are compared.
 
     Raises:
         InputError: as above.
@@ -182,62 +264,69 @@ def audit_table(synthetic: Path, options: TableOptions) -> dict[str, Any]:
     from cupel.attacks.released.tables import encode
     from cupel.mechanisms.data.records import read_rows
 
-    progress = options.progress
+    progress = settings.progress
     with progress.stage("Reading") as step, input_errors():
-        options.check()
-        files = (synthetic, options.source, options.holdout)
+        settings.check()
+        files = (synthetic, settings.source, settings.holdout)
         rows = [[values for _, values in read_rows(file)] for file in files]
-        _check_sides(options, *rows[1:])
-        names = [[content_key(options.seed, sorted(row.items())) for row in side] for side in rows[1:]]
-        every = encode(*rows, ignore=options.ignore, categorical=options.categorical)
-        if options.secret is not None:
-            every.place(options.secret)
+        _check_sides(settings, *rows[1:])
+        names = [[content_key(settings.seed, sorted(row.items())) for row in side] for side in rows[1:]]
+        every = encode(*rows, ignore=settings.ignore, categorical=settings.categorical)
+        if settings.secret is not None:
+            every.place(settings.secret)
         del rows
         units = Units.of(every.source.keys(), every.holdout.keys())
-        _check_units(options, units, f"{options.source} and {options.holdout}", "--ignore")
+        _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--ignore")
         step(1, 1)
     firsts = [_firsts(of) for of in (units.source, units.holdout)]
     every = replace(every, source=every.source.take(firsts[0]), holdout=every.holdout.take(firsts[1]))
     order = places([side[row] for side, chosen in zip(names, firsts, strict=True) for row in chosen])
-    some = _drawn(every, order, options.limit)
+    some = _drawn(every, order, settings.limit)
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
-        hits.append(closest_records(some, seed=options.seed, limit=options.limit // 2, progress=step))
-    if options.secret is not None:
+        hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, progress=step))
+    if settings.secret is not None:
         with progress.stage("Guessing the secret column") as step, input_errors():
-            hits.append(attribute_inference(some, options.secret, progress=step))
+            hits.append(attribute_inference(some, settings.secret, progress=step))
     with progress.stage("Singling out") as step:
-        hits.append(singling_out(some, seed=options.seed, progress=step))
-    found = _result("table", synthetic, options, units, hits, "record")
-    columns = {"numeric": list(every.numeric), "categorical": list(every.categorical)}
-    return found | {"columns": columns, "seed": options.seed, "used": len(some.source) + len(some.holdout)}
+        hits.append(singling_out(some, seed=settings.seed, progress=step))
+    return TableAudit(
+        synthetic=synthetic,
+        settings=settings,
+        unit="record",
+        units=units,
+        audits=_audits(hits, settings, "record"),
+        numeric=every.numeric,
+        categorical=every.categorical,
+        used=len(some.source) + len(some.holdout),
+    )
 
 
-def _check_sides(options: Options, source: Sequence[Any], holdout: Sequence[Any]) -> None:
-    for path, side in ((options.source, source), (options.holdout, holdout)):
+def _check_sides(settings: HoldoutSettings, source: Sequence[Any], holdout: Sequence[Any]) -> None:
+    for path, side in ((settings.source, source), (settings.holdout, holdout)):
         if not side:
             raise InputError(f"{path}: holds no record; an audit needs some of source and holdout")
 
 
-def _text_units(options: TextOptions, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]) -> Units:
-    if options.user is not None:
+def _text_units(settings: TextAuditSettings, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]) -> Units:
+    if settings.user is not None:
         units = Units.of(*([user for _, user in side] for side in sides))
         if units.in_both:
             raise InputError(
-                f"{options.source} and {options.holdout}: {units.in_both} users of column {options.user!r} are in "
+                f"{settings.source} and {settings.holdout}: {units.in_both} users of column {settings.user!r} are in "
                 "both; put all records of a user on one side"
             )
         return units
     units = Units.of(*([str(key) for key in side.whole().tolist()] for side in words))
-    _check_units(options, units, f"{options.source} and {options.holdout}", "--user")
+    _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--user")
     return units
 
 
-def _check_units(options: Options, units: Units, files: str, option: str) -> None:
+def _check_units(settings: HoldoutSettings, units: Units, files: str, option: str) -> None:
     if not units.source_count or not units.holdout_count:
         raise InputError(f"{files}: one of them holds nothing that the other does not; give files of different records")
     repeated = units.copies + units.in_both
-    if options.coins and repeated:
+    if settings.coins and repeated:
         raise InputError(
             f"{files}: {repeated} records have the content of another one, and --coins needs a coin for each unit: "
             "leave repeated records out before the coins are thrown"
@@ -266,36 +355,14 @@ def _drawn(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: in
     return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
 
 
-def _result(kind: str, path: Path, options: Options, units: Units, hits: list[Hits], unit: str) -> dict[str, Any]:
-    """Every audit at the confidence with which the bounds of all of them hold together."""
+def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[AuditResult, ...]:
+    """One audit for each attack, each at 1 − β/k, so that the bounds of all k attacks hold jointly at 1 − β."""
     names = tuple(found.name for found in hits)
-    each = 1 - (1 - options.confidence) / len(hits)
-    audits = [
-        holdout_audit(
-            found, coins=options.coins, confidence=each, delta=options.delta, unit=Unit(unit), tried=names
-        ).to_json()
+    each = 1 - (1 - settings.confidence) / len(hits)
+    return tuple(
+        holdout_audit(found, coins=settings.coins, confidence=each, delta=settings.delta, unit=Unit(unit), tried=names)
         for found in hits
-    ]
-    return {
-        "schema": 1,
-        "private": PRIVATE,
-        "version": __version__,
-        "kind": kind,
-        "files": {"synthetic": str(path), "source": str(options.source), "holdout": str(options.holdout)},
-        "unit": unit,
-        "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
-        "coins": options.coins,
-        "confidence": options.confidence,
-        "audits": audits,
-    }
-
-
-def _personal(printed: PersonalData) -> dict[str, Any]:
-    values = [
-        {"kind": value.kind, "hash": value.hash, "occurrences": value.occurrences, "where": value.where}
-        for value in printed.values
-    ]
-    return {"counts": printed.counts(), "hash": f"HMAC-SHA256 under the key in {KEY_NAME}", "values": values}
+    )
 
 
 def _key(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Guesses a secret in the release that protects secrets, for given places and noise: no data is needed."""
+"""`cupel audit secrets`: guesses a secret from releases with given occurrences and noise; no data are needed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.guarantees import SecretProtection
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.secret_protection.noise import blowup, noise_for
 from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_binomial
 from cupel.attacks.secrets.games import Variant
 from cupel.audit_jobs.canaries.files import write_whole
+from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
 from cupel.generators.secret_evolution.audits import audit_secret, values_of
 from cupel.progress import Progress
@@ -26,16 +28,16 @@ MOST_OCCURRENCES, MOST_ROUNDS = 10**6, 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Secret:
-    """What is claimed, and what is released.
+class SecretAuditSettings:
+    """A claim of (p, r)-secret protection, and the release that is audited.
 
     Attributes:
-        p, r: the claim.
-        occurrences: how many records hold the secret.
+        p, r: the claim: a secret that is guessed with probability at most p before is guessed with at most r after.
+        occurrences: number of records that hold the secret.
         sampling_probability: of each of them in a release.
-        rounds: releases.
-        sigma: σ₁; None for the least that is certified to meet the claim.
-        variant: sound or as_published.
+        rounds: number of releases.
+        sigma: σ₁, the noise; None for the least noise that is certified to meet the claim.
+        variant: ``sound`` or ``as_published``.
         confidence: of the audit.
     """
 
@@ -49,75 +51,98 @@ class Secret:
     confidence: float = 0.95
 
 
-def audit(secret: Secret, output: Path | None = None, *, progress: Progress | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class SecretAudit:
+    """What an audit of secret protection found.
+
+    Attributes:
+        settings: claim and release.
+        sigma: σ₁ of the release.
+        certified_r: proven upper bound on r; None for the published variant, which has none below 1.
+        audit: the games that were played, and lower bounds on r.
+    """
+
+    settings: SecretAuditSettings
+    sigma: float
+    certified_r: float | None
+    audit: AuditResult
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a lower bound on r is above the claimed r."""
+        return any(bound.value > self.settings.r for bound in self.audit.bounds)
+
+    def to_json(self) -> dict[str, Any]:
+        """The audit as plain JSON types."""
+        release = {**asdict(self.settings), "sigma": self.sigma}
+        return {
+            "schema": 1,
+            "cupel": __version__,
+            "claim": {"p": release.pop("p"), "r": release.pop("r")},
+            "release": release,
+            "certified_r": self.certified_r,
+            "refuted": self.refuted,
+            "audit": self.audit.to_json(),
+        }
+
+
+def audit(
+    settings: SecretAuditSettings, output: Path | None = None, *, progress: Progress | None = None
+) -> SecretAudit:
     """Plays the games and writes ``secret-audit.json``.
 
     Args:
-        secret: claim and release.
-        output: folder for the result, and for games that were played, so that an interrupted audit goes on; None
+        settings: claim and release.
+        output: folder for the result and for the games that were played, so that an interrupted audit resumes; None
             writes nothing.
         progress: where to show progress.
 
-    Returns:
-        The audit, whether it refutes the claim, and what is certified of the release, in JSON types.
-
     Raises:
-        InputError: for parameters out of range, or a folder that cannot be made.
+        InputError: if a parameter is out of range, or the folder cannot be made.
     """
     with input_errors():
-        guarantee = SecretProtection(secret.p, secret.r)
-        validate.open_probability(confidence=secret.confidence)
-        validate.one_of(get_args(Variant), variant=secret.variant)
-        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=secret.occurrences)
-        validate.integer(minimum=1, maximum=MOST_ROUNDS, rounds=secret.rounds)
-        validate.probability(sampling_probability=secret.sampling_probability)
-        values_of(secret.p)
-        drawn = np.full(secret.occurrences, secret.sampling_probability)
+        guarantee = SecretProtection(settings.p, settings.r)
+        validate.open_probability(confidence=settings.confidence)
+        validate.one_of(get_args(Variant), variant=settings.variant)
+        validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=settings.occurrences)
+        validate.integer(minimum=1, maximum=MOST_ROUNDS, rounds=settings.rounds)
+        validate.probability(sampling_probability=settings.sampling_probability)
+        values_of(settings.p)
+        drawn = np.full(settings.occurrences, settings.sampling_probability)
         weights = poisson_binomial(drawn)
-        sigma = secret.sigma
+        sigma = settings.sigma
         if sigma is None:
-            sigma = noise_for(weights, secret.p, secret.r, secret.rounds)
+            sigma = noise_for(weights, settings.p, settings.r, settings.rounds)
         validate.non_negative(sigma=sigma)
         if output is not None:
             output.mkdir(mode=0o700, parents=True, exist_ok=True)
-    release = {**asdict(secret), "sigma": sigma}
+    release = json.dumps({**asdict(settings), "sigma": sigma})
     found = audit_secret(
         drawn,
         sigma,
-        rounds=secret.rounds,
-        variant=secret.variant,
+        rounds=settings.rounds,
+        variant=settings.variant,
         guarantee=guarantee,
-        folder=output and output / f"games-{hashlib.sha256(json.dumps(release).encode()).hexdigest()[:12]}",
-        confidence=secret.confidence,
+        folder=output and output / f"games-{hashlib.sha256(release.encode()).hexdigest()[:12]}",
+        confidence=settings.confidence,
         progress=progress,
     )
-    certified = blowup(weights, sigma, secret.p, secret.rounds).upper if secret.variant == "sound" else None
-    body = {
-        "schema": 1,
-        "cupel": __version__,
-        "claim": {"p": release.pop("p"), "r": release.pop("r")},
-        "release": release,
-        "certified_r": certified,
-        "refuted": any(bound.value > secret.r for bound in found.bounds),
-        "audit": found.to_json(),
-    }
+    certified = blowup(weights, sigma, settings.p, settings.rounds).upper if settings.variant == "sound" else None
+    result = SecretAudit(settings=settings, sigma=sigma, certified_r=certified, audit=found)
     if output is not None:
-        write_whole(output / NAME, json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    return body
+        write_whole(output / NAME, json.dumps(result.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return result
 
 
-def in_words(found: dict[str, Any]) -> list[str]:
-    """What was found, in lines for a person."""
-    from cupel.accounting.number_format import format_number, format_upper
-
-    release, certified = found["release"], found["certified_r"]
-    records = "1 record" if release["occurrences"] == 1 else f"{release['occurrences']} records"
-    about = (
-        f"A secret in {records}, each drawn with probability {format_number(release['sampling_probability'])}; "
-        f"σ₁ = {format_number(release['sigma'])}, releases: {release['rounds']}, "
-        f"{release['variant'].replace('_', ' ')}."
+def in_words(found: SecretAudit) -> list[str]:
+    """The result in sentences: the release, what is proven of it, and what the games show."""
+    settings = found.settings
+    records = "1 record" if settings.occurrences == 1 else f"{settings.occurrences} records"
+    release = (
+        f"A secret in {records}, each drawn with probability {format_number(settings.sampling_probability)}; "
+        f"σ₁ = {format_number(found.sigma)}, releases: {settings.rounds}, {settings.variant.replace('_', ' ')}."
     )
     proof = "Published steps: no r is certified but that of a release of the secret."
-    if certified is not None:
-        proof = f"Certified: r is at most {format_upper(certified)} at p = {format_number(found['claim']['p'])}."
-    return [about, proof, found["audit"]["conclusion"]]
+    if found.certified_r is not None:
+        proof = f"Certified: r is at most {format_upper(found.certified_r)} at p = {format_number(settings.p)}."
+    return [release, proof, found.audit.conclusion]

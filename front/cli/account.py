@@ -1,4 +1,4 @@
-"""`cupel account`: what ledgers cost, and what claims would cost."""
+"""`cupel account`: the privacy loss of ledgers, and of claims as planned."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ if TYPE_CHECKING:
 def account(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Ledgers over one data set, which compose, and claims (.yaml) that would run on it."),
+        typer.Argument(
+            help="Ledgers of runs on one data set, and claims (.yaml) that would run on it; all of them compose."
+        ),
     ],
     delta: Annotated[
-        float | None, typer.Option(help="The δ at which ε is asked for, in (0, 1); that of the claims if not given.")
+        float | None, typer.Option(help="δ at which ε is computed, in (0, 1). Default: the δ of the claims.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="One accountant; all that support the events if not given.")
+        str | None, typer.Option(help="Use this accountant only. Default: all that support the events.")
     ] = None,
     p: Annotated[
         float | None,
         typer.Option(
-            help="The p at which r is asked for, at unit secret; those of the runs and claims if not given. Such a "
-            "claim's plan depends on where secrets are, so its data are read."
+            help="At unit secret: the p at which r is computed. Default: those of the runs and claims. The plan of "
+            "such a claim depends on where secrets are, so its data are read."
         ),
     ] = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Says what ledgers cost, and what claims would cost if they ran, by every accountant that can read them."""
+    """Bounds the privacy loss of ledgers, and of claims before they run, with every accountant that supports them."""
     from cupel.jobs import account as job
 
     found = job.account(files, delta=delta, method=method, p=p, anchor=anchor)
@@ -48,7 +50,7 @@ def account(
 
 
 def _print(account: Account) -> None:
-    """The account as a table for people, then the state of each ledger, and why some accountants gave no bound."""
+    """Prints the bounds as a table, then the state of each ledger, and why some accountants gave no bound."""
     from cupel.cli.table_console import TableConsole
 
     console = TableConsole()
@@ -64,7 +66,7 @@ def _print(account: Account) -> None:
 
 
 def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:
-    """Bounds as rows; where an accountant encloses the exact value, with its lower end."""
+    """Bounds as rows; with a column for lower ends where an accountant encloses the exact value."""
     from rich.table import Table
 
     table = Table(title=f"{title}, at {account.adjacency}, unit {account.unit}")

@@ -1,4 +1,4 @@
-"""`cupel accountants`: which accountant has a bound for which kind of event."""
+"""`cupel accountants`: which accountants support which kinds of events."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MARKS = {None: "–", "certified": "C"}
 
 def accountants(
     adjacency: Annotated[
-        str | None, typer.Option(help="add_remove, replace_one, zero_out or secret; all of them if not given.")
+        str | None, typer.Option(help="add_remove, replace_one, zero_out or secret. Default: all.")
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Shows which accountant has a bound for which kind of event, with which rigor, and why others have none."""
+    """Shows which accountants support which kinds of events, with which rigor, and why others do not."""
     from cupel.jobs import accountants as job
 
     found = job.supported(adjacency)
@@ -32,7 +32,7 @@ def accountants(
 
 
 def _print(found: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> None:
-    """One table an adjacency, and below it the reasons of those that have no bound."""
+    """Prints a table for each adjacency, and below it the reasons of accountants without a bound."""
     from rich import box
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""The command line. Heavy modules are imported inside the commands, so that `cupel --help` answers at once."""
+"""The command line. Commands import heavy modules when they run, so that `cupel --help` answers at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cupel.cli.utility import utility
 
 app = typer.Typer(
     name="cupel",
-    help="Verifies privacy claims about synthetic text: claim in, verdict with proof and evidence out.",
+    help="Checks privacy claims about synthetic text and tables: proven upper bounds, audits, and a verdict.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -64,13 +64,13 @@ app.command("schema", epilog="Example: cupel schema claim > claim.schema.json")(
 
 @functools.cache
 def _parser() -> Any:
-    """Made once: it reads the type hints of every command, which takes longer than many a command."""
+    """The parser of all commands. Made once, because it reads the type hints of every command, which is slow."""
     return typer.main.get_command(app)
 
 
 @contextmanager
 def _libraries_silent() -> Iterator[None]:
-    """Logs and warnings of libraries may tell of records: how long one is, how many there are."""
+    """Silences libraries, whose logs and warnings may reveal the number or the length of records."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -90,7 +90,7 @@ def _exit_code(context: Any) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    """Runs a command and says how it ended: a user's mistake, or a full disk, is one line on standard error."""
+    """Runs a command and returns its exit code; a user's mistake or a full disk is one line on standard error."""
     from cupel.errors import InputError, file_error
 
     try:

@@ -1,4 +1,4 @@
-"""`cupel assay`: a claim goes in; a verdict, its proof and its evidence come out."""
+"""`cupel assay`: checks a claim and writes a report with a verdict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cupel.terminal import say
 
 
 def assay(
-    claim: Annotated[Path, typer.Argument(help="The claim, a YAML file (see `cupel schema claim`).")],
+    claim: Annotated[Path, typer.Argument(help="The claim, a YAML file; `cupel schema claim` prints its schema.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")] = Path("report"),
     model: Model = None,
     device: Device = "auto",
@@ -23,17 +23,17 @@ def assay(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Runs the claimed mechanism, accounts for it, attacks it, and writes the report with a verdict.
+    """Runs the claimed mechanism, bounds its privacy loss, audits it, and writes a report with a verdict.
 
-    Everything is written to private/; `cupel release` makes the folder that may be shared. Every verdict is kept in the
-    ledger and counts for the next one. Given again, the same command resumes a run that was interrupted.
+    Everything is written to private/; `cupel release` makes a folder that may be published. Every verdict is kept in
+    the ledger and counts for the next one. The same command, given again, resumes an interrupted run.
     """
     from cupel.claims.read import read_claim
     from cupel.io.outputs import check_device, check_output_folder
 
     asserted, on = read_claim(claim), check_device(device)
     check_output_folder(output, asserted.reads(claim, model))
-    from cupel.jobs import assay as job  # loads torch, which a mistake in the claim need not wait for
+    from cupel.jobs import assay as job  # loads torch, so the claim is checked first
 
     result = job.assay(
         asserted,

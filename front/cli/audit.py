@@ -1,4 +1,4 @@
-"""`cupel audit`: games against generators, those of other people included. Each subcommand is a file of its own."""
+"""`cupel audit`: attacks on generators, data and models, also those of other people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cupel.cli.exit_codes import IN_HELP
 app = typer.Typer(
     name="audit",
     no_args_is_help=True,
-    help="Plays privacy games against a generator, also one that is not ours, and says what they show at least.",
+    help="Attacks generators, data and models, also those of other people, and bounds their privacy loss from below.",
 )
 
 

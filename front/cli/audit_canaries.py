@@ -1,4 +1,4 @@
-"""`cupel audit plan`, `score`, `bound` and `report`: the audit of somebody else's generator by canaries."""
+"""`cupel audit plan`, `score`, `bound` and `report`: audits a third-party generator with canaries."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from cupel.cli.options import Confidence, Json, Quiet, progress, show
 from cupel.terminal import say
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `cupel audit plan` made.")]
-Expect = Annotated[
-    str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest, as it was kept outside DIR.")
-]
+Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the manifest that you kept outside DIR.")]
 
 
 def plan(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
     kind: Annotated[str, typer.Option(help="key, echo (both for texts) or table.")] = "key",
-    canaries: Annotated[int, typer.Option(help="Candidates; about half of them are planted.")] = 1000,
+    canaries: Annotated[int, typer.Option(help="Number of candidates; about half of them are planted.")] = 1000,
     like: Annotated[
-        Path | None, typer.Option(help="The data: canaries get their columns. A .jsonl, .csv or .parquet file.")
+        Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get its columns.")
     ] = None,
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
-    id: Annotated[str | None, typer.Option(help="Column of an id: canaries get new ones.")] = None,
-    user: Annotated[str | None, typer.Option(help="Column that names the user: each canary is a new one.")] = None,
+    id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user; each canary is a new user.")] = None,
     unit: Annotated[str, typer.Option(help="What the claim protects: record, user or group(k).")] = "record",
-    copies: Annotated[int | None, typer.Option(help="Records of each canary, at unit user.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The claimed ε of adding or removing a unit.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The claimed δ; pure ε if not given.")] = None,
+    copies: Annotated[int | None, typer.Option(help="Number of records of each canary, at unit user.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Claimed ε under adding or removing one unit.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Claimed δ. Default: 0, pure ε.")] = None,
     confidence: Confidence = 0.95,
-    guesses: Annotated[int | None, typer.Option(help="How many canaries are guessed to be in; not for keys.")] = None,
-    scorings: Annotated[int, typer.Option(help="Synthetic files that may be scored; each is paid for.")] = 1,
+    guesses: Annotated[
+        int | None, typer.Option(help="Number of canaries guessed to be in the data; not for keys.")
+    ] = None,
+    scorings: Annotated[
+        int,
+        typer.Option(help="Number of synthetic files that may be scored; the error probability is divided among them."),
+    ] = 1,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draws canaries to add to data whose generator is to be audited, and registers what will be looked at."""
+    """Plans an audit of a generator: draws canaries to add to its data, and fixes in advance what is tested."""
     from cupel.audit_jobs.canaries import plan as job
     from cupel.audit_jobs.canaries.readme import reach
 
-    options = job.Options(
+    settings = job.PlanSettings(
         kind=kind,
         canaries=canaries,
         like=like,
@@ -57,62 +60,65 @@ def plan(
         files=scorings,
         progress=progress(json_, quiet),
     )
-    about = job.plan(options, output)
-    planted = output / about["canaries"]["file"]
+    planned = job.plan(settings, output)
 
     def in_words() -> None:
-        say(f"{about['candidates']} canaries of kind {kind}; add the planted ones to the data: {planted}")
-        say(f"SHA-256 of the manifest, to be kept outside {output}: {about['manifest_sha256']}")
-        say("\n".join(reach(about)))
+        say(f"{canaries} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")
+        say(f"SHA-256 of the manifest, to be kept outside {output}: {planned.manifest_sha256}")
+        say("\n".join(reach(planned)))
         say(f"What to do now is in {output / 'README.md'}")
 
-    show(about, in_words, json_, quiet)
+    show(planned.to_json(), in_words, json_, quiet)
 
 
 def score(
     folder: Folder,
     synthetic: Annotated[Path, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")],
-    text: Annotated[str | None, typer.Option(help="Its column of the text; that of the plan if not given.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Column of the text in this file. Default: that of the plan.")
+    ] = None,
     expect: Expect = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Scores the canaries of a plan by synthetic data, of which it sees nothing else."""
+    """Scores the canaries of a plan by a synthetic file, without seeing anything else of the generator."""
     from cupel.audit_jobs.canaries import score as job
 
-    entry = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
-    shown = {key: entry[key] for key in ("file", "sha256", "bytes", "rows")}
-    read = f"Read {entry['rows']} rows ({entry['bytes']} bytes) of {synthetic}"
+    scored = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
+    shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
+    read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
     show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
 
 
 def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
-    """Says what the scores show at least of the generator's ε. Exits 1 if that refutes the planned claim."""
+    """Computes a lower bound on the generator's ε from the scores. Exits with 1 if it refutes the planned claim."""
     from cupel.accounting.number_format import format_ceiling
     from cupel.audit_jobs.canaries import bound as job
 
     found = job.bound(folder, expect=expect, progress=progress(json_, quiet))
 
     def in_words() -> None:
-        audit = found["audit"]
-        say(audit["conclusion"])
-        for bound_ in audit["bounds"]:
-            ceiling = format_ceiling(bound_["ceiling"], bound_["value"])
+        audit = found.audit
+        say(audit.conclusion)
+        for bound_ in audit.bounds:
+            ceiling = format_ceiling(bound_.ceiling, bound_.value)
             say(f"Ceiling of this test, had every guess been right: ε = {ceiling}")
-        for rate in (*audit["rates"], *audit["controls"]):
-            say(f"{rate['name']}: {rate['hits']} of {rate['trials']}")
-        say("Tried: " + "; ".join(audit["multiplicity"]))
-        for file in found["synthetic"]:
-            if not file["checked"]:
-                say(f"{file['file']} is not there any more, so that it could not be checked.")
+        for rate in (*audit.rates, *audit.controls):
+            say(f"{rate.name}: {rate.hits} of {rate.trials}")
+        say("Tried: " + "; ".join(audit.multiplicity))
+        for file in found.synthetic:
+            if not file.checked:
+                say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
 
-    show(found, in_words, json_, quiet)
-    raise typer.Exit(of_audit(found["refuted"]))
+    show(found.to_json(), in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(found.refuted)))
 
 
 def report(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Quiet = False) -> None:
-    """Writes the result as one page that needs no network, DIR/report.html, and as DIR/report.json."""
+    """Writes the result as a self-contained page, DIR/report.html, and as DIR/report.json."""
     from cupel.audit_jobs.canaries import report as job
 
     document = job.report(folder, expect=expect)
-    show(document, lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet)
+    show(
+        document.model_dump(mode="json", by_alias=True), lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet
+    )

@@ -1,4 +1,4 @@
-"""`cupel audit membership scores`, `model` and `text`: tells who was in the data."""
+"""`cupel audit membership scores`, `model` and `text`: membership inference."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cupel.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed,
 from cupel.terminal import say
 
 if TYPE_CHECKING:
-    from cupel.audit_jobs.membership import Options
+    from cupel.audit_jobs.membership import MembershipAudit, MembershipSettings
 
 
 class _OldForm(TyperGroup):
-    """A group that says how the command is given now, where it is given as it was before it had subcommands."""
+    """A group that explains its subcommands to whoever calls it as in version 0.1, when it had none."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "-h", "--help"):
@@ -32,25 +32,30 @@ class _OldForm(TyperGroup):
 app = typer.Typer(
     cls=_OldForm,
     no_args_is_help=True,
-    help="Tells who was in the data: from signals of models, from a model, or from synthetic text alone.\n\n"
-    "With --coins there is a lower bound on ε; without, areas under the curve and rates only.",
+    help="Infers which candidates were in the data, from signals of models, from a model, or from synthetic text.\n\n"
+    "With --coins there is a lower bound on ε; without, only areas under the curve and rates.",
 )
 
-Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet): columns text, included.")]
+Records = Annotated[Path, typer.Argument(help="Candidates (.csv, .jsonl, .parquet) with columns text and included.")]
 Text = Annotated[str, typer.Option(help="Column of the text in files of records.")]
 Attack = Annotated[
     list[str] | None,
-    typer.Option(help="loss, lira-online, lira-offline, rmia-online, rmia-offline; each of several is paid for."),
+    typer.Option(
+        help="loss, lira-online, lira-offline, rmia-online or rmia-offline; repeatable, but each weakens the bound."
+    ),
 ]
 Guesses = Annotated[
-    list[int] | None, typer.Option(help="How many candidates to guess, fixed before; each of several is paid for.")
+    list[int] | None,
+    typer.Option(help="Number of candidates to guess, fixed in advance; repeatable, but each weakens the bound."),
 ]
-Side = Annotated[str, typer.Option(help="Guess at both ends, or only who is in: both or in.")]
-Coins = Annotated[bool, typer.Option("--coins", help="Each candidate was in by its own fair coin: then ε is bounded.")]
-Epsilon = Annotated[float | None, typer.Option(help="ε that is claimed at --delta; exit 1 if it is refuted.")]
+Side = Annotated[str, typer.Option(help="both: guess members and non-members; in: guess members only.")]
+Coins = Annotated[
+    bool, typer.Option("--coins", help="An independent fair coin put each candidate in or out: then ε is bounded.")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Claimed ε at --delta; the command exits with 1 if it is refuted.")]
 Unit = Annotated[str, typer.Option(help="What a candidate is: record, user or group(k).")]
-Gamma = Annotated[float, typer.Option(help="RMIA: γ.")]
-A = Annotated[float, typer.Option("--a", help="RMIA offline: a, in [0, 1].")]
+Gamma = Annotated[float, typer.Option(help="γ of RMIA.")]
+A = Annotated[float, typer.Option("--a", help="a of offline RMIA, in [0, 1].")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="JSON file; private/membership-audit.json by default.")
 ]
@@ -62,7 +67,8 @@ def scores(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Signals (.csv, .jsonl, .parquet): columns target, included, ref_1, …, ref_in_1, …; larger: fits.",
+            help="Signals (.csv, .jsonl, .parquet) with columns target, included, ref_1, …, ref_in_1, …; a larger "
+            "signal means that a model fits a record better.",
         ),
     ],
     attack: Attack = None,
@@ -80,14 +86,14 @@ def scores(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """From signals of the model and of reference models. A row without `included` is a population record."""
+    """Uses signals of the target and of reference models. A row without `included` is a population record."""
     from cupel.audit_jobs import membership as job
 
     path = _path(signals, output)
-    options = _options(
+    settings = _settings(
         json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
     )
-    _finish(job.audit_signals(signals, options), path, json_, quiet)
+    _finish(job.audit_signals(signals, settings), path, json_, quiet)
 
 
 @app.command(
@@ -96,16 +102,18 @@ def scores(
 )
 def model(
     records: Records,
-    model: Annotated[Path, typer.Option(help="Folder of the model that was trained on them.")],
-    base: Annotated[str, typer.Option(help="The public model it was made from: builtin or a folder.")] = "builtin",
-    references: Annotated[int, typer.Option(help="How many reference models to train.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Reference models: epochs.")] = 3,
-    batch_size: Annotated[int, typer.Option(help="Reference models: texts of a step.")] = 16,
-    learning_rate: Annotated[float, typer.Option(help="Reference models: of AdamW.")] = 1e-3,
-    workers: Annotated[int, typer.Option(help="Reference models: processes.")] = 1,
+    model: Annotated[Path, typer.Option(help="Folder of the model that was fine-tuned on some of them.")],
+    base: Annotated[
+        str, typer.Option(help="Public model that it was fine-tuned from: builtin or a folder.")
+    ] = "builtin",
+    references: Annotated[int, typer.Option(help="Number of reference models to train.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs of each reference model.")] = 3,
+    batch_size: Annotated[int, typer.Option(help="Batch size of each reference model.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Learning rate (AdamW) of each reference model.")] = 1e-3,
+    workers: Annotated[int, typer.Option(help="Processes that train reference models.")] = 1,
     population: Annotated[
         Path | None,
-        typer.Option("--reference", help="Texts of the same kind that are no candidates: RMIA's population."),
+        typer.Option("--reference", help="Texts of the same kind without candidates: the population of RMIA."),
     ] = None,
     text: Text = "text",
     attack: Attack = None,
@@ -124,13 +132,13 @@ def model(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """From a model that was fine-tuned on some of the candidates. Given again, it resumes finished reference models."""
+    """Attacks a model that was fine-tuned on some of the candidates. Given again, it reuses its reference models."""
     from cupel.audit_jobs import membership as job
     from cupel.errors import input_errors
     from cupel.mechanisms.models.fine_tuning import Training
 
     path = _path(records, output, records, model, population, Path(base))
-    options = _options(
+    settings = _settings(
         json_, quiet, attack, guesses, side, coins, epsilon, delta, confidence, unit, seed, gamma=gamma, a=a
     )
     with input_errors():
@@ -138,8 +146,8 @@ def model(
     found = job.audit_model(
         records,
         str(model),
-        job.ReferenceOptions(base=base, models=references, training=training, device=device, workers=workers),
-        options,
+        job.ReferenceModelSettings(base=base, models=references, training=training, device=device, workers=workers),
+        settings,
         text=text,
         population=population,
         folder=path.with_name("reference-models"),
@@ -153,15 +161,15 @@ def model(
 )
 def text(
     records: Records,
-    synthetic: Annotated[Path, typer.Option(help="The released texts, or a run's folder; only they are seen.")],
-    reference: Annotated[Path | None, typer.Option(help="Texts of the same kind that are no candidates.")] = None,
+    synthetic: Annotated[Path, typer.Option(help="The released texts, or the folder of a run.")],
+    reference: Annotated[Path | None, typer.Option(help="Texts of the same kind without candidates.")] = None,
     text: Text = "text",
     synthetic_text: SyntheticText = "text",
     attack: Annotated[
-        list[str] | None, typer.Option(help="ngram or neighbourhood; repeat for both; each is paid for.")
+        list[str] | None, typer.Option(help="ngram or neighbourhood; repeatable, but each weakens the bound.")
     ] = None,
-    order: Annotated[int, typer.Option(help="ngram: bytes of an n-gram.")] = 5,
-    neighbours: Annotated[int, typer.Option(help="neighbourhood: how many nearest texts.")] = 10,
+    order: Annotated[int, typer.Option(help="ngram attack: bytes of an n-gram.")] = 5,
+    neighbours: Annotated[int, typer.Option(help="neighbourhood attack: number of nearest texts.")] = 10,
     guesses: Guesses = None,
     side: Side = "both",
     coins: Coins = False,
@@ -174,12 +182,12 @@ def text(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """From synthetic text alone: is a candidate closer to it than it should be?"""
+    """Attacks synthetic text alone: is it closer to a candidate than it would be without it?"""
     from cupel.audit_jobs import membership as job
-    from cupel.utility.measures import synthetic_file
+    from cupel.io.private_results import synthetic_file
 
     path = _path(synthetic, output, records, reference)
-    options = _options(
+    settings = _settings(
         json_,
         quiet,
         attack,
@@ -195,18 +203,18 @@ def text(
         neighbours=neighbours,
     )
     file = synthetic_file(synthetic)
-    found = job.audit_texts(records, file, reference, options, text=text, synthetic_text=synthetic_text)
+    found = job.audit_texts(records, file, reference, settings, text=text, synthetic_text=synthetic_text)
     _finish(found, path, json_, quiet)
 
 
 def _path(beside: Path, output: Path | None, *inputs: Path | None) -> Path:
     from cupel.audit_jobs.membership import NAME
-    from cupel.utility.measures import output_file
+    from cupel.io.private_results import output_file
 
     return output_file(beside, output, NAME, inputs)
 
 
-def _options(
+def _settings(
     json_: bool,
     quiet: bool,
     attack: list[str] | None,
@@ -219,10 +227,10 @@ def _options(
     unit: str,
     seed: int,
     **of_the_attack: Any,
-) -> Options:
-    from cupel.audit_jobs.membership import Options
+) -> MembershipSettings:
+    from cupel.audit_jobs.membership import MembershipSettings
 
-    return Options(
+    return MembershipSettings(
         attacks=tuple(attack or ()),
         guesses=tuple(guesses or ()),
         side=side,
@@ -237,27 +245,29 @@ def _options(
     )
 
 
-def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> NoReturn:
-    from cupel.utility.measures import write
+def _finish(found: MembershipAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
+    from cupel.io.private_results import write
 
-    write(found, path)
+    body = found.to_json()
+    write(body, path)
 
     def in_words() -> None:
         print_audit(found)
         say(f"Written to {path}")
 
-    show(found, in_words, json_, quiet)
-    raise typer.Exit(of_audit(found["refuted"]))
+    show(body, in_words, json_, quiet)
+    raise typer.Exit(of_audit(found.refuted))
 
 
-def print_audit(found: dict[str, Any]) -> None:
-    """Areas, rates and guesses of every attack as a table, and the conclusion."""
+def print_audit(found: MembershipAudit) -> None:
+    """Prints areas, rates and guesses of every attack as a table, and the conclusion."""
     from rich.table import Table
 
     from cupel.cli.table_console import TableConsole
+    from cupel.io.private_results import PRIVATE
 
-    audit = found["audits"][0]
-    details, rates = audit["details"], audit["rates"]
+    audit = found.audit
+    details, rates = audit.details, audit.rates
     title = (
         f"{details['candidates']} candidates, {details['included']} in the data; how many of those are found while at "
         "most so many of the others are taken for them"
@@ -267,13 +277,13 @@ def print_audit(found: dict[str, Any]) -> None:
         table.add_column(column, justify="right" if number else "left", no_wrap=column not in ("attack", "interval"))
     for place, (name, area) in enumerate(details["areas"].items()):
         low, high = area["interval"]
-        hits = [f"{rate['hits']}" for rate in rates[6 * place : 6 * place + 6 : 2]]
+        hits = [f"{rate.hits}" for rate in rates[6 * place : 6 * place + 6 : 2]]
         tries = [attempt for attempt in details["attempts"] if attempt["attack"] == name]
         right = [f"{attempt['correct']}/{attempt['guesses']}" for attempt in tries]
         epsilons = [format_lower(attempt["epsilon"]) for attempt in tries if attempt["epsilon"] is not None]
         cells = (format_number(area["value"]), format_interval(low, high), *hits, "\n".join(right) or "–")
         table.add_row(name, *cells, "\n".join(epsilons) or "–")
     console = TableConsole()
-    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     console.print(table)
-    console.print(audit["conclusion"], markup=False, highlight=False)
+    console.print(audit.conclusion, markup=False, highlight=False)

@@ -1,15 +1,20 @@
-"""`cupel audit text` and `cupel audit table`: attacks on released data, against a holdout."""
+"""`cupel audit text` and `cupel audit table`: attacks on released data, compared with a holdout."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_points
 from cupel.cli.options import BoundDelta, Confidence, Json, Quiet, Seed, SyntheticText, SyntheticTexts, progress, show
 from cupel.terminal import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cupel.audit_jobs.released import HoldoutAudit
 
 TEXT_EXAMPLE = "Example: cupel audit text report --source seen.jsonl --holdout unseen.jsonl"
 TABLE_EXAMPLE = "Example: cupel audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
@@ -18,7 +23,9 @@ Source = Annotated[Path, typer.Option(help="File of the records that the generat
 Holdout = Annotated[Path, typer.Option(help="File of records of the same kind that it did not see.")]
 Coins = Annotated[
     bool,
-    typer.Option("--coins", help="Each unit is in source or holdout by its own fair coin: then ε is bounded too."),
+    typer.Option(
+        "--coins", help="An independent fair coin put each unit into source or holdout: then ε is bounded, too."
+    ),
 ]
 
 
@@ -27,11 +34,13 @@ def text(
     source: Source,
     holdout: Holdout,
     text: Annotated[str, typer.Option(help="Column of the text in source and holdout.")] = "text",
-    user: Annotated[str | None, typer.Option(help="Column of the user, who is then the unit.")] = None,
+    user: Annotated[str | None, typer.Option(help="Column of the user; users are then the units.")] = None,
     synthetic_text: SyntheticText = "text",
-    words: Annotated[int, typer.Option(help="Verbatim from so many consecutive words on.")] = 8,
-    near_words: Annotated[int, typer.Option(help="Words in the runs that near-verbatim counts.")] = 4,
-    near_share: Annotated[float, typer.Option(help="Near-verbatim from this share of them on, in (0, 1].")] = 0.75,
+    words: Annotated[int, typer.Option(help="Consecutive words that make a verbatim copy.")] = 8,
+    near_words: Annotated[int, typer.Option(help="Near-verbatim copies: words in a run.")] = 4,
+    near_share: Annotated[
+        float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
+    ] = 0.75,
     coins: Coins = False,
     delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
@@ -41,16 +50,16 @@ def text(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Looks for records and personal data of the source in synthetic texts, and in the same way for the holdout's.
+    """Searches synthetic texts for records and personal data of the source, and of a holdout for comparison.
 
-    What is found of the holdout is what records have in common. Without --coins there is a p-value and no ε. Personal
-    data are counted and hashed with a key, never printed.
+    The generator did not see the holdout, so what is found of it shows what records have in common. Without --coins
+    there is a p-value but no bound on ε. Personal data are counted and hashed with a key, never printed.
     """
     from cupel.audit_jobs import released as job
-    from cupel.utility.measures import output_file
+    from cupel.io.private_results import output_file
 
     path = output_file(synthetic, output, job.TEXT_NAME, (source, holdout))
-    options = job.TextOptions(
+    settings = job.TextAuditSettings(
         source=source,
         holdout=holdout,
         text=text,
@@ -64,19 +73,21 @@ def text(
         confidence=confidence,
         progress=progress(json_, quiet),
     )
-    _finish(job.audit_text(synthetic, options, path), path, json_, quiet)
+    _finish(job.audit_text(synthetic, settings, path), path, json_, quiet)
 
 
 def table(
     synthetic: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .csv or .parquet file.")],
     source: Source,
     holdout: Holdout,
-    secret: Annotated[str | None, typer.Option(help="Column to guess from the others; none if not given.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id; repeatable.")] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="A column of numbers to take for categories; repeatable.")
+    secret: Annotated[
+        str | None, typer.Option(help="Column whose value is inferred from the others. Default: none.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many units of both sides together.")] = 20_000,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to leave out, such as an id; repeatable.")] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="Column of numbers to treat as categories; repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Largest number of units, of source and holdout together.")] = 20_000,
     coins: Coins = False,
     delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
@@ -87,16 +98,16 @@ def table(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Looks for rows of the source in a synthetic table: the same, near, guessed from, or singled out by it.
+    """Attacks a synthetic table: exact and near copies of rows of the source, attribute inference, singling out.
 
-    Each against the holdout: what is found there follows from what rows have in common. Without --coins there is a
-    p-value and no ε.
+    Each attack is also made on the holdout, which the generator did not see, so that what rows have in common does not
+    count. Without --coins there is a p-value but no bound on ε.
     """
     from cupel.audit_jobs import released as job
-    from cupel.utility.measures import output_file
+    from cupel.io.private_results import output_file
 
     path = output_file(synthetic, output, job.TABLE_NAME, (source, holdout))
-    options = job.TableOptions(
+    settings = job.TableAuditSettings(
         source=source,
         holdout=holdout,
         secret=secret,
@@ -109,55 +120,59 @@ def table(
         seed=seed,
         progress=progress(json_, quiet),
     )
-    _finish(job.audit_table(synthetic, options), path, json_, quiet)
+    _finish(job.audit_table(synthetic, settings), path, json_, quiet)
 
 
-def _finish(found: dict[str, Any], path: Path, json_: bool, quiet: bool) -> None:
-    from cupel.utility.measures import write
+def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> None:
+    from cupel.io.private_results import write
 
-    write(found, path)
+    body = found.to_json()
+    write(body, path)
 
     def in_words() -> None:
         print_audits(found)
         say(f"Written to {path}")
 
-    show(found, in_words, json_, quiet)
+    show(body, in_words, json_, quiet)
 
 
-def print_audits(found: dict[str, Any]) -> None:
-    """Every audit, what personal data were printed, and before them that all of it is private."""
+def print_audits(found: HoldoutAudit) -> None:
+    """Prints a table of all audits, the personal data that were found, and the conclusions."""
+    from cupel.audit_jobs.released import TextAudit
     from cupel.cli.table_console import TableConsole
+    from cupel.io.private_results import PRIVATE
 
     console = TableConsole()
-    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     console.print(_audits(found))
-    if "personal_data" in found:
-        counts = {kind: of for kind, of in found["personal_data"]["counts"].items() if any(of.values())}
+    if isinstance(found, TextAudit):
+        counts = {kind: of for kind, of in found.personal_data.counts().items() if any(of.values())}
         console.print(
             _personal(counts) if counts else "No personal data on any side, of the kinds that are looked for."
         )
-    for audit in found["audits"]:
-        console.print(f"{audit['name']}: {audit['conclusion']}", markup=False, highlight=False)
+    for audit in found.audits:
+        console.print(f"{audit.name}: {audit.conclusion}", markup=False, highlight=False)
 
 
-def _audits(found: dict[str, Any]) -> Any:
+def _audits(found: HoldoutAudit) -> Table:
     from rich.table import Table
 
-    sure = format_confidence(found["confidence"])
-    title = f"Units hit ({found['unit']}); all bounds together hold with confidence {sure}"
+    confidence = format_confidence(found.settings.confidence)
+    title = f"Units hit ({found.unit}); all bounds hold jointly with confidence {confidence}"
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(("audit", "source", "holdout", "difference in points", "p", "ε ≥")):
         table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for audit in found["audits"]:
-        rates = [f"{rate['hits']}/{rate['trials']}" for rate in audit["rates"][:2]]
-        low, high = audit["difference"]
-        bound = format_lower(audit["bounds"][0]["value"]) if audit["bounds"] else "–"
-        points = f"{format_points(low, 'down')} to {format_points(high, 'up')}"
-        table.add_row(audit["name"], *rates, points, format_p_value(audit["p_value"]), bound)
+    for audit in found.audits:
+        assert audit.difference is not None
+        assert audit.p_value is not None
+        rates = [f"{rate.hits}/{rate.trials}" for rate in audit.rates[:2]]
+        bound = format_lower(audit.bounds[0].value) if audit.bounds else "–"
+        points = f"{format_points(audit.difference.lower, 'down')} to {format_points(audit.difference.upper, 'up')}"
+        table.add_row(audit.name, *rates, points, format_p_value(audit.p_value), bound)
     return table
 
 
-def _personal(counts: dict[str, dict[str, int]]) -> Any:
+def _personal(counts: dict[str, dict[str, int]]) -> Table:
     from rich.table import Table
 
     table = Table(title="Distinct values in the synthetic texts, by where else they occur", title_justify="left")

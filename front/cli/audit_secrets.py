@@ -1,4 +1,4 @@
-"""`cupel audit secrets`: a secret is guessed from the releases that protect it."""
+"""`cupel audit secrets`: guesses a secret from the releases that protect it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,35 @@ EXAMPLE = "Example: cupel audit secrets --p .01 --r .1 --occurrences 80 --sampli
 
 
 def secrets(
-    p: Annotated[float, typer.Option("--p", help="Claimed: the largest probability of a guess before, in [1e-5, 1).")],
-    r: Annotated[float, typer.Option("--r", help="Claimed: what it becomes at most.")],
-    occurrences: Annotated[int, typer.Option(help="How many records hold the secret.")],
-    sampling_probability: Annotated[float, typer.Option(help="Of each of them in a release, in [0, 1].")],
-    rounds: Annotated[int, typer.Option(help="Releases with fresh noise and fresh draws.")] = 1,
+    p: Annotated[
+        float, typer.Option("--p", help="Claim: largest probability of guessing the secret before, in [1e-5, 1).")
+    ],
+    r: Annotated[float, typer.Option("--r", help="Claim: largest probability of guessing it afterwards.")],
+    occurrences: Annotated[int, typer.Option(help="Number of records that hold the secret.")],
+    sampling_probability: Annotated[
+        float, typer.Option(help="Probability that each of them is in a release, in [0, 1].")
+    ],
+    rounds: Annotated[int, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = 1,
     sigma: Annotated[
-        float | None, typer.Option(help="σ₁, for occurrences that contribute 1; the least for the claim if not given.")
+        float | None,
+        typer.Option(help="σ₁, where an occurrence contributes 1. Default: the least that meets the claim."),
     ] = None,
     variant: Annotated[str, typer.Option(help="Which release: sound or as_published.")] = "sound",
     confidence: Confidence = 0.95,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for the result; resumes there.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Folder for the result; an interrupted audit resumes."),
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Guesses a secret in the noisy clusters of secret-protected evolution as well as can be: a lower bound on r."""
+    """Guesses a secret from the noisy clusters of secret-protected evolution by the best attack: a lower bound on r."""
     from cupel.audit_jobs import secrets as job
     from cupel.io.outputs import check_output_folder
 
     check_output_folder(output, ())
 
-    secret = job.Secret(
+    settings = job.SecretAuditSettings(
         p=p,
         r=r,
         occurrences=occurrences,
@@ -47,6 +53,6 @@ def secrets(
         variant=variant,  # type: ignore[arg-type]  # checked by the job
         confidence=confidence,
     )
-    found = job.audit(secret, output, progress=progress(json_, quiet))
-    show(found, lambda: say("\n".join(job.in_words(found))), json_, quiet)
-    raise typer.Exit(of_audit(found["refuted"]))
+    found = job.audit(settings, output, progress=progress(json_, quiet))
+    show(found.to_json(), lambda: say("\n".join(job.in_words(found))), json_, quiet)
+    raise typer.Exit(of_audit(found.refuted))

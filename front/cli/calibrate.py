@@ -1,4 +1,4 @@
-"""`cupel calibrate`: one subcommand a mechanism; each finds the one parameter that is not given."""
+"""`cupel calibrate`: a subcommand for each mechanism, which finds the parameter that is not given."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ app = typer.Typer(
 )
 
 TargetEpsilon = Annotated[float | None, typer.Option(help="ε of (ε, δ)-DP; with --delta.")]
-TargetMu = Annotated[float | None, typer.Option(help="μ of Gaussian DP, down to the δ of --delta.")]
-TargetBeta = Annotated[float | None, typer.Option(help="Least type II error of a test; with --alpha.")]
-TargetR = Annotated[float | None, typer.Option(help="Largest probability of a guess afterwards; with --p.")]
+TargetMu = Annotated[float | None, typer.Option(help="μ of Gaussian DP; with --delta, for δ(ε) above it only.")]
+TargetBeta = Annotated[float | None, typer.Option(help="Smallest type II error of any test; with --alpha.")]
+TargetR = Annotated[float | None, typer.Option(help="Largest probability of guessing a secret afterwards; with --p.")]
 Delta = Annotated[float | None, typer.Option(help="δ in (0, 1).")]
 Alpha = Annotated[float | None, typer.Option(help="Type I error, in (0, 1).")]
-P = Annotated[float | None, typer.Option("--p", help="Largest probability of a guess before, in (0, 1).")]
-Method = Annotated[str | None, typer.Option(help="The accountant that judges; the certified lattice if not given.")]
-Tolerance = Annotated[float, typer.Option(help="How near to the threshold, relative.")]
+P = Annotated[float | None, typer.Option("--p", help="Largest probability of guessing it before, in (0, 1).")]
+Method = Annotated[str | None, typer.Option(help="Accountant that computes the bound. Default: the certified lattice.")]
+Tolerance = Annotated[float, typer.Option(help="Relative tolerance of the parameter that is found.")]
 
 
 def _show(found: Calibration, find: str, json_: bool, quiet: bool) -> None:
@@ -49,7 +49,9 @@ def dp_sgd(
     p: P = None,
     find: Annotated[str, typer.Option(help="What to find: noise, rate or steps.")] = "noise",
     noise_multiplier: Annotated[float | None, typer.Option(help="σ over the clipping norm, above 0.")] = None,
-    sampling_probability: Annotated[float | None, typer.Option(help="Of a record in a batch, in (0, 1].")] = None,
+    sampling_probability: Annotated[
+        float | None, typer.Option(help="Probability that a record is in a batch, in (0, 1].")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps, at least 1.")] = None,
     adjacency: Adjacency = "add_remove",
     method: Method = None,
@@ -57,7 +59,7 @@ def dp_sgd(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Finds noise multiplier, sampling probability or number of steps of DP-SGD with Poisson-sampled batches."""
+    """Finds the noise multiplier, sampling probability or number of steps of DP-SGD with Poisson-sampled batches."""
     from cupel.jobs import calibrate as job
 
     goal = job.Goal(adjacency, target_epsilon, delta, target_mu, target_beta, alpha, target_r, p, method, tolerance)
@@ -124,19 +126,21 @@ def selection(
     "--rounds 1"
 )
 def secret(
-    target_r: Annotated[float, typer.Option(help="Largest probability of a guess afterwards.")],
-    p: Annotated[float, typer.Option("--p", help="Largest probability of a guess before, in (0, 1).")],
+    target_r: Annotated[float, typer.Option(help="Largest probability of guessing the secret afterwards.")],
+    p: Annotated[float, typer.Option("--p", help="Largest probability of guessing it before, in (0, 1).")],
     find: Annotated[str, typer.Option(help="What to find: noise or rounds.")] = "noise",
     occurrences: Occurrences = None,
     sampling_probability: SamplingProbability = None,
     weights: Weights = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise, for occurrences that contribute at most 1.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Releases with fresh noise and fresh draws.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise, where an occurrence contributes at most 1.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = None,
     tolerance: Tolerance = 1e-3,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Finds the noise or the number of rounds that protects a secret: who guessed it with p guesses it with r."""
+    """Finds the noise or the number of rounds for secret protection: a guess is right with p before, with r after."""
     from cupel.jobs import calibrate as job
     from cupel.jobs.compare import secret_of
 

@@ -1,4 +1,4 @@
-"""`cupel centres`: public centres of clusters, from public text."""
+"""`cupel centres`: cluster centres of public text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from cupel.terminal import say
 def centres(
     texts: Annotated[Path, typer.Argument(help="PUBLIC text, a .jsonl, .csv or .parquet file; never private text.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, .safetensors.")],
-    count: Annotated[int, typer.Option(help="How many centres.")] = 100,
-    text: Annotated[str, typer.Option(help="Column that holds the text.")] = "text",
+    count: Annotated[int, typer.Option(help="Number of centres.")] = 100,
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
     embedder: Embedder = "builtin",
     seed: Seed = 0,
     download: Download = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Finds centres of clusters in public text by k-means, for `parameters: {centres: …}` of a claim."""
+    """Computes cluster centres of public text by k-means, for `parameters: {centres: …}` of a claim."""
     from cupel.errors import InputError, input_errors
     from cupel.io.outputs import check_output
     from cupel.io.run_files import write_atomically
@@ -37,7 +37,7 @@ def centres(
         raise InputError(f"{output}: its folder does not exist; make it first")
     with input_errors():
         public = [record.text for record in read_records(texts, text=text)]
-        # Public texts may share a forward: what moves their vectors' last bits concerns nobody.
+        # Texts may share a forward pass, which changes the last bits of their vectors: they are public.
         model = None if embedder == BUILTIN else load_embedder(embedder, texts_at_once=32, download=download)
         found = Centres.fit(public, count, embedder=model, seed=seed)
     with input_errors():

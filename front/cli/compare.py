@@ -1,4 +1,4 @@
-"""`cupel compare`: one subcommand a mechanism; anything else is taken for the path of a ledger."""
+"""`cupel compare`: a subcommand for each mechanism; any other word is taken for the path of a ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cupel.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from cupel.jobs.compare import Compared, Options
+    from cupel.jobs.compare import Compared, ComparisonSettings
 
 
 class _LedgerByDefault(TyperGroup):
@@ -41,20 +41,22 @@ class _LedgerByDefault(TyperGroup):
 app = typer.Typer(
     cls=_LedgerByDefault,
     no_args_is_help=True,
-    help="Puts every accountant that supports a mechanism into one table and one figure.\n\n"
+    help="Compares all accountants that support a mechanism, in a table and a figure.\n\n"
     "`cupel compare LEDGER` compares them on what a ledger was charged.",
     epilog="Example: cupel compare dp-sgd --noise-multiplier 1 --sampling-probability .01 --steps 10000 --delta 1e-5",
 )
 
-Method = Annotated[list[str] | None, typer.Option(help="One accountant; repeat for several. All if not given.")]
+Method = Annotated[list[str] | None, typer.Option(help="Use this accountant; repeatable. Default: all.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Draw all curves into this .svg file.")]
 Seconds = Annotated[float, typer.Option(help="Time limit of each accountant in each panel of the figure.")]
 
 
-def _options(method: list[str] | None, output: Path | None, seconds: float, json_: bool, quiet: bool) -> Options:
-    from cupel.jobs.compare import Options
+def _settings(
+    method: list[str] | None, output: Path | None, seconds: float, json_: bool, quiet: bool
+) -> ComparisonSettings:
+    from cupel.jobs.compare import ComparisonSettings
 
-    return Options(tuple(method or ()), output, seconds, progress(json_, quiet))
+    return ComparisonSettings(tuple(method or ()), output, seconds, progress(json_, quiet))
 
 
 def _show(compared: Compared, json_: bool, quiet: bool) -> None:
@@ -67,7 +69,7 @@ def _show(compared: Compared, json_: bool, quiet: bool) -> None:
 )
 def dp_sgd(
     noise_multiplier: Annotated[float, typer.Option(help="σ over the clipping norm, above 0.")],
-    sampling_probability: Annotated[float, typer.Option(help="Probability of a record to be in a batch, in (0, 1].")],
+    sampling_probability: Annotated[float, typer.Option(help="Probability that a record is in a batch, in (0, 1].")],
     steps: Annotated[int, typer.Option(help="Number of steps, at least 1.")],
     delta: Delta,
     adjacency: Adjacency = "add_remove",
@@ -80,9 +82,9 @@ def dp_sgd(
     """Compares the accountants on DP-SGD with Poisson-sampled batches."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
     compared = job.dp_sgd(
-        noise_multiplier, sampling_probability, steps, adjacency=adjacency, delta=delta, options=options
+        noise_multiplier, sampling_probability, steps, adjacency=adjacency, delta=delta, settings=settings
     )
     _show(compared, json_, quiet)
 
@@ -102,8 +104,8 @@ def gaussian(
     """Compares the accountants on Gaussian releases of the whole data set."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, options=options), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.gaussian(noise_multiplier, count, adjacency=adjacency, delta=delta, settings=settings), json_, quiet)
 
 
 @app.command(
@@ -113,7 +115,7 @@ def selection(
     count: Annotated[int, typer.Option(help="Number of selections, at least 1.")],
     delta: Delta,
     eta: Annotated[float | None, typer.Option(help="The bounded range of one selection, above 0.")] = None,
-    clip: Annotated[float | None, typer.Option(help="In place of --eta: logits are clipped to ± this.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Instead of --eta: logits are clipped to ± this.")] = None,
     temperature: Annotated[float | None, typer.Option(help="With --clip: the temperature of the softmax.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="With --clip: the public denominator of the mean.")] = None,
     adjacency: Adjacency = "add_remove",
@@ -136,35 +138,37 @@ def selection(
         assert batch_size is not None
         with input_errors():
             eta = job.softmax_range(clip, temperature, batch_size, adjacency)
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, options=options), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.selection(eta, count, adjacency=adjacency, delta=delta, settings=settings), json_, quiet)
 
 
 @app.command(
     epilog="Example: cupel compare secret --occurrences 80 --sampling-probability .01 --sigma 2 --p 1e-4 --rounds 10"
 )
 def secret(
-    sigma: Annotated[float, typer.Option(help="Noise, for occurrences that contribute at most 1; at least 0.")],
-    p: Annotated[float, typer.Option(help="The largest probability of a guess before the release, in (0, 1).")],
+    sigma: Annotated[
+        float, typer.Option(help="Standard deviation of the noise, where an occurrence contributes at most 1.")
+    ],
+    p: Annotated[float, typer.Option(help="Largest probability of guessing the secret before, in (0, 1).")],
     occurrences: Occurrences = None,
     sampling_probability: SamplingProbability = None,
     weights: Weights = None,
-    rounds: Annotated[int, typer.Option(help="Releases with fresh noise and fresh draws, at least 1.")] = 1,
+    rounds: Annotated[int, typer.Option(help="Number of releases, each with fresh noise and sampling.")] = 1,
     method: Method = None,
     output: Output = None,
     seconds: Seconds = 8.0,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compares what guessing a secret may become: exactly, by composition of curves, and by a single Gaussian."""
+    """Compares bounds on the probability of guessing a secret: exact, by composed curves, by a single Gaussian."""
     from cupel.jobs import compare as job
 
     release = job.secret_of(sigma, occurrences, sampling_probability, weights)
     about = f"a secret in {occurrences} records, each drawn with probability {format_number(sampling_probability)}"
     about = "a secret with given occurrences" if weights is not None else about
     about += f", σ = {format_number(sigma)}, {rounds} round{'s' if rounds != 1 else ''}"
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.secret(release, p=p, rounds=rounds, about=about, options=options), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.secret(release, p=p, rounds=rounds, about=about, settings=settings), json_, quiet)
 
 
 @app.command(
@@ -175,9 +179,9 @@ def vectors(
     clip: Annotated[float, typer.Option(help="Largest L2 norm of a record's vector in each layer, above 0.")],
     records: Annotated[int, typer.Option(help="The public divisor of the means, at least 1.")],
     delta: Delta,
-    epsilon: Annotated[float | None, typer.Option(help="ε of all layers together: asks for the noise.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of all layers together: the noise is computed.")] = None,
     sigma: Annotated[
-        float | None, typer.Option(help="In its place: standard deviation of the noise on each coordinate.")
+        float | None, typer.Option(help="Instead of --epsilon: standard deviation of the noise on each coordinate.")
     ] = None,
     adjacency: Adjacency = "replace_one",
     method: Method = None,
@@ -186,7 +190,7 @@ def vectors(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compares noise for the mean vectors of several layers: exact jointly, or layer by layer."""
+    """Compares the noise for mean vectors of several layers: exact for all jointly, or layer by layer."""
     from cupel.jobs import compare as job
 
     compared = job.vectors(
@@ -197,14 +201,14 @@ def vectors(
         sigma=sigma,
         adjacency=adjacency,
         delta=delta,
-        options=_options(method, output, seconds, json_, quiet),
+        settings=_settings(method, output, seconds, json_, quiet),
     )
     _show(compared, json_, quiet)
 
 
 @app.command(epilog="Example: cupel compare ledger report/private/ledger.sqlite --delta 1e-5")
 def ledger(
-    ledgers: Annotated[list[Path], typer.Argument(help="One ledger, or several over one data set, which compose.")],
+    ledgers: Annotated[list[Path], typer.Argument(help="Ledgers of runs on one data set; they compose.")],
     delta: Delta,
     method: Method = None,
     anchor: Anchor = None,
@@ -213,15 +217,15 @@ def ledger(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compares the accountants on what one or several ledgers were charged; the word `ledger` may be left out."""
+    """Compares the accountants on what ledgers were charged; the word `ledger` may be left out."""
     from cupel.jobs import compare as job
 
-    options = _options(method, output, seconds, json_, quiet)
-    _show(job.ledgers(ledgers, delta=delta, options=options, anchor=anchor), json_, quiet)
+    settings = _settings(method, output, seconds, json_, quiet)
+    _show(job.ledgers(ledgers, delta=delta, settings=settings, anchor=anchor), json_, quiet)
 
 
 def _print(compared: Compared) -> None:
-    """The comparison as a table for people, and below it who has no bound and why."""
+    """Prints the comparison as a table, and below it which accountants have no bound, and why."""
     from rich.table import Table
 
     from cupel.cli.table_console import TableConsole

@@ -1,6 +1,6 @@
-"""How a command ends: the exit codes, and what is said where one was interrupted or failed.
+"""The exit codes of commands, and the messages of commands that fail or are interrupted.
 
-Little but the standard library is imported, so that this also works while everything else is still being imported.
+Imports little but the standard library, so that an interruption is reported even while everything else is imported.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def of_verdict(verdict: str) -> ExitCode:
 
 
 def of_audit(refuted: bool) -> ExitCode:
-    """The exit code of an audit, which supports no claim: it refutes one or does not."""
+    """The exit code of an audit, which can refute a claim but not support one."""
     return ExitCode.REFUTED if refuted else ExitCode.DONE
 
 
 def interrupted(arguments: Sequence[str]) -> ExitCode:
-    """Says in one line that a command was interrupted, and whether it resumes."""
+    """Reports in one line that a command was interrupted, and whether it resumes."""
     what = "run the same command again to resume"
     if not _resumes(arguments):
         what = "this command does not resume; run it again from the start"
@@ -81,13 +81,13 @@ def _reader_gone(descriptor: int) -> bool:
 
 
 def bad_input(message: str, arguments: Sequence[str]) -> ExitCode:
-    """Says in one line what is wrong with the input, or which file cannot be written."""
+    """Reports in one line what is wrong with the input, or which file cannot be written."""
     _say(message, ExitCode.BAD_INPUT, arguments)
     return ExitCode.BAD_INPUT
 
 
 def fault(arguments: Sequence[str]) -> ExitCode:
-    """Prints the error that is being handled: a fault of the tool must not look like a verdict."""
+    """Prints the error that is being handled as a fault of cupel, so that it is not taken for a verdict."""
     said = "this is a fault of cupel, not of its input; please report it"
     if wants_json(arguments):
         _say(said, ExitCode.FAULT, arguments, traceback=traceback.format_exc())
@@ -98,13 +98,13 @@ def fault(arguments: Sequence[str]) -> ExitCode:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command was asked for JSON, also where its arguments cannot be read."""
+    """Whether --json was given, even if the arguments are invalid."""
     options = list(arguments)
     return "--json" in options[: options.index("--")] if "--" in options else "--json" in options
 
 
 def _say(message: str, code: ExitCode, arguments: Sequence[str], start: str = "", **more: str) -> None:
-    """One line on standard error: an object with the message and the exit code where JSON is asked for."""
+    """Prints one line to standard error; with --json a JSON object with the message and the exit code."""
     if wants_json(arguments):
         said = json.dumps({"error": one_line(message), "exit_code": int(code), **more})
     else:
@@ -113,7 +113,7 @@ def _say(message: str, code: ExitCode, arguments: Sequence[str], start: str = ""
 
 
 def _resumes(arguments: Sequence[str]) -> bool:
-    """Whether a command keeps what it has done: always, or where an option says so."""
+    """Whether the same command resumes: always, or because of an option."""
     match arguments:
         case ["assay" | "generate", *_]:
             return True

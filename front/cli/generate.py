@@ -1,4 +1,4 @@
-"""`cupel generate`: synthetic data, and the ledger of what they cost."""
+"""`cupel generate`: runs a generator without a verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cupel.terminal import say
 
 
 def generate(
-    config: Annotated[Path, typer.Argument(help="A claim file; its guarantee and audits are not needed.")],
+    config: Annotated[Path, typer.Argument(help="A claim file; it needs neither guarantee nor audits.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
     model: Model = None,
     device: Device = "auto",
@@ -22,13 +22,13 @@ def generate(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Runs a generator: synthetic data, and the ledger of what they cost, in private/."""
+    """Runs a generator; writes the synthetic data, and the ledger of their privacy cost, to private/."""
     from cupel.claims.read import read_claim
     from cupel.io.outputs import check_device, check_output_folder
 
     configured, on = read_claim(config), check_device(device)
     check_output_folder(output, configured.reads(config, model))
-    from cupel.jobs import generate as job  # loads torch, which a mistake in the claim need not wait for
+    from cupel.jobs import generate as job  # loads torch, so the claim is checked first
 
     run = job.generate(
         configured,
@@ -43,7 +43,7 @@ def generate(
     summary = run.summary()
 
     def in_words() -> None:
-        say(f"{summary['documents']} documents in {summary['path']}; what they cost is in {summary['ledger']}")
+        say(f"{summary['documents']} documents in {summary['path']}; their privacy cost is in {summary['ledger']}")
         say(f"Head of the ledger: {summary['head']}")
 
     show(summary, in_words, json_, quiet)

@@ -1,4 +1,4 @@
-"""Options that several commands have, each declared once, and how their results are printed."""
+"""Options that several commands share, and how commands print results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import typer
 if TYPE_CHECKING:
     from cupel.progress import Progress
 
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: results on stdout; progress, errors on stderr.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print results as JSON on stdout, progress and errors as JSON on stderr.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 # Where things are.
 Anchor = Annotated[
     Path | None,
-    typer.Option(help="File that keeps the heads of ledgers; one in your state folder if not given."),
+    typer.Option(
+        help="File of the last known heads of ledgers, to notice replaced ones. Default: one in your state folder."
+    ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN_FOLDER", help="The folder that `cupel assay` wrote.")]
 SyntheticTexts = Annotated[
@@ -27,39 +31,44 @@ SyntheticTexts = Annotated[
 SyntheticText = Annotated[str, typer.Option(help="Column of the text in the synthetic file.")]
 
 # Models.
-Model = Annotated[
-    str | None, typer.Option(help="A local model folder or a hub id, in place of the one the claim names.")
-]
+Model = Annotated[str | None, typer.Option(help="A local model folder or a hub id, used instead of the claim's model.")]
 Device = Annotated[str, typer.Option(help="Where models run: auto, cpu or cuda.")]
-Download = Annotated[bool, typer.Option("--download", help="Fetch a hub id that is not on this machine.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Download models and data sets that are not on this machine.")
+]
 Embedder = Annotated[str, typer.Option(help="builtin, or a sentence-transformers model: a local folder or a hub id.")]
 AllowEndpoint = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Address of the claim's endpoint: allows sending it prompts and the API key that the claim names.",
+        help="Allow sending prompts, and the API key that the claim names, to the claim's endpoint at this address.",
     ),
 ]
 
 # Accounting.
-Delta = Annotated[float, typer.Option(help="The δ at which ε is asked for, in (0, 1).")]
+Delta = Annotated[float, typer.Option(help="δ at which ε is computed, in (0, 1).")]
 Adjacency = Annotated[str, typer.Option(help="Which data sets are neighbours: add_remove, replace_one or zero_out.")]
-Occurrences = Annotated[int | None, typer.Option(help="How many records hold the secret.")]
+Occurrences = Annotated[int | None, typer.Option(help="Number of records that hold the secret.")]
 SamplingProbability = Annotated[
-    float | None, typer.Option(help="With --occurrences: probability of each of them to be drawn.")
+    float | None, typer.Option(help="With --occurrences: probability that each of these records is drawn.")
 ]
 Weights = Annotated[
-    str | None, typer.Option(help="In their place: probabilities that 0, 1, … of them are drawn, with commas.")
+    str | None,
+    typer.Option(
+        help="Instead of --occurrences: probabilities that 0, 1, … such records are drawn, separated by commas."
+    ),
 ]
 
 # Audits.
 BoundDelta = Annotated[float, typer.Option(help="δ at which ε is bounded, in [0, 1).")]
-Confidence = Annotated[float, typer.Option(help="With which all bounds hold together, in (0, 1).")]
-Seed = Annotated[int, typer.Option(help="Of public choices, such as ties and draws; it protects nothing.")]
+Confidence = Annotated[float, typer.Option(help="Confidence with which all bounds hold jointly, in (0, 1).")]
+Seed = Annotated[
+    int, typer.Option(help="Seed of public choices, such as tie-breaking and sampling; noise does not depend on it.")
+]
 
 
 def progress(json_: bool, quiet: bool) -> Progress:
-    """Where a command shows how long its work takes: a bar, JSON lines, or nothing."""
+    """How a command shows its progress: as a bar, as JSON lines, or not at all."""
     from cupel.progress import Progress
 
     return Progress("quiet" if quiet else "json" if json_ else "bar")

@@ -1,4 +1,4 @@
-"""`cupel release`: the folder of a finished run that may leave."""
+"""`cupel release`: makes the folder of a finished run that may be published."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def release(
         str | None,
         typer.Option(
             metavar="REASON",
-            help="Why a run is released whose proof falls short of its claim. PUBLIC: it is printed on the page.",
+            help="Why a run is released although its proof falls short of its claim. PUBLIC: printed on the page.",
         ),
     ] = None,
-    run: Annotated[str | None, typer.Option(help="Name of the run, where the ledger holds several.")] = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run, if the ledger holds several.")] = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Makes the folder of a finished run that may leave: documents, claim and the releasable page.
+    """Makes the folder of a finished run that may be published: documents, claim and a page.
 
-    Everything is rendered from the ledger, and the release is recorded there. What decides is public: the plan, the
-    bound that holds before the data are read, the claim. A run that an audit contradicted is not released.
+    Everything is rendered from the ledger, and the release is recorded there. Whether a run is released depends on its
+    plan, its a-priori bound and its claim, which are public. A run whose events an audit contradicts is not released.
     """
     from cupel.io.outputs import check_output_folder
     from cupel.jobs import release as job

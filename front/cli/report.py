@@ -7,7 +7,7 @@ from cupel.terminal import say
 
 
 def report(run_folder: RunFolder, json_: Json = False, quiet: Quiet = False) -> None:
-    """Draws private/report.html again from private/assay.json, such as after an update. Nothing is computed anew."""
+    """Draws private/report.html again from private/assay.json, for example after an update. Computes nothing again."""
     from cupel.jobs import report as job
 
     drawn = job.report(run_folder)

@@ -21,6 +21,6 @@ def schema(
     else:
         from cupel.errors import InputError
 
-        raise InputError(f"there is a schema of `claim` and of `assay`, not of {of!r}")
+        raise InputError(f"the schema must be claim or assay, not {of!r}")
     if json_ or not quiet:
         print(json.dumps(json_schema(), indent=None if json_ else 2, ensure_ascii=False))

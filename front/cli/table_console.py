@@ -1,4 +1,4 @@
-"""Tables for people on standard output."""
+"""Tables on standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cupel.terminal import escaped
 
 
 class TableConsole(Console):
-    """Prints tables to standard output; what is in brackets is printed as it is, and no string is obeyed."""
+    """Prints tables to standard output, without markup; control characters are escaped."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)

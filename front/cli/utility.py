@@ -1,4 +1,4 @@
-"""`cupel utility`: how far synthetic texts are from real ones."""
+"""`cupel utility`: compares synthetic texts with real ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def utility(
     ] = None,
     text: Annotated[str, typer.Option(help="Column of the text in real files.")] = "text",
     label: Annotated[
-        str | None, typer.Option(help="Column of the label in real files; trains classifiers, if given.")
+        str | None, typer.Option(help="Column of the label in real files; with it, classifiers are trained.")
     ] = None,
     synthetic_text: SyntheticText = "text",
     synthetic_label: Annotated[str, typer.Option(help="Column of the label in the synthetic file.")] = "label",
@@ -39,15 +39,16 @@ def utility(
     device: Device = "auto",
     download: Download = False,
     mauve: Annotated[
-        bool, typer.Option("--mauve", help="Also MAUVE, by the package mauve-text (GPL), from cupel\\[mauve].")
+        bool, typer.Option("--mauve", help="Also compute MAUVE, with the package mauve-text (GPL) of cupel\\[mauve].")
     ] = False,
     mauve_buckets: Annotated[int, typer.Option(help="Number of clusters of MAUVE.")] = 50,
     limit: Annotated[
-        int, typer.Option(help="Use at most so many texts of a file, drawn evenly; overlap looks at all real ones.")
+        int,
+        typer.Option(help="Largest number of texts used from each file, drawn uniformly; overlap uses all real texts."),
     ] = 100_000,
-    embedded: Annotated[int, typer.Option(help="Embed at most so many of the texts of a file.")] = 20_000,
+    embedded: Annotated[int, typer.Option(help="Largest number of texts embedded from each file.")] = 20_000,
     seed: Seed = 0,
-    confidence: Annotated[float, typer.Option(help="Of all intervals, in (0, 1).")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of all intervals, in (0, 1).")] = 0.95,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file; private/utility.json by default.")
     ] = None,
@@ -59,10 +60,11 @@ def utility(
     Every number is computed from private data without noise, so it is private too: it goes to private/, is covered by
     no guarantee, and must not decide the parameters of a claimed run.
     """
+    from cupel.io.private_results import output_file, write
     from cupel.utility import measures as job
 
-    path = job.output_file(synthetic, output, inputs=(real, held_out))
-    options = job.Options(
+    path = output_file(synthetic, output, job.NAME, (real, held_out))
+    settings = job.UtilitySettings(
         real=real,
         held_out=held_out,
         text=text,
@@ -80,8 +82,8 @@ def utility(
         confidence=confidence,
         progress=progress(json_, quiet),
     )
-    found = job.measure(synthetic, options)
-    job.write(found, path)
+    found = job.measure(synthetic, settings)
+    write(found, path)
 
     def in_words() -> None:
         _print(found)
@@ -91,7 +93,7 @@ def utility(
 
 
 def _print(found: dict[str, Any]) -> None:
-    """Every metric, and before them all that they are private."""
+    """Prints all metrics, after a note that they are private."""
     from cupel.cli.table_console import TableConsole
 
     console = TableConsole()

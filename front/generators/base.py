@@ -1,7 +1,7 @@
-"""What a generator is to the front door: options of a run, what is to be proven of it, and a finished run.
+"""What every generator gives to the commands: a finished run with its bounds, its audits and the text of its report.
 
-A generator is known by its claim, and by the finished run, which says what is proven of it, attacks it, and tells a
-reader what must be known of it. Nothing else asks which generator it is.
+The code outside a generator's own folder uses only its claim and its `FinishedRun`, and never asks which generator it
+is.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from cupel.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a command says beside the claim.
+class RunSettings:
+    """How a claim is run: what the claim itself does not say.
 
     Attributes:
-        model: a local folder or a hub id in place of the claim's.
+        model: a local folder or a hub id, used instead of the claim's model.
         device: ``auto``, ``cpu`` or ``cuda``.
         download: whether a hub id may be fetched.
         progress: where to show progress.
-        source: of the noise. A run with another source than the operating system is never released.
-        audited: whether the claim's audits will be made, for which some runs are watched.
-        anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
-        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; None allows none but one
-            of this machine without a key.
+        source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
+        audited: whether the claim's audits follow; some of them observe the run.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
+            on this machine that needs no key is used.
     """
 
     model: str | None = None
@@ -78,7 +78,7 @@ class FinishedRun(ABC):
     """
 
     claim: Claim
-    options: Options
+    settings: RunSettings
     plan: DpEvent
     documents: Documents
     ledger_path: Path
@@ -92,7 +92,7 @@ class FinishedRun(ABC):
     @property
     def head(self) -> str:
         """The head of the ledger as it is now."""
-        with open_ledger(self.ledger_path, self.options.anchor) as ledger:
+        with open_ledger(self.ledger_path, self.settings.anchor) as ledger:
             return ledger.head
 
     @property

@@ -12,7 +12,7 @@ from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
 
 if TYPE_CHECKING:
-    from cupel.generators.base import FinishedRun, Options
+    from cupel.generators.base import FinishedRun, RunSettings
 
 CLAIMS: dict[str, type[Claim]] = {
     "private_inference": PrivateInferenceClaim,
@@ -22,11 +22,11 @@ CLAIMS: dict[str, type[Claim]] = {
 """The class of claims by the name of the mechanism, which is the name of the generator's folder, too."""
 
 
-def generate(claim: Claim, output: Path, options: Options) -> FinishedRun:
+def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
     """Runs the generator of a claim into a folder, or goes on with the run that the folder holds.
 
     What runs a generator needs torch and is loaded here, not when a claim is read.
     """
     runner = import_module(f"cupel.generators.{claim.mechanism}.run")
-    done: FinishedRun = runner.generate(claim, output, options)
+    done: FinishedRun = runner.generate(claim, output, settings)
     return done

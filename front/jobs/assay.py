@@ -26,7 +26,7 @@ from cupel.claims.data import BuiltinData
 from cupel.claims.lints import private_warnings, public_warnings
 from cupel.errors import InputError, input_errors
 from cupel.generators import registry
-from cupel.generators.base import FinishedRun, Options, Part
+from cupel.generators.base import FinishedRun, Part, RunSettings
 from cupel.io.run_files import PRIVATE, one_process, open_ledger, write_atomically
 from cupel.jobs.verdict_history import bounds_of, confidence_of_next, distinct, record, recorded
 from cupel.progress import Progress
@@ -167,7 +167,7 @@ def assay(
     output, claim = Path(output), claim.written_by(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
-    options = Options(
+    settings = RunSettings(
         model=model,
         device=device,
         download=download,
@@ -177,7 +177,7 @@ def assay(
         allow_endpoint=allow_endpoint,
     )
     with one_process(output / PRIVATE):
-        done = registry.generate(claim, output, options)
+        done = registry.generate(claim, output, settings)
         with open_ledger(done.ledger_path, anchor) as ledger, input_errors():
             earlier = [one.past for one in recorded(ledger.run(claim.name))]
             confidence = confidence_of_next(earlier, bool(claim.audits))
@@ -230,7 +230,7 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
         LedgerError: when the ledger's chain is broken.
     """
     name = done.claim.name
-    with open_ledger(done.ledger_path, done.options.anchor) as ledger:
+    with open_ledger(done.ledger_path, done.settings.anchor) as ledger:
         event, charged = ledger.event(name), ledger.run(name)
         parts = [dataclasses.replace(part, bounds=done.bounds(part, charged)) for part in done.parts(guarantee, event)]
         summary = {
@@ -350,7 +350,7 @@ def settle(done: FinishedRun, assay: Assay) -> Assay:
     Raises:
         InputError: where another assay of the run recorded a verdict meanwhile.
     """
-    with open_ledger(done.ledger_path, done.options.anchor) as ledger, input_errors():
+    with open_ledger(done.ledger_path, done.settings.anchor) as ledger, input_errors():
         run = ledger.run(done.claim.name)
         if len(recorded(run)) != len(assay.history) - 1:
             raise InputError(f"{ledger.path}: another assay of this run ended meanwhile; give the same command again")

@@ -47,14 +47,14 @@ _POISSON = (
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to compare, whatever is compared.
+class ComparisonSettings:
+    """How accountants are compared, whatever the mechanism.
 
     Attributes:
         methods: names of accountants; empty for all.
-        output: where the figure goes, a path that ends in .svg; None for no figure and no curves.
+        output: path of the figure, which ends in .svg; None for no figure and no curves.
         seconds: time limit of each accountant in each panel of the figure.
-        progress: where work shows itself.
+        progress: where to show progress.
     """
 
     methods: Sequence[str] = ()
@@ -63,7 +63,7 @@ class Options:
     progress: Progress = field(default_factory=Progress)
 
     def check(self, methods: Sequence[str] = tuple(ACCOUNTANTS)) -> None:
-        """Raises `ValueError` for what cannot be, before any work is done; `methods` are those that may be asked."""
+        """Raises `ValueError` for invalid settings, before any work is done; `methods` are the allowed accountants."""
         for method in self.methods:
             validate.one_of(methods, method=method)
         validate.positive(seconds=self.seconds)
@@ -95,7 +95,13 @@ class Compared:
 
 
 def dp_sgd(
-    noise_multiplier: float, sampling_probability: float, steps: int, *, adjacency: str, delta: float, options: Options
+    noise_multiplier: float,
+    sampling_probability: float,
+    steps: int,
+    *,
+    adjacency: str,
+    delta: float,
+    settings: ComparisonSettings,
 ) -> Compared:
     """DP-SGD with Poisson-sampled batches.
 
@@ -104,12 +110,12 @@ def dp_sgd(
     """
     with input_errors():
         event = dp_sgd_event(noise_multiplier, sampling_probability, steps)
-        relation = _relation(adjacency, delta, options)
+        relation = _relation(adjacency, delta, settings)
     about = (
         f"DP-SGD, noise multiplier {format_number(noise_multiplier)}, sampling probability "
         f"{format_number(sampling_probability)}, {steps} steps"
     )
-    return _of_event(event, about, relation, Unit(), delta, options, (_POISSON,))
+    return _of_event(event, about, relation, Unit(), delta, settings, (_POISSON,))
 
 
 def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: int) -> DpEvent:
@@ -125,7 +131,9 @@ def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: in
     return dp_event.SelfComposedDpEvent(step, steps)
 
 
-def gaussian(noise_multiplier: float, count: int, *, adjacency: str, delta: float, options: Options) -> Compared:
+def gaussian(
+    noise_multiplier: float, count: int, *, adjacency: str, delta: float, settings: ComparisonSettings
+) -> Compared:
     """Gaussian releases of the whole data set.
 
     Raises:
@@ -133,9 +141,9 @@ def gaussian(noise_multiplier: float, count: int, *, adjacency: str, delta: floa
     """
     with input_errors():
         event = gaussian_event(noise_multiplier, count)
-        relation = _relation(adjacency, delta, options)
+        relation = _relation(adjacency, delta, settings)
     about = f"Gaussian noise, multiplier {format_number(noise_multiplier)}, {count} releases"
-    return _of_event(event, about, relation, Unit(), delta, options)
+    return _of_event(event, about, relation, Unit(), delta, settings)
 
 
 def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
@@ -149,7 +157,7 @@ def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
     return dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(noise_multiplier), count)
 
 
-def selection(eta: float, count: int, *, adjacency: str, delta: float, options: Options) -> Compared:
+def selection(eta: float, count: int, *, adjacency: str, delta: float, settings: ComparisonSettings) -> Compared:
     """Bounded-range selections, such as tokens drawn by softmax.
 
     Raises:
@@ -157,11 +165,11 @@ def selection(eta: float, count: int, *, adjacency: str, delta: float, options: 
     """
     with input_errors():
         event = selection_event(eta, count)
-        relation = _relation(adjacency, delta, options, "adaptive")
+        relation = _relation(adjacency, delta, settings, "adaptive")
     about = f"selection of bounded range η = {format_number(eta)}, {count} times"
     answers, curves = selection_answers(eta, count, delta, relation)
-    wanted = not options.methods or "adaptive" in options.methods
-    return _of_event(event, about, relation, Unit(), delta, options, others=(answers, curves) if wanted else ({}, {}))
+    wanted = not settings.methods or "adaptive" in settings.methods
+    return _of_event(event, about, relation, Unit(), delta, settings, others=(answers, curves) if wanted else ({}, {}))
 
 
 def selection_event(eta: float, count: int) -> DpEvent:
@@ -192,22 +200,24 @@ def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: s
     return factor * clip / (batch_size * temperature)
 
 
-def secret(release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, options: Options) -> Compared:
+def secret(
+    release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, settings: ComparisonSettings
+) -> Compared:
     """Noisy releases in which a secret may occur: what the probability of guessing it may become.
 
     Raises:
         InputError: for parameters out of range.
     """
     with input_errors():
-        options.check(SECRET_METHODS)
+        settings.check(SECRET_METHODS)
         validate.open_probability(p=p)
         validate.integer(minimum=1, maximum=MOST_RELEASES, rounds=rounds)
-    with options.progress.stage("accountants") as step:
-        found = compare_secret(release, p, rounds, methods=options.methods or SECRET_METHODS, progress=step)
+    with settings.progress.stage("accountants") as step:
+        found = compare_secret(release, p, rounds, methods=settings.methods or SECRET_METHODS, progress=step)
     curves: tuple[Panel, ...] = ()
-    if options.output is not None:
-        curves = secret_panels(release, rounds, found, seconds=options.seconds)
-    return finish(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), options)
+    if settings.output is not None:
+        curves = secret_panels(release, rounds, found, seconds=settings.seconds)
+    return finish(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), settings)
 
 
 def vectors(
@@ -219,7 +229,7 @@ def vectors(
     sigma: float | None,
     adjacency: str,
     delta: float,
-    options: Options,
+    settings: ComparisonSettings,
 ) -> Compared:
     """Means of several layers' vectors with Gaussian noise: the noise that an ε needs, or the ε of a noise.
 
@@ -227,19 +237,19 @@ def vectors(
         InputError: for parameters out of range.
     """
     with input_errors():
-        options.check(LAYER_METHODS)
-        relation = _relation(adjacency, delta, replace(options, methods=()))
+        settings.check(LAYER_METHODS)
+        relation = _relation(adjacency, delta, replace(settings, methods=()))
         released = Layers(layers, clip, records, relation)
         if (epsilon is None) == (sigma is None):
             raise ValueError("give either --epsilon, to ask for the noise, or --sigma, to ask for the ε")
         validate.positive(**({"sigma": sigma} if sigma is not None else {"epsilon": epsilon}))
     asked = {"epsilon": epsilon, "sigma": sigma}
-    with options.progress.stage("accountants") as step:
-        methods = options.methods or LAYER_METHODS
+    with settings.progress.stage("accountants") as step:
+        methods = settings.methods or LAYER_METHODS
         found = compare_layers(released, delta=delta, methods=methods, progress=step, **asked)
     curves: tuple[Panel, ...] = ()
-    if options.output is not None:
-        curves = layer_panels(released, found, seconds=options.seconds, **asked)
+    if settings.output is not None:
+        curves = layer_panels(released, found, seconds=settings.seconds, **asked)
     given = f"σ = {format_number(sigma)} on each coordinate"
     if epsilon is not None:
         given = f"ε = {format_number(epsilon)} in all"
@@ -247,7 +257,7 @@ def vectors(
     sensitivity = float(mean_sensitivity(clip, records, relation))
     units = f"The standard deviation of the noise is the noise multiplier times {format_upper(sensitivity)}, the "
     notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
-    return finish(Compared(about, found, curves, notes), options)
+    return finish(Compared(about, found, curves, notes), settings)
 
 
 def secret_of(
@@ -279,13 +289,15 @@ def secret_of(
         return secret_release(sigma, [sampling_probability] * occurrences)
 
 
-def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Path | None = None) -> Compared:
+def ledgers(
+    paths: Sequence[Path], *, delta: float, settings: ComparisonSettings, anchor: Path | None = None
+) -> Compared:
     """What one or several ledgers were charged.
 
     Args:
         paths: of the ledgers, over one data set.
         delta: δ in (0, 1).
-        options: how to compare.
+        settings: how to compare.
         anchor: the file that holds the heads of the ledgers; None is one in the user's folder for state.
 
     Raises:
@@ -293,8 +305,8 @@ def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Pa
             secrets, or parameters out of range.
     """
     with input_errors():
-        options.check()
-        check_output(options.output, (*paths, anchor))
+        settings.check()
+        check_output(settings.output, (*paths, anchor))
         validate.open_probability(delta=delta)
         with open_ledgers(paths, anchor=anchor) as opened:
             relation, unit = relation_of(opened)
@@ -306,7 +318,7 @@ def ledgers(paths: Sequence[Path], *, delta: float, options: Options, anchor: Pa
             event = compose_ledgers(opened)
             assumptions = tuple(note for ledger in opened for note in _assumed_of(ledger))
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    return _of_event(event, about, relation, unit, delta, options, assumptions)
+    return _of_event(event, about, relation, unit, delta, settings, assumptions)
 
 
 def _assumed_of(ledger: Ledger) -> list[str]:
@@ -322,8 +334,8 @@ def _assumed_of(ledger: Ledger) -> list[str]:
     return notes
 
 
-def _relation(adjacency: str, delta: float, options: Options, *besides: str) -> Adjacency:
-    options.check((*ACCOUNTANTS, *besides))
+def _relation(adjacency: str, delta: float, settings: ComparisonSettings, *besides: str) -> Adjacency:
+    settings.check((*ACCOUNTANTS, *besides))
     validate.open_probability(delta=delta)
     return Adjacency(validate.one_of(tuple(str(relation) for relation in _RECORD), adjacency=adjacency))
 
@@ -334,19 +346,19 @@ def _of_event(
     adjacency: Adjacency,
     unit: Unit,
     delta: float,
-    options: Options,
+    settings: ComparisonSettings,
     assumptions: tuple[str, ...] = (),
     others: tuple[Answers, Mapping[str, Other]] = ({}, {}),
 ) -> Compared:
-    asked = [name for name in options.methods or ACCOUNTANTS if name in ACCOUNTANTS]
+    asked = [name for name in settings.methods or ACCOUNTANTS if name in ACCOUNTANTS]
 
     def shown(rows: Sequence[Row]) -> None:
         for row in rows:
             said = format_upper(row.bound.value)
             sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
-            options.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {duration(row.seconds)})")
+            settings.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {duration(row.seconds)})")
 
-    with options.progress.stage("accountants") as step:
+    with settings.progress.stage("accountants") as step:
         found = compare(
             event,
             adjacency=adjacency,
@@ -358,13 +370,13 @@ def _of_event(
             shown=shown,
         )
     curves: tuple[Panel, ...] = ()
-    if options.output is not None:
-        with options.progress.stage("curves") as step:
-            curves = panels(event, found, seconds=options.seconds, others=others[1], progress=step)
-    return finish(Compared(about, found, curves, assumptions), options)
+    if settings.output is not None:
+        with settings.progress.stage("curves") as step:
+            curves = panels(event, found, seconds=settings.seconds, others=others[1], progress=step)
+    return finish(Compared(about, found, curves, assumptions), settings)
 
 
-def finish(compared: Compared, options: Options) -> Compared:
+def finish(compared: Compared, settings: ComparisonSettings) -> Compared:
     """`compared` with its figure drawn, if one was asked for.
 
     Raises:
@@ -374,14 +386,14 @@ def finish(compared: Compared, options: Options) -> Compared:
     if not found.rows:
         reasons = "; ".join(found.unsupported.values())
         raise InputError(f"no accountant that was asked has a bound here: {reasons}")
-    if options.output is None:
+    if settings.output is None:
         return compared
     from cupel.reports.comparison import figure, standalone
 
     drawing = standalone(figure(found, compared.panels, f"{compared.about}; {relation_in_words(found)}"))
     with input_errors():
-        write_atomically(options.output, drawing, 0o644)
-    return Compared(compared.about, found, compared.panels, compared.assumptions, options.output)
+        write_atomically(settings.output, drawing, 0o644)
+    return Compared(compared.about, found, compared.panels, compared.assumptions, settings.output)
 
 
 def relation_in_words(found: Comparison) -> str:

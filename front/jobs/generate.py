@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cupel.claims.base import Claim
 from cupel.generators import registry
-from cupel.generators.base import FinishedRun, Options
+from cupel.generators.base import FinishedRun, RunSettings
 from cupel.io.run_files import PRIVATE, one_process
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 from cupel.progress import Progress
@@ -24,14 +24,26 @@ def generate(
     anchor: Path | None = None,
     allow_endpoint: str | None = None,
 ) -> FinishedRun:
-    """Loads data and model as the claim says and runs its generator into `output`; see `Options`.
+    """Runs the generator of a claim on the claim's data, with the claim's model; resumes an interrupted run.
+
+    Args:
+        claim: its guarantee and audits are not needed.
+        output: folder for ``private/``, with the ledger and the synthetic data.
+        model: a local folder or a hub id, used instead of the claim's model.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        download: whether a hub id may be fetched.
+        progress: where to show progress.
+        source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
+            on this machine that needs no key is used.
 
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run or in which another process works;
             nothing has been written then.
     """
     shown = progress or Progress()
-    options = Options(
+    settings = RunSettings(
         model=model,
         device=device,
         download=download,
@@ -42,4 +54,4 @@ def generate(
     )
     output, claim = Path(output), claim.written_by(model)
     with one_process(output / PRIVATE):
-        return registry.generate(claim, output, options)
+        return registry.generate(claim, output, settings)

@@ -1,7 +1,17 @@
-"""The utility of synthetic text, beside real text."""
+"""The utility of synthetic text: metrics that compare it with real text."""
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Options":  # until version 0.4
+        warnings.warn("cupel.utility.Options is UtilitySettings since cupel 0.3", DeprecationWarning, stacklevel=2)
+        name = "UtilitySettings"
+    return _load(name)

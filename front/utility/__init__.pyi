@@ -1,2 +1,2 @@
-from .measures import Options as Options
+from .measures import UtilitySettings as UtilitySettings
 from .measures import measure as measure

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cupel import __version__
 from cupel.accounting import validate
-from cupel.errors import InputError, input_errors
-from cupel.io.outputs import check_output, real_path
-from cupel.io.run_files import write_atomically
+from cupel.errors import input_errors
+from cupel.io.private_results import synthetic_file
 from cupel.progress import Progress
 from cupel.utility.text_sample import Sample
 
@@ -26,16 +24,14 @@ PRIVATE = (
     "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
     "private side: do not release it, and do not choose parameters of a claimed run by it."
 )
-SYNTHETIC_NAME = "synthetic.jsonl"
-RELEASED_CLAIM = "claim.json"
-"""By this file a folder is known as one that `cupel release` made."""
+NAME = "utility.json"
 LIMIT = 100_000
 EMBEDDED = 20_000
 
 
 @dataclass(frozen=True)
-class Options:
-    """What is compared, and how.
+class UtilitySettings:
+    """Which texts `measure` compares, and how.
 
     Attributes:
         real: file of the private texts that the generator saw.
@@ -43,15 +39,15 @@ class Options:
         text, label: columns of the real files; without a label no classifier is trained.
         synthetic_text, synthetic_label: columns of the synthetic file.
         embedder: ``builtin``, a local folder or a hub id of a `sentence-transformers` model.
-        device: where such a model runs.
+        device: where a `sentence-transformers` model runs.
         download: whether a hub id may be fetched.
-        mauve: whether MAUVE is computed, by a package of its own.
-        mauve_buckets: its public number of clusters.
-        limit: at most so many texts of each file are used, drawn evenly; overlap looks at all real ones.
-        embedded: of these, at most so many of each file are embedded.
-        seed: of all draws; they are public choices.
+        mauve: whether MAUVE is computed, which needs the package mauve-text.
+        mauve_buckets: number of clusters of MAUVE, a public choice.
+        limit: largest number of texts used from each file, drawn uniformly; overlap uses all real texts.
+        embedded: largest number of those texts that are embedded.
+        seed: of all draws, which are public choices.
         confidence: of all intervals.
-        progress: shows the stages.
+        progress: where to show progress.
     """
 
     real: Path
@@ -80,108 +76,66 @@ class Options:
         validate.integer(minimum=2, mauve_buckets=self.mauve_buckets)
 
 
-def synthetic_file(given: Path) -> Path:
-    """The synthetic texts in the folder of a run or of a release, or the file itself.
-
-    Raises:
-        InputError: for a folder without them, or nothing.
-    """
-    if not given.is_dir():
-        return given
-    for path in (given / "private" / SYNTHETIC_NAME, given / SYNTHETIC_NAME):
-        if path.is_file():
-            return path
-    raise InputError(
-        f"{given}: holds neither private/{SYNTHETIC_NAME} nor {SYNTHETIC_NAME}; name the folder of a run or a release"
-    )
-
-
-def output_file(
-    given: Path, asked: Path | None, name: str = "utility.json", inputs: Iterable[Path | None] = ()
-) -> Path:
-    """Where the numbers go: into ``private/`` of the run folder or beside the file, unless asked otherwise.
-
-    Args:
-        given: the run folder or the file.
-        asked: by the command line.
-        name: of the file, where none is asked for.
-        inputs: what else the command reads.
-
-    Raises:
-        InputError: for a place inside a folder that `cupel release` made, one that cannot be written, or an input.
-    """
-    if asked is None:
-        folder = given if given.is_dir() else real_path(given).parent
-        folder = folder.parent if folder.name == "private" else folder
-        asked = folder / "private" / name
-    elif asked.is_dir() or not asked.parent.is_dir():
-        raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
-    if any((folder / RELEASED_CLAIM).is_file() for folder in real_path(asked).parents):
-        raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
-    check_output(asked, (given, *inputs))
-    return asked
-
-
-def measure(synthetic: Path, options: Options) -> dict[str, Any]:
+def measure(synthetic: Path, settings: UtilitySettings) -> dict[str, Any]:
     """All metrics of a synthetic file or run folder, in JSON types.
 
     Raises:
         InputError: one line, for files, columns or parameters that do not do.
     """
     with input_errors():
-        options.check()
-        embedder = _embedder(options)
-        if options.mauve:
+        settings.check()
+        embedder = _embedder(settings)
+        if settings.mauve:
             from cupel.utility.mauve import compute_mauve
 
-            compute_mauve()  # says now that it is missing
+            compute_mauve()  # fails early if it is not installed
     path = synthetic_file(synthetic)
-    with options.progress.stage("Reading") as step:
-        label = options.synthetic_label if options.label is not None else None
-        limit, seed = options.limit, options.seed
-        written = Sample.read(path, options.synthetic_text, label, limit=limit, seed=seed, empty=True)
-        real = Sample.read(options.real, options.text, options.label, limit=limit, seed=seed)
+    with settings.progress.stage("Reading") as step:
+        label = settings.synthetic_label if settings.label is not None else None
+        limit, seed = settings.limit, settings.seed
+        written = Sample.read(path, settings.synthetic_text, label, limit=limit, seed=seed, empty=True)
+        real = Sample.read(settings.real, settings.text, settings.label, limit=limit, seed=seed)
         held_out = None
-        if options.held_out is not None:
-            held_out = Sample.read(options.held_out, options.text, options.label, limit=limit, seed=seed)
+        if settings.held_out is not None:
+            held_out = Sample.read(settings.held_out, settings.text, settings.label, limit=limit, seed=seed)
         step(1, 1)
     found: dict[str, Any] = {"schema": 1, "private": PRIVATE, "version": __version__}
     found["synthetic"], found["real"] = written.about(), real.about()
     found["held_out"] = held_out.about() if held_out else None
     found["embedder"] = {"name": embedder.name, "fingerprint": embedder.fingerprint}
-    found["seed"] = options.seed
+    found["seed"] = settings.seed
     with input_errors():
-        found |= _classified(written, real, held_out, options)
-        found |= _embedded(written, real, embedder, options)
-        found |= _worded(written, real, held_out, options)
+        found |= _classified(written, real, held_out, settings)
+        found |= _embedded(written, real, embedder, settings)
+        found |= _worded(written, real, held_out, settings)
     return found
 
 
-def _embedder(options: Options) -> Embedder:
+def _embedder(settings: UtilitySettings) -> Embedder:
     from cupel.mechanisms.embedding.load import load_embedder
 
     # Nothing is released, so texts may share a forward, which moves the last bits of their vectors.
-    return load_embedder(options.embedder, device=options.device, texts_at_once=32, download=options.download)
+    return load_embedder(settings.embedder, device=settings.device, texts_at_once=32, download=settings.download)
 
 
-def _classified(written: Sample, real: Sample, held_out: Sample | None, options: Options) -> dict[str, Any]:
-    if options.label is None:
+def _classified(written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings) -> dict[str, Any]:
+    if settings.label is None:
         return {"classifier": None}
     from cupel.utility.downstream import downstream
     from cupel.utility.downstream import held_out as set_apart
 
-    with options.progress.stage("Classifying") as step:
+    with settings.progress.stage("Classifying") as step:
         if held_out is not None:
             training, test = real.part(), held_out.part()
         else:
-            apart = set_apart(real.texts, seed=options.seed)
+            apart = set_apart(real.texts, seed=settings.seed)
             training, test = real.part((~apart).tolist()), real.part(apart.tolist())
-        found = downstream(written.part(), training, test, confidence=options.confidence, seed=options.seed)
+        found = downstream(written.part(), training, test, confidence=settings.confidence, seed=settings.seed)
         step(1, 1)
     return {"classifier": {**found, "tested_on": "held_out" if held_out else "real"}}
 
 
-def _embedded(written: Sample, real: Sample, embedder: Embedder, options: Options) -> dict[str, Any]:
+def _embedded(written: Sample, real: Sample, embedder: Embedder, settings: UtilitySettings) -> dict[str, Any]:
     from cupel.utility.frechet import compare_embeddings, embedded_moments
 
     kept: dict[str, list[NDArray[np.float32]]] = {"synthetic": [], "real": []}
@@ -190,38 +144,38 @@ def _embedded(written: Sample, real: Sample, embedder: Embedder, options: Option
 
         def embed(texts: Sequence[str], side: str = side) -> NDArray[np.float32]:
             vectors = embedder.embed(texts)
-            if options.mauve:
+            if settings.mauve:
                 kept[side].append(vectors)
             return vectors
 
-        with options.progress.stage(f"Embedding {side}") as step:
-            texts = sample.draw(min(options.embedded, len(sample.texts)), options.seed)
-            moments[side] = embedded_moments(texts, embed, options.seed + number, step)
-    with options.progress.stage("Resampling") as step:
+        with settings.progress.stage(f"Embedding {side}") as step:
+            texts = sample.draw(min(settings.embedded, len(sample.texts)), settings.seed)
+            moments[side] = embedded_moments(texts, embed, settings.seed + number, step)
+    with settings.progress.stage("Resampling") as step:
         compared = compare_embeddings(
-            moments["synthetic"], moments["real"], confidence=options.confidence, seed=options.seed
+            moments["synthetic"], moments["real"], confidence=settings.confidence, seed=settings.seed
         )
         step(1, 1)
     compared["texts"] = {side: of.count for side, of in moments.items()}
     found: dict[str, Any] = {"frechet": compared, "mauve": None}
-    if options.mauve:
+    if settings.mauve:
         import numpy as np
 
         from cupel.utility.mauve import mauve_score
 
-        with options.progress.stage("MAUVE") as step:
+        with settings.progress.stage("MAUVE") as step:
             sides = (np.concatenate(kept[side]) for side in ("synthetic", "real"))
-            found["mauve"] = mauve_score(*sides, buckets=options.mauve_buckets, seed=options.seed)
+            found["mauve"] = mauve_score(*sides, buckets=settings.mauve_buckets, seed=settings.seed)
             step(1, 1)
     return found
 
 
-def _worded(written: Sample, real: Sample, held_out: Sample | None, options: Options) -> dict[str, Any]:
+def _worded(written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings) -> dict[str, Any]:
     from cupel.mechanisms.data.text_overlap import overlap
     from cupel.mechanisms.data.word_runs import Words
     from cupel.utility.text_metrics import compare_lengths, diversity
 
-    with options.progress.stage("Comparing words") as step:
+    with settings.progress.stage("Comparing words") as step:
         words, real_words = Words.of(written.texts), Words.of(real.texts)
         step(1, 4)
         lengths = {
@@ -235,20 +189,8 @@ def _worded(written: Sample, real: Sample, held_out: Sample | None, options: Opt
         if held_out is not None:  # more texts hold more runs, so only as many seen and unseen ones compare
             same = {"real": real, "held_out": held_out}
             texts = min(len(sample.texts) for sample in same.values())
-            pieces = {side: Words.of(sample.draw(texts, options.seed)).pieces() for side, sample in same.items()}
+            pieces = {side: Words.of(sample.draw(texts, settings.seed)).pieces() for side, sample in same.items()}
             found = {side: overlap(words, of).summary() for side, of in pieces.items()}
             memorisation["same_size"] = {"texts": texts, **found}
         step(4, 4)
     return {"diversity": distinct, "lengths": lengths, "memorisation": memorisation}
-
-
-def write(found: dict[str, Any], path: Path) -> None:
-    """Writes the numbers whole or not at all, for the owner's eyes only.
-
-    Raises:
-        InputError: where the file cannot be written.
-    """
-    with input_errors():
-        if path.parent.name == "private":
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")

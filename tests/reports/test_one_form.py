@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from cupel.accounting.bounds import Direction, Rigor
 from cupel.accounting.guarantees import Guarantee
 from cupel.attacks.black_box.recorder import Recorder
 from cupel.attacks.canaries.reconstruction import Reconstruction
-from cupel.attacks.released.holdout import Hits
+from cupel.attacks.released.holdout import Hits, Units
 from cupel.attacks.secrets.reconstruction import SecretGuesses
 from cupel.audit_jobs.canaries import readme
+from cupel.audit_jobs.canaries.files import PlannedAudit
+from cupel.audit_jobs.membership import MembershipAudit, MembershipSettings
+from cupel.audit_jobs.released import HoldoutAudit, HoldoutSettings
 from cupel.audits.games import leave_one_out_audit, reconstruction_audit
 from cupel.audits.games.canaries import Scoring, third_party_audit
 from cupel.audits.games.canaries_design import Design as PlantedDesign
@@ -172,13 +176,15 @@ def assayed(assay: Assay, result: AuditResult, claim: Guarantee) -> Assay:
 
 def on_the_command_line(result: AuditResult, claim: Guarantee, capsys: pytest.CaptureFixture[str]) -> str:
     """What a command prints of an audit besides; empty where it prints the conclusion only."""
-    audits = [result.to_json()]
     match result.name:
         case "membership":
-            audit_membership.print_audit({"private": "", "audits": audits})
+            audit_membership.print_audit(MembershipAudit(MembershipSettings(), {}, result))
         case "verbatim_extraction":
-            given = {"private": "", "unit": "record", "confidence": 1 - 0.05 / 3}
-            audit_released.print_audits({**given, "audits": audits})
+            settings = HoldoutSettings(source=Path(), holdout=Path(), confidence=1 - 0.05 / 3)
+            units = Units.of(["one"], ["another"])
+            audit_released.print_audits(
+                HoldoutAudit(synthetic=Path(), settings=settings, unit="record", units=units, audits=(result,))
+            )
         case "distinguishing":
             return describe_bound(distinguished, claim, result.bounds[0])  # type: ignore[arg-type]  # only its name is used
     return capsys.readouterr().out
@@ -226,17 +232,16 @@ def planted_page(right: int, copied: float = 3.0) -> str:
 
 def planted_reach() -> str:
     """What the plan of that audit says of its reach."""
-    about: dict[str, Any] = {
-        "confidence": PLANTED.confidence,
-        "delta": PLANTED.delta,
-        "guesses": 60,
-        "ceiling": {"guesses": 60, "epsilon": PLANTED.ceiling(60)},
-        "ceiling_of_half": {"guesses": 120, "epsilon": PLANTED.ceiling(120)},
-        "claim": {"epsilon": PLANTED_CLAIM.epsilon},
-        "guesses_needed": PLANTED.needed(PLANTED_CLAIM.epsilon),
-        "warnings": [],
-    }
-    return f"<pre>{html.escape(' '.join(readme.reach(about)))}</pre>"
+    planned = PlannedAudit(
+        kind="echo",
+        design=PLANTED,
+        copies=1,
+        canaries="canaries.jsonl",
+        canaries_sha256="",
+        manifest_sha256="",
+        reads_data=None,
+    )
+    return f"<pre>{html.escape(' '.join(readme.reach(planned)))}</pre>"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from cupel import __version__
 from cupel.audit_jobs.canaries.files import (
     BOUND,
     SCORES,
-    Scored,
+    Claimed,
+    ScoredFile,
     hashed,
     read_manifest,
     read_scores,
@@ -20,11 +22,68 @@ from cupel.audit_jobs.canaries.files import (
     write_whole,
 )
 from cupel.audits.games.canaries import Scoring, refutes, third_party_audit
+from cupel.audits.result import AuditResult
 from cupel.errors import InputError
 from cupel.progress import Progress
 
 
-def bound(folder: Path, *, expect: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CheckedFile:
+    """A synthetic file that was scored.
+
+    Attributes:
+        scored: what was scored.
+        checked: whether the file was still there, unchanged, when ε was bounded.
+    """
+
+    scored: ScoredFile
+    checked: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as plain JSON types, without its scores."""
+        return {**self.scored.model_dump(include={"file", "sha256", "bytes", "rows"}), "checked": self.checked}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryBound:
+    """What the scores of a planned audit show. ``bound.json`` holds it.
+
+    Attributes:
+        manifest_sha256: hash of the manifest.
+        manifest_expected: whether this hash was given from outside the folder.
+        scores_sha256: hash of the scores.
+        synthetic: the files that were scored.
+        claim: the planned claim, or None.
+        refuted: whether the audit refutes the claim; None where nothing was claimed.
+        audit: lower bounds on ε, with their ceilings and controls.
+    """
+
+    manifest_sha256: str
+    manifest_expected: bool
+    scores_sha256: str
+    synthetic: tuple[CheckedFile, ...]
+    claim: Claimed | None
+    refuted: bool | None
+    audit: AuditResult
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON types, with a hash of all else as ``sha256``."""
+        return sealed(
+            {
+                "schema": 1,
+                "cupel": __version__,
+                "manifest_sha256": self.manifest_sha256,
+                "manifest_expected": self.manifest_expected,
+                "scores_sha256": self.scores_sha256,
+                "synthetic": [file.to_json() for file in self.synthetic],
+                "claim": self.claim.model_dump() if self.claim else None,
+                "refuted": self.refuted,
+                "audit": self.audit.to_json(),
+            }
+        )
+
+
+def bound(folder: Path, *, expect: str | None = None, progress: Progress | None = None) -> CanaryBound:
     """Bounds ε from ``scores.json`` and writes ``bound.json``; nothing can be scored afterwards.
 
     Args:
@@ -32,59 +91,54 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         expect: the hash of the manifest that was kept outside.
         progress: where to show progress.
 
-    Returns:
-        What ``bound.json`` holds: the audit, whether it refutes the planned claim, and the hashes it rests on.
-
     Raises:
         InputError: for files that are not there or were changed.
     """
     manifest, digest = read_manifest(folder, expect)
     document = read_scores(folder, digest)
-    if not all(Scored(**entry).belongs_to(manifest) for entry in document["scorings"]):
+    scored = [ScoredFile(**entry) for entry in document["scorings"]]
+    if not all(file.belongs_to(manifest) for file in scored):
         raise InputError(f"{folder / SCORES}: has scores of other canaries than the plan; score again")
-    checked = [_is_unchanged(entry, progress or Progress()) for entry in document["scorings"]]
+    checked = tuple(CheckedFile(file, _is_unchanged(file, progress or Progress())) for file in scored)
     audit = third_party_audit(
         manifest.design,
         manifest.coins,
-        [_scoring(entry) for entry in document["scorings"]],
+        [_scoring(file) for file in scored],
         attack=manifest.canary_kind.attack,
         kind=manifest.kind,
     )
-    found = sealed(
-        {
-            "schema": 1,
-            "cupel": __version__,
-            "manifest_sha256": digest,
-            "manifest_expected": expect is not None,
-            "scores_sha256": document["sha256"],
-            "synthetic": [
-                {**{key: entry[key] for key in ("file", "sha256", "bytes", "rows")}, "checked": there}
-                for entry, there in zip(document["scorings"], checked, strict=True)
-            ],
-            "claim": manifest.claim.model_dump() if manifest.claim else None,
-            "refuted": refutes(manifest.design, audit.bounds),
-            "audit": audit.to_json(),
-        }
+    found = CanaryBound(
+        manifest_sha256=digest,
+        manifest_expected=expect is not None,
+        scores_sha256=document["sha256"],
+        synthetic=checked,
+        claim=manifest.claim,
+        refuted=refutes(manifest.design, audit.bounds),
+        audit=audit,
     )
-    write_whole(folder / BOUND, json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return found
 
 
-def _is_unchanged(entry: dict[str, Any], progress: Progress) -> bool:
+def _is_unchanged(file: ScoredFile, progress: Progress) -> bool:
     """Whether a synthetic file is still what was scored; False where it is gone.
 
     Raises:
         InputError: if it was changed.
     """
-    path = Path(entry["path"])
+    path = Path(file.path)
     if not path.is_file():
         return False
     with progress.stage("Hashing") as step:
-        if hashed(path, step) != entry["sha256"]:
+        if hashed(path, step) != file.sha256:
             raise InputError(f"{path}: was changed since it was scored; put back the file that was scored")
     return True
 
 
-def _scoring(entry: dict[str, Any]) -> Scoring:
-    scores = {name: np.array(entry[name], dtype=np.float64) for name in ("candidates", "never", "copied")}
-    return Scoring(name=entry["file"], **scores)
+def _scoring(file: ScoredFile) -> Scoring:
+    return Scoring(
+        name=file.file,
+        candidates=np.array(file.candidates),
+        never=np.array(file.never),
+        copied=np.array(file.copied),
+    )

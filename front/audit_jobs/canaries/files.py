@@ -11,15 +11,18 @@ import json
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
+from cupel import __version__
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.arrays import Bools
 from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.attacks.canaries.rows import Column
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
 from cupel.audits.games.canaries_design import Design
@@ -37,8 +40,18 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Scored(Part):
-    """An entry of ``scores.json``: what was scored, and the scores of candidates and of controls."""
+class ScoredFile(Part):
+    """A synthetic file that was scored: an entry of ``scores.json``.
+
+    Attributes:
+        file: its name.
+        path: where it was.
+        sha256: its hash.
+        bytes, rows: its size.
+        candidates: score of each candidate, larger for "in the data".
+        never: score of each control candidate, which was in no data.
+        copied: score that each candidate would have if the file also held a copy of every planted canary.
+    """
 
     file: str
     path: str
@@ -149,6 +162,97 @@ class Manifest(Part):
         return [Column(**{**column, "values": tuple(column["values"])}) for column in self.columns]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedAudit:
+    """An audit that is planned: all that is known of it but the coins. ``plan.json`` holds it.
+
+    Attributes:
+        kind: of the canaries.
+        design: number of candidates and guesses, unit, claim, confidence.
+        copies: number of records of each canary.
+        canaries: name of the file of planted canaries.
+        canaries_sha256: its hash.
+        manifest_sha256: hash of the manifest; proves later that no coin was changed.
+        reads_data: the data file that canaries were made like; None for none.
+        made_up: columns in which canaries have a made-up word, because the data have too many different values.
+    """
+
+    kind: str
+    design: Design
+    copies: int
+    canaries: str
+    canaries_sha256: str
+    manifest_sha256: str
+    reads_data: Path | None
+    made_up: tuple[str, ...] = ()
+
+    @property
+    def guesses(self) -> int:
+        """The number of guesses; the largest that is possible where it is not fixed."""
+        return self.design.candidates // 2 if self.design.guesses is None else self.design.guesses
+
+    @property
+    def ceiling(self) -> float:
+        """The largest ε that the audit can show: that of `guesses` correct guesses."""
+        return self.design.ceiling(self.guesses)
+
+    @property
+    def ceiling_of_half(self) -> float:
+        """The largest ε that could be shown if half of the candidates were guessed."""
+        return self.design.ceiling(self.design.candidates // 2)
+
+    @property
+    def guesses_needed(self) -> int | None:
+        """The fewest guesses, all correct, that refute the claim; None without a claim, or if no number does."""
+        return None if self.design.claim is None else self.design.needed(self.design.claim.epsilon)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the audit may show less than expected, one phrase each."""
+        found, claim, needed = [], self.design.claim, self.guesses_needed
+        if claim is not None and not self.ceiling > claim.epsilon:
+            enough = f"{needed} would do" if needed is not None else "plan more canaries"
+            found.append(
+                f"{self.guesses} guesses, all right, show at most ε = {format_upper(self.ceiling)}: the claim of "
+                f"{format_number(claim.epsilon)} could not be refuted ({enough})"
+            )
+        if self.made_up:
+            names = ", ".join(map(repr, self.made_up))
+            found.append(f"canaries have a made-up word in {names}: too many different values")
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain JSON types."""
+        design, claim = self.design, self.design.claim
+        return {
+            "schema": 1,
+            "cupel": __version__,
+            "kind": self.kind,
+            "canaries": {"file": self.canaries, "sha256": self.canaries_sha256},
+            "candidates": design.candidates,
+            "unit": str(design.unit),
+            "copies": self.copies,
+            "adjacency": "add_remove",
+            "guesses": design.guesses,
+            "scorings": design.files,
+            "confidence": design.confidence,
+            "delta": design.delta,
+            "claim": None if claim is None else {"epsilon": float(claim.epsilon), "delta": float(design.delta)},
+            "statistic": statistic(design),
+            "ceiling": {"guesses": self.guesses, "epsilon": self.ceiling},
+            "ceiling_of_half": {"guesses": design.candidates // 2, "epsilon": self.ceiling_of_half},
+            "guesses_needed": self.guesses_needed,
+            "reads_data": None if self.reads_data is None else str(self.reads_data),
+            "warnings": list(self.warnings),
+            "manifest_sha256": self.manifest_sha256,
+        }
+
+
+def statistic(design: Design) -> str:
+    """The name of the statistic that bounds ε, as the manifest and reports print it."""
+    return f"one_run_{design.rule}"
+
+
 def guarantee(epsilon: float, delta: float) -> PureDP | ApproxDP:
     """The claim in words of the accountants."""
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
@@ -240,7 +344,7 @@ def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     if document.get("manifest_sha256") != manifest_sha256:
         raise InputError(f"{path}: was made with another manifest; score again")
     try:
-        TypeAdapter(Annotated[list[Scored], Field(min_length=1)]).validate_python(document.get("scorings"))
+        TypeAdapter(Annotated[list[ScoredFile], Field(min_length=1)]).validate_python(document.get("scorings"))
     except ValidationError as error:
         raise other_version(path, error) from None
     return document

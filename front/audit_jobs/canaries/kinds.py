@@ -1,4 +1,4 @@
-"""Kinds of canaries: how each is drawn, checked and scored, and what is said of it. A new kind is a class and a row."""
+"""Kinds of canaries: how each is drawn, checked, scored and described. A new kind is a class and a row in `KINDS`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 _DISTANCES = 10**8
-"""Between candidates and rows of the data, at most about; that takes about ten seconds."""
+"""About the largest number of distances between candidates and rows that are computed; takes about ten seconds."""
 
 
 class Canary(BaseModel):
-    """A candidate: a text of which the end is what is looked for, or a row of a table.
+    """A candidate: a text, whose end the attack looks for, or a row of a table.
 
     Attributes:
         text: of a key or an echo.
         start: where its end begins.
-        row: of a table, column by column.
-        reference: what its score is measured against: log-probability of the end under the data's own model, or
-            distance to the nearest row of the data.
+        row: of a table, by column.
+        reference: what the score is compared with: log-probability of the end under a model of the data, or distance
+            to the nearest row of the data.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,23 +43,32 @@ class Canary(BaseModel):
 
     @property
     def end(self) -> str:
-        """What is looked for."""
+        """The end of the text, which the attack looks for."""
         return self.text[self.start :]
 
     @property
     def echo(self) -> Echo:
-        """The canary as the attack takes it."""
+        """The canary in the form that `cupel.attacks.canaries.texts` takes."""
         return Echo(self.text, self.start)
 
 
+Canaries = Sequence[Canary]
+Scores = tuple[Floats, Floats]
+"""By the synthetic file, and by the file with a copy of each planted canary added; each of shape (canaries,)."""
+
+
 class Synthetic(Protocol):
-    """The synthetic file of which canaries are scored, read once, row by row."""
+    """A synthetic file that is scored; it is read once, row by row."""
 
+    path: Path
     columns: set[str]
-    rows: int
+    """The columns that were found so far."""
 
-    def texts(self, path: Path, column: str) -> Iterator[str]: ...
-    def all(self, path: Path, names: set[str]) -> Iterator[Mapping[str, Any]]: ...
+    def texts(self) -> Iterator[str]:
+        """The text of each row."""
+
+    def rows(self, names: set[str]) -> Iterator[Mapping[str, Any]]:
+        """The named columns of each row."""
 
 
 class CanaryKind(ABC):
@@ -67,11 +76,12 @@ class CanaryKind(ABC):
 
     Attributes:
         name: on the command line and in the manifest.
-        what: what each canary is, for the instructions of a plan.
-        attack: how it is scored, in words.
-        of_text: whether it is a text, in one column; else it is a row of a table like the data's, which must be given.
-        fixed_guesses: whether the number of guesses is fixed beforehand; else every canary that is found is guessed.
-        like_data: whether it is made up from what the data look like.
+        what: what a canary is, for the instructions of a plan.
+        attack: how a canary is scored, for reports.
+        of_text: whether a canary is a text in one column. Otherwise it is a row of a table, and the data must be given.
+        fixed_guesses: whether the number of guesses is fixed beforehand. Otherwise every canary that is found is
+            guessed to be in the data.
+        like_data: whether canaries are made to look like the data.
     """
 
     name: ClassVar[str]
@@ -83,14 +93,14 @@ class CanaryKind(ABC):
 
     @abstractmethod
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
-        """Draws canaries, all alike.
+        """Draws canaries, all from one distribution.
 
         Args:
             count: how many.
-            spare: as many more may be drawn to learn from; they are nowhere planted.
-            data: that canaries are put into.
+            spare: how many more may be drawn to fit a reference model; they are never planted.
+            data: that the canaries will be added to.
             column: of the text.
-            rng: fresh.
+            rng: source of the draw.
         """
 
     def check(self, canary: Canary) -> None:
@@ -99,27 +109,14 @@ class CanaryKind(ABC):
             raise ValueError("canaries of text have an end that is looked for")
 
     @abstractmethod
-    def score(
-        self,
-        every: Sequence[Canary],
-        planted: Sequence[Canary],
-        columns: Sequence[Column],
-        text: str,
-        path: Path,
-        file: Synthetic,
-    ) -> tuple[Floats, Floats]:
-        """Scores, larger for "in the data": by the synthetic file, and had it held a copy of each planted canary too.
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        """Scores canaries, larger for "in the data".
 
         Args:
             every: candidates and control candidates.
             planted: the candidates that are in the data.
-            columns: of the table.
-            text: column of the text.
-            path: of the file.
-            file: reads it.
-
-        Returns:
-            Two arrays of shape (len(every),).
+            columns: of the table, for rows.
+            file: the synthetic file.
         """
 
 
@@ -136,17 +133,9 @@ class KeyCanaries(CanaryKind):
         written = [texts.key_text(key) for key in texts.draw_keys(count, data.keys, rng)]
         return [Canary(text=text, start=len(text) - 5) for text in written]
 
-    def score(
-        self,
-        every: Sequence[Canary],
-        planted: Sequence[Canary],
-        columns: Sequence[Column],
-        text: str,
-        path: Path,
-        file: Synthetic,
-    ) -> tuple[Floats, Floats]:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
         keys = [canary.end for canary in every]
-        plain = texts.printed_keys(file.texts(path, text), keys).astype(np.float64)
+        plain = texts.printed_keys(file.texts(), keys).astype(np.float64)
         copied = texts.printed_keys([canary.text for canary in planted], keys)
         return plain, np.maximum(plain, copied)
 
@@ -165,7 +154,7 @@ class EchoCanaries(CanaryKind):
     )
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
-        """The spare ones are as many as are planted: the reference knows what echoes are like, but not which."""
+        """The reference model is fitted to the data and to the spare echoes, but to no candidate."""
         known = self._wording(data, column, rng)
         echoes = texts.draw_echoes(count + spare, known, rng)
         echoes, others = echoes[:count], [echo.text for echo in echoes[count:]]
@@ -177,7 +166,7 @@ class EchoCanaries(CanaryKind):
 
     @staticmethod
     def _wording(data: Data, column: str, rng: np.random.Generator) -> list[str]:
-        """What echoes sound like: the data, as much as one model is fitted to, or without data the builtin notes."""
+        """Texts that echoes are made like: as much of the data as one model is fitted to, or else builtin notes."""
         if data.path is None:
             from cupel.mechanisms.data.corpora import notes
 
@@ -187,18 +176,10 @@ class EchoCanaries(CanaryKind):
         lengths = np.cumsum([len(text) for text in known])
         return known[: max(1, int(np.searchsorted(lengths, texts.PIECE)))]
 
-    def score(
-        self,
-        every: Sequence[Canary],
-        planted: Sequence[Canary],
-        columns: Sequence[Column],
-        text: str,
-        path: Path,
-        file: Synthetic,
-    ) -> tuple[Floats, Floats]:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
         references = np.array([canary.reference for canary in every])
         echoes, copies = [canary.echo for canary in every], [canary.text for canary in planted]
-        plain, copied = texts.echo_log_probabilities(file.texts(path, text), echoes, copied=copies)
+        plain, copied = texts.echo_log_probabilities(file.texts(), echoes, copied=copies)
         return plain - references, copied - references
 
 
@@ -222,22 +203,14 @@ class TableCanaries(CanaryKind):
         if canary.row is None or canary.reference <= 0:
             raise ValueError("canaries of a table have a row and a distance")
 
-    def score(
-        self,
-        every: Sequence[Canary],
-        planted: Sequence[Canary],
-        columns: Sequence[Column],
-        text: str,
-        path: Path,
-        file: Synthetic,
-    ) -> tuple[Floats, Floats]:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
         references = np.array([canary.reference for canary in every])
         rows = [canary.row or {} for canary in every]
         names = {column.name for column in comparable_columns(columns)}
-        plain, read = nearest(rows, columns, file.all(path, names))
+        plain, read = nearest(rows, columns, file.rows(names))
         missing = sorted(names - file.columns)
         if read and missing:
-            raise ValueError(f"{path}: there is no column {missing[0]!r}, which the data of the plan have")
+            raise ValueError(f"{file.path}: there is no column {missing[0]!r}, which the data of the plan have")
         copies: Iterable[Mapping[str, Any]] = [canary.row or {} for canary in planted]
         copied, _ = nearest(rows, columns, copies)
         return -plain / references, -np.minimum(plain, copied) / references

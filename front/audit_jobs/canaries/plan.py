@@ -17,7 +17,6 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.number_format import format_number, format_upper
 from cupel.attacks.canaries import texts as text_canaries
 from cupel.attacks.canaries.rows import draw_rows
 from cupel.audit_jobs.canaries.data import Data, read_data, write_rows
@@ -26,8 +25,10 @@ from cupel.audit_jobs.canaries.files import (
     PLAN,
     Claimed,
     Manifest,
+    PlannedAudit,
     guarantee,
     hashed,
+    statistic,
     write_whole,
 )
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary
@@ -42,8 +43,25 @@ MOST_ROWS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What is asked for; see `cupel audit plan --help`."""
+class PlanSettings:
+    """What an audit is planned for, and with which canaries.
+
+    Attributes:
+        kind: of the canaries, a name in `KINDS`.
+        canaries: number of candidates; about half of them are planted.
+        like: file of the data; canaries get its columns and its format.
+        text: column of the text.
+        id: column of an id; canaries get new ones.
+        user: column of the user; each canary is a new one.
+        unit: privacy unit of the claim: ``record``, ``user`` or ``group(k)``.
+        copies: number of records of each canary; None for the size of the unit.
+        epsilon: claimed ε; None for no claim.
+        delta: claimed δ; None for 0.
+        confidence: with which the bounds of all scored files hold jointly.
+        guesses: number of guesses; None for the default of the kind.
+        files: number of synthetic files that may be scored.
+        progress: where to show progress.
+    """
 
     kind: str
     canaries: int
@@ -61,69 +79,66 @@ class Options:
     progress: Progress = field(default_factory=Progress)
 
 
-def plan(options: Options, folder: Path) -> dict[str, Any]:
-    """Draws canaries and writes the folder of an audit, whole or not at all.
+def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
+    """Draws canaries and coins, and writes the folder of an audit: all of it, or nothing.
 
     Args:
-        options: what is asked for.
-        folder: that is made; it must not exist or be empty.
-
-    Returns:
-        What ``plan.json`` holds: the manifest's hash, what the test can show at most, and what to know besides.
+        settings: claim and canaries.
+        folder: to be made; it must not exist, or be empty.
 
     Raises:
-        InputError: one line, for parameters, data or a folder that do not do.
+        InputError: one line, if a setting, the data or the folder is invalid.
     """
-    check_output(folder, (options.like,))
+    check_output(folder, (settings.like,))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: is there already; name a new folder with -o, a plan is never overwritten")
     with input_errors():
-        design, copies = _design(options)
+        design, copies = _design(settings)
         data = read_data(
-            options.like,
-            text=options.text if KINDS[options.kind].of_text else None,
-            id=options.id,
-            user=_user(options),
-            progress=options.progress,
+            settings.like,
+            text=settings.text if KINDS[settings.kind].of_text else None,
+            id=settings.id,
+            user=_user(settings),
+            progress=settings.progress,
         )
         rng = np.random.default_rng(secrets.randbits(256))
         # Candidates, and after them as many for the negative control, all drawn alike.
-        count, half = 2 * options.canaries, options.canaries // 2
-        drawn = KINDS[options.kind].draw(count, half, data, options.text, rng)
-        rows = _rows(options, data, drawn, copies, rng)
-    candidates, of_text = drawn[: options.canaries], KINDS[options.kind].of_text
-    coins = text_canaries.draw_coins(options.canaries)
+        count, half = 2 * settings.canaries, settings.canaries // 2
+        drawn = KINDS[settings.kind].draw(count, half, data, settings.text, rng)
+        rows = _rows(settings, data, drawn, copies, rng)
+    candidates, of_text = drawn[: settings.canaries], KINDS[settings.kind].of_text
+    coins = text_canaries.draw_coins(settings.canaries)
     manifest = Manifest(
         cupel=__version__,
         nonce=secrets.token_hex(32),
-        kind=options.kind,
-        text=options.text if of_text else None,
+        kind=settings.kind,
+        text=settings.text if of_text else None,
         columns=[] if of_text else [dataclasses.asdict(column) for column in data.columns],
-        unit=options.unit,
+        unit=settings.unit,
         copies=copies,
         guesses=design.guesses,
-        files=options.files,
-        confidence=options.confidence,
+        files=settings.files,
+        confidence=settings.confidence,
         delta=design.delta,
-        claim=Claimed(epsilon=options.epsilon, delta=design.delta) if options.epsilon is not None else None,
-        statistic=f"one_run_{design.rule}",
+        claim=Claimed(epsilon=settings.epsilon, delta=design.delta) if settings.epsilon is not None else None,
+        statistic=statistic(design),
         candidates=candidates,
         included="".join("1" if coin else "0" for coin in coins),
-        never=drawn[options.canaries :],
+        never=drawn[settings.canaries :],
     )
     planted = [row for place, coin in enumerate(coins) if coin for row in rows[place]]
-    return _write(options, design, data, manifest, planted, folder)
+    return _write(settings, design, data, manifest, planted, folder)
 
 
-def _design(options: Options) -> tuple[Design, int]:
+def _design(settings: PlanSettings) -> tuple[Design, int]:
     """Checks the numbers, and works out those that were not given."""
-    kind = KINDS[validate.one_of(tuple(KINDS), kind=options.kind)]
-    validate.integer(minimum=2, maximum=MOST_ROWS, canaries=options.canaries)
-    unit = Unit.parse(options.unit)
-    copies = unit.size if options.copies is None else validate.integer(minimum=1, copies=options.copies)
-    if options.canaries * copies > MOST_ROWS:
+    kind = KINDS[validate.one_of(tuple(KINDS), kind=settings.kind)]
+    validate.integer(minimum=2, maximum=MOST_ROWS, canaries=settings.canaries)
+    unit = Unit.parse(settings.unit)
+    copies = unit.size if settings.copies is None else validate.integer(minimum=1, copies=settings.copies)
+    if settings.canaries * copies > MOST_ROWS:
         raise ValueError(
-            f"{options.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that are written; "
+            f"{settings.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that are written; "
             "lower one of them"
         )
     if unit.kind != "user" and copies != unit.size:
@@ -131,34 +146,36 @@ def _design(options: Options) -> tuple[Design, int]:
             f"at unit {unit} each canary has {unit.size} record{'s' * (unit.size > 1)}, not {copies}: a unit of "
             f"{copies} records is --unit 'group({copies})' or --unit user"
         )
-    if unit.kind == "user" and options.like is not None and options.user is None:
+    if unit.kind == "user" and settings.like is not None and settings.user is None:
         raise ValueError("at unit user each canary is a user of its own; name the column of users with --user")
-    if not kind.of_text and options.like is None:
+    if not kind.of_text and settings.like is None:
         raise ValueError(f"canaries of kind {kind.name} are rows like those of a file; name it with --like")
-    named = [("text", options.text)] if kind.of_text else []
-    named += [(what, column) for what, column in (("id", options.id), ("user", _user(options))) if column is not None]
+    named = [("text", settings.text)] if kind.of_text else []
+    named += [(what, column) for what, column in (("id", settings.id), ("user", _user(settings))) if column is not None]
     if len({column for _, column in named}) < len(named):
         raise ValueError(
             f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
             "canaries get something new in each"
         )
-    validate.integer(minimum=1, scorings=options.files)
-    if not kind.fixed_guesses and options.guesses is not None:
+    validate.integer(minimum=1, scorings=settings.files)
+    if not kind.fixed_guesses and settings.guesses is not None:
         raise ValueError(f"canaries of kind {kind.name} are guessed where they are found; leave --guesses out")
-    if options.epsilon is None and options.delta is not None and options.delta > 0:
+    if settings.epsilon is None and settings.delta is not None and settings.delta > 0:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
-    claim = guarantee(options.epsilon, options.delta or 0.0) if options.epsilon is not None else None
-    guesses = None if not kind.fixed_guesses else options.canaries // 2 if options.guesses is None else options.guesses
+    claim = guarantee(settings.epsilon, settings.delta or 0.0) if settings.epsilon is not None else None
+    guesses = (
+        None if not kind.fixed_guesses else settings.canaries // 2 if settings.guesses is None else settings.guesses
+    )
     design = Design(
-        candidates=options.canaries,
+        candidates=settings.canaries,
         guesses=guesses,
-        files=options.files,
-        confidence=options.confidence,
+        files=settings.files,
+        confidence=settings.confidence,
         unit=unit,
         claim=claim,
-        delta=options.delta or 0.0,
+        delta=settings.delta or 0.0,
     )
-    if kind.fixed_guesses and options.guesses is None:
+    if kind.fixed_guesses and settings.guesses is None:
         design = dataclasses.replace(design, guesses=_default_guesses(design))
     return design, copies
 
@@ -169,33 +186,33 @@ def _default_guesses(design: Design) -> int:
     return max(1, min(design.candidates // 2, max(design.candidates // 10, 2 * (needed or 0))))
 
 
-def _user(options: Options) -> str | None:
+def _user(settings: PlanSettings) -> str | None:
     """The column of users, if there is one."""
-    return options.user or ("user" if Unit.parse(options.unit).kind == "user" else None)
+    return settings.user or ("user" if Unit.parse(settings.unit).kind == "user" else None)
 
 
 def _rows(
-    options: Options, data: Data, drawn: Sequence[Canary], copies: int, rng: np.random.Generator
+    settings: PlanSettings, data: Data, drawn: Sequence[Canary], copies: int, rng: np.random.Generator
 ) -> list[list[dict[str, Any]]]:
     """The records of every candidate, in the columns of the data.
 
     Everything of a candidate's records, ids and users included, is drawn before the coins, so that a coin decides
     whether they are there and moves nothing else.
     """
-    count = options.canaries
+    count = settings.canaries
     others = draw_rows(count, data.columns, rng)
-    ids = iter(_fresh_ids(count * copies, data.whole_ids and options.like is not None))
+    ids = iter(_fresh_ids(count * copies, data.whole_ids and settings.like is not None))
     users = [secrets.token_hex(8) for _ in range(count)]
     rows = []
     for place, canary in enumerate(drawn[:count]):
         row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[place]
         if canary.row is None:
-            row[options.text] = canary.text
-        if (user := _user(options)) is not None:
+            row[settings.text] = canary.text
+        if (user := _user(settings)) is not None:
             row[user] = users[place]
         copied = [dict(row) for _ in range(copies)]
-        for one in copied if options.id is not None else ():
-            one[str(options.id)] = next(ids)
+        for one in copied if settings.id is not None else ():
+            one[str(settings.id)] = next(ids)
         rows.append(copied)
     return rows
 
@@ -211,14 +228,14 @@ def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
 
 
 def _write(
-    options: Options,
+    settings: PlanSettings,
     design: Design,
     data: Data,
     manifest: Manifest,
     planted: list[dict[str, Any]],
     folder: Path,
-) -> dict[str, Any]:
-    """Fills a folder beside the one that is asked for, and gives it its name when it is complete."""
+) -> PlannedAudit:
+    """Fills a partial folder, which gets its name when it is complete."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with input_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -228,8 +245,17 @@ def _write(
             path = partial / f"canaries{data.ending}"
             write_rows(path, planted, data)
             write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
-            about = _about(options, design, data, manifest, hashed(partial / "private" / MANIFEST), path)
-            write_whole(partial / PLAN, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            about = PlannedAudit(
+                kind=settings.kind,
+                design=design,
+                copies=manifest.copies,
+                canaries=path.name,
+                canaries_sha256=hashed(path),
+                manifest_sha256=hashed(partial / "private" / MANIFEST),
+                reads_data=data.path,
+                made_up=_made_up(settings, data),
+            )
+            write_whole(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
             write_whole(partial / "README.md", readme(about))
             os.replace(partial, folder)
         finally:
@@ -237,44 +263,8 @@ def _write(
     return about
 
 
-def _about(
-    options: Options, design: Design, data: Data, manifest: Manifest, digest: str, canaries: Path
-) -> dict[str, Any]:
-    """What may be said of a plan without its coins."""
-    most = design.candidates // 2
-    guesses = most if design.guesses is None else design.guesses
-    ceiling, half = design.ceiling(guesses), design.ceiling(most)
-    needed = design.needed(options.epsilon) if options.epsilon is not None else None
-    warnings = []
-    if options.epsilon is not None and not ceiling > options.epsilon:
-        enough = f"{needed} would do" if needed is not None else "plan more canaries"
-        warnings.append(
-            f"{guesses} guesses, all right, show at most ε = {format_upper(ceiling)}: the claim of "
-            f"{format_number(options.epsilon)} could not be refuted ({enough})"
-        )
-    made_up = [column.name for column in data.columns if column.kind == "other"]
-    made_up = [name for name in made_up if name not in (options.text, options.id, options.user)]
-    if data.path is not None and made_up:
-        warnings.append(f"canaries have a made-up word in {', '.join(map(repr, made_up))}: too many different values")
-    return {
-        "schema": 1,
-        "cupel": __version__,
-        "kind": options.kind,
-        "canaries": {"file": canaries.name, "sha256": hashed(canaries)},
-        "candidates": design.candidates,
-        "unit": options.unit,
-        "copies": manifest.copies,
-        "adjacency": "add_remove",
-        "guesses": design.guesses,
-        "scorings": design.files,
-        "confidence": design.confidence,
-        "delta": design.delta,
-        "claim": manifest.claim.model_dump() if manifest.claim else None,
-        "statistic": manifest.statistic,
-        "ceiling": {"guesses": guesses, "epsilon": ceiling},
-        "ceiling_of_half": {"guesses": most, "epsilon": half},
-        "guesses_needed": needed,
-        "reads_data": None if data.path is None else str(data.path),
-        "warnings": warnings,
-        "manifest_sha256": digest,
-    }
+def _made_up(settings: PlanSettings, data: Data) -> tuple[str, ...]:
+    """The columns of the data in which canaries have a made-up word."""
+    given = (settings.text, settings.id, settings.user)
+    names = [column.name for column in data.columns if column.kind == "other" and column.name not in given]
+    return tuple(names) if data.path is not None else ()

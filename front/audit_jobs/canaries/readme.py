@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_confidence, format_number, format_upper
+from cupel.audit_jobs.canaries.files import PlannedAudit
 from cupel.audit_jobs.canaries.kinds import KINDS
 
 _STEPS = """# An audit that is planned
@@ -44,25 +43,20 @@ _READ = """What canaries look like (ranges, words, wording, and what they are co
 """
 
 
-def readme(about: dict[str, Any]) -> str:
-    """The text for a plan.
-
-    Args:
-        about: what ``plan.json`` holds.
-    """
-    files = about["scorings"]
-    unit = Unit.parse(about["unit"])
+def readme(planned: PlannedAudit) -> str:
+    """The README of a planned audit."""
+    files, unit = planned.design.files, planned.design.unit
     return _STEPS.format(
-        file=about["canaries"]["file"],
-        what=KINDS[about["kind"]].what,
-        digest=about["manifest_sha256"],
-        unit=_unit(unit, about["copies"]),
+        file=planned.canaries,
+        what=KINDS[planned.kind].what,
+        digest=planned.manifest_sha256,
+        unit=_unit(unit, planned.copies),
         runs="once" if files == 1 else f"{files} times or as often as was planned, but no more",
         scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
         plural="" if files == 1 else "s",
         unit_name="record" if unit.kind == "record" else "user" if unit.kind == "user" else f"group of {unit.size}",
-        reach="\n".join(reach(about)),
-        read=_READ.format(path=about["reads_data"]) if about["reads_data"] else "",
+        reach="\n".join(reach(planned)),
+        read=_READ.format(path=planned.reads_data) if planned.reads_data else "",
     )
 
 
@@ -73,24 +67,19 @@ def _unit(unit: Unit, copies: int) -> str:
     return "Each canary is one record." if copies == 1 else f"Each canary is a group of {copies} records."
 
 
-def reach(about: dict[str, Any]) -> list[str]:
-    """What a plan can show at most, one sentence each, warnings last.
-
-    Args:
-        about: what ``plan.json`` holds.
-    """
-    ceiling, half = about["ceiling"], about["ceiling_of_half"]
-    at = f" at δ = {format_number(about['delta'])}" if about["delta"] else ""
+def reach(planned: PlannedAudit) -> list[str]:
+    """The largest ε that a planned audit can show, in sentences; warnings last."""
+    design, needed, half = planned.design, planned.guesses_needed, planned.design.candidates // 2
+    at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     lines = [
-        f"With confidence {format_confidence(about['confidence'])} and {ceiling['guesses']} guesses, all of them "
-        f"right, it shows at most ε = {format_upper(ceiling['epsilon'])}{at}; fewer right guesses show less."
+        f"With confidence {format_confidence(design.confidence)} and {planned.guesses} guesses, all of them "
+        f"right, it shows at most ε = {format_upper(planned.ceiling)}{at}; fewer right guesses show less."
     ]
-    if about["guesses"] is not None:
-        lines.append(f"With {half['guesses']} guesses, all right, it would be at most {format_upper(half['epsilon'])}.")
-    claim, needed = about["claim"], about["guesses_needed"]
-    if claim is not None and needed is not None and not about["warnings"]:
+    if design.guesses is not None:
+        lines.append(f"With {half} guesses, all right, it would be at most {format_upper(planned.ceiling_of_half)}.")
+    if design.claim is not None and needed is not None and not planned.warnings:
         lines.append(
-            f"To refute the claim of ε = {format_number(claim['epsilon'])} takes {needed} guesses if all are right, "
-            "more if not."
+            f"To refute the claim of ε = {format_number(design.claim.epsilon)} takes {needed} guesses if all are "
+            "right, more if not."
         )
-    return [*lines, *(f"Warning: {warning}." for warning in about["warnings"])]
+    return [*lines, *(f"Warning: {warning}." for warning in planned.warnings)]

@@ -27,15 +27,12 @@ from cupel.errors import InputError
 from cupel.reports.canaries import CanaryAudit, render
 
 
-def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
+def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
     """Writes ``report.html`` and ``report.json``.
 
     Args:
         folder: of the plan, with a bound.
         expect: the hash of the manifest that was kept outside.
-
-    Returns:
-        What ``report.json`` holds.
 
     Raises:
         InputError: for files that are not there, were changed, or do not belong together.
@@ -54,7 +51,7 @@ def report(folder: Path, *, expect: str | None = None) -> dict[str, Any]:
         raise other_version(path, error) from None
     write_whole(folder / "report.html", render(document))
     write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
-    return document.model_dump(mode="json", by_alias=True)
+    return document
 
 
 def _document(folder: Path, manifest: Manifest, digest: str, found: dict[str, Any], *, expected: bool) -> CanaryAudit:

@@ -1,4 +1,4 @@
-"""Scores the canaries of a plan by a synthetic file: what the attacker does, who sees nothing but that file."""
+"""`cupel audit score`: scores the canaries of a plan by a synthetic file. The attacker sees nothing but that file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cupel.audit_jobs.canaries.files import (
     PLAN,
     SCORES,
     Manifest,
+    ScoredFile,
     hashed,
     read_json,
     read_manifest,
@@ -28,28 +29,30 @@ from cupel.progress import Progress, Step
 
 @dataclass(slots=True)
 class _Counted:
-    """Rows on their way, counted and shown."""
+    """A synthetic file whose rows are counted, and shown as progress, while they are read."""
 
+    path: Path
+    column: str
     step: Step
     total: int
-    rows: int = 0
+    count: int = 0
     columns: set[str] = field(default_factory=set)
 
-    def texts(self, path: Path, column: str) -> Iterator[str]:
-        for text, _ in read_texts(path, text=column, empty=True):
+    def texts(self) -> Iterator[str]:
+        for text, _ in read_texts(self.path, text=self.column, empty=True):
             self._one()
             yield text
 
-    def all(self, path: Path, names: set[str]) -> Iterator[Mapping[str, Any]]:
-        for _, row in read_rows(path, names):
+    def rows(self, names: set[str]) -> Iterator[Mapping[str, Any]]:
+        for _, row in read_rows(self.path, names):
             self._one()
             self.columns.update(names & row.keys())
             yield row
 
     def _one(self) -> None:
-        self.rows += 1
-        if self.rows % 1000 == 0:
-            self.step(self.rows, max(self.rows, self.total))
+        self.count += 1
+        if self.count % 1000 == 0:
+            self.step(self.count, max(self.count, self.total))
 
 
 def score(
@@ -59,11 +62,11 @@ def score(
     text: str | None = None,
     expect: str | None = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> ScoredFile:
     """Scores every candidate and writes ``scores.json``, which holds one entry for each synthetic file.
 
-    The same file may be scored again until a result is seen. Other files are further audits, and no more of them are
-    read than were planned.
+    The same file may be scored again until a result is seen. Each other file is an audit of its own, and only as many
+    files can be scored as were planned.
 
     Args:
         folder: of the plan.
@@ -72,11 +75,8 @@ def score(
         expect: the hash of the manifest that was kept outside.
         progress: where to show progress.
 
-    Returns:
-        The entry of this file.
-
     Raises:
-        InputError: for files that do not do, a plan whose result was seen, or more files than were planned.
+        InputError: for an invalid file, a plan whose result was seen, or more files than were planned.
     """
     progress = progress or Progress()
     manifest, digest = read_manifest(folder, expect)
@@ -101,27 +101,27 @@ def score(
             "beforehand, so plan a new audit with --scorings and run again"
         )
     with input_errors(), progress.stage("Reading") as step:
-        counted = _Counted(step, _lines(synthetic))
-        scores = _scores(manifest, synthetic, text or manifest.text, counted)
-        step(counted.rows, counted.rows)
+        counted = _Counted(synthetic, str(text or manifest.text), step, _lines(synthetic))
+        scores = _scores(manifest, counted)
+        step(counted.count, counted.count)
     after = synthetic.stat()
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise InputError(f"{synthetic}: was changed while it was read; score it again")
-    entry = {
-        "file": synthetic.name,
-        "path": str(synthetic.resolve()),
-        "sha256": found,
-        "bytes": before.st_size,
-        "rows": counted.rows,
+    entry = ScoredFile(
+        file=synthetic.name,
+        path=str(synthetic.resolve()),
+        sha256=found,
+        bytes=before.st_size,
+        rows=counted.count,
         **{name: values.tolist() for name, values in scores.items()},
-    }
-    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": [*scorings, entry]})
+    )
+    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": [*scorings, entry.model_dump()]})
     write_whole(folder / SCORES, json.dumps(document, allow_nan=False) + "\n")
     return entry
 
 
 def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
-    """The scorings of other files that there are."""
+    """The scores of files other than this one."""
     path = folder / SCORES
     if not path.exists():
         return []
@@ -130,15 +130,15 @@ def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> int:
-    """About how many rows there are, for the bar: lines, or 0 for a file that has none."""
+    """About how many rows a file has, for the progress bar; 0 where that is unknown."""
     if path.suffix.lower() == ".parquet":
         return 0
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
-def _scores(manifest: Manifest, path: Path, text: str | None, counted: _Counted) -> dict[str, Floats]:
+def _scores(manifest: Manifest, file: _Counted) -> dict[str, Floats]:
     """Scores of candidates, of control candidates, and of candidates had the file held a copy of each planted one."""
     every, here = [*manifest.candidates, *manifest.never], len(manifest.candidates)
-    plain, copied = manifest.canary_kind.score(every, manifest.planted, manifest.table, str(text), path, counted)
+    plain, copied = manifest.canary_kind.score(every, manifest.planted, manifest.table, file)
     return {"candidates": plain[:here], "never": plain[here:], "copied": copied[:here]}

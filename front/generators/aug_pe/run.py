@@ -12,7 +12,7 @@ from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.errors import input_errors
 from cupel.generators.aug_pe.claim import AugPEClaim
-from cupel.generators.base import FinishedRun, Options, Part
+from cupel.generators.base import FinishedRun, Part, RunSettings
 from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -85,7 +85,7 @@ class AugPERun(FinishedRun):
         return [TIMING, *sent, FLOATING_POINT]
 
     def implementation(self) -> dict[str, str]:
-        return facts(self.claim, self.options, self.writer)
+        return facts(self.claim, self.settings, self.writer)
 
 
 def _asked(guarantee: Guarantee) -> str:
@@ -103,7 +103,7 @@ def _asked(guarantee: Guarantee) -> str:
             return "pure ε"
 
 
-def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
+def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun:
     """Runs Aug-PE as the claim says, or resumes the run that `output` holds.
 
     Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
@@ -113,19 +113,19 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
         InputError: for bad data, a bad writer, or a folder that holds another run; nothing has been written then. And
             for an endpoint that fails on the way: the same command resumes the run.
     """
-    claim.check_allowed(options.allow_endpoint)
+    claim.check_allowed(settings.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
-    mechanism, records = claim.generator(), claim.load_records(options.download)
-    writer = load_writer(claim, options)
+    mechanism, records = claim.generator(), claim.load_records(settings.download)
+    writer = load_writer(claim, settings)
     with input_errors():
         mechanism.check(records, writer)
-    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with (
-        begun(claim, ledger, mechanism.plan(), options, writer) as run,
-        options.progress.stage("Generating") as step,
+        begun(claim, ledger, mechanism.plan(), settings, writer) as run,
+        settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(
-            records, writer, run, journal=ledger.parent / JOURNAL, progress=step, source=options.source
+            records, writer, run, journal=ledger.parent / JOURNAL, progress=step, source=settings.source
         )
         documents = documents_of(result.texts)
         documents.commit(run)
@@ -133,7 +133,7 @@ def generate(claim: AugPEClaim, output: Path, options: Options) -> AugPERun:
         documents.write(ledger.parent)
     return AugPERun(
         claim=claim,
-        options=options,
+        settings=settings,
         plan=mechanism.plan(),
         documents=documents,
         ledger_path=ledger,

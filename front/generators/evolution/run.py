@@ -13,7 +13,7 @@ from cupel.accounting.adjacency import Unit
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.run import Run
 from cupel.errors import InputError, input_errors
-from cupel.generators.base import Options
+from cupel.generators.base import RunSettings
 from cupel.generators.evolution.claim import EvolutionClaim
 from cupel.io.documents import Documents
 from cupel.io.run_files import open_ledger
@@ -29,7 +29,7 @@ JOURNAL = "candidates.jsonl"
 
 
 def load_writer(
-    claim: EvolutionClaim, options: Options, examples: Mapping[str | None, Sequence[str]] | None = None
+    claim: EvolutionClaim, settings: RunSettings, examples: Mapping[str | None, Sequence[str]] | None = None
 ) -> Writer:
     """Who writes candidates: the endpoint of the claim, or the model that the command line or else the claim names.
 
@@ -39,10 +39,10 @@ def load_writer(
         InputError: when there is no such model on this machine, or a setting does not fit it.
     """
     with input_errors():
-        if options.download:
+        if settings.download:
             fetch_embedder(claim.parameters.embedder)
         if claim.parameters.endpoint is not None:
-            if options.model is not None:
+            if settings.model is not None:
                 raise InputError("--model: the claim names an endpoint, which writes in place of a model; drop one")
             writer = claim.writer_of_endpoint(examples or {})
             writer.check()
@@ -50,14 +50,14 @@ def load_writer(
         from cupel.mechanisms.models.language_model import LanguageModel
         from cupel.mechanisms.models.writers import ModelWriter
 
-        model = LanguageModel.load(options.model or claim.model, options.device, allow_network=options.download)
+        model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
         given = claim.parameters.writing.model_dump(exclude_none=True)
         return ModelWriter(model=model, examples=examples or {}, **given)
 
 
 @contextmanager
 def begun(
-    claim: EvolutionClaim, ledger: Path, plan: DpEvent, options: Options, writer: Writer, **about: Any
+    claim: EvolutionClaim, ledger: Path, plan: DpEvent, settings: RunSettings, writer: Writer, **about: Any
 ) -> Iterator[Run]:
     """The claim's run in its ledger, begun or resumed, and finished after the block.
 
@@ -69,14 +69,14 @@ def begun(
     # Paths tell of a machine, an address of a network; what they hold is in the fingerprints and in the run's digest.
     hidden = {"embedder", "secrets", "endpoint"}
     described["parameters"] = claim.parameters.model_dump(mode="json", exclude=hidden)
-    with open_ledger(ledger, options.anchor) as opened:
+    with open_ledger(ledger, settings.anchor) as opened:
         with input_errors():
             run = opened.begin(
                 claim.name,
                 plan=plan,
                 adjacency=claim.adjacency,
                 unit=Unit.parse(claim.unit),
-                about={"claim": described, "writer": writer.fingerprint, "noise": options.source.name, **about},
+                about={"claim": described, "writer": writer.fingerprint, "noise": settings.source.name, **about},
             )
         try:
             yield run
@@ -96,16 +96,16 @@ def documents_of(texts: Iterable[SyntheticText]) -> Documents:
     return Documents({"label": "string", "rank": "int64", "text": "string"}, rows)
 
 
-def facts(claim: EvolutionClaim, options: Options, writer: Writer) -> dict[str, str]:
+def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[str, str]:
     """What a report says of the writer, the noise and the data."""
     endpoint = claim.parameters.endpoint
     found = {
         "language model": writer.name if endpoint is None else endpoint.model,
         "fingerprint of the writer (SHA-256)": writer.fingerprint,
-        "source of noise": "operating system entropy" if options.source.name == OS_ENTROPY.name else "recorded",
+        "source of noise": "operating system entropy" if settings.source.name == OS_ENTROPY.name else "recorded",
     }
     if endpoint is None:
-        found["device"] = f"{writer.model.device} (asked for: {options.device})"  # type: ignore[attr-defined]
+        found["device"] = f"{writer.model.device} (asked for: {settings.device})"  # type: ignore[attr-defined]
     else:
         found["endpoint"] = writer.name
     found |= claim.data.facts()

@@ -196,7 +196,7 @@ def reconstruction(
         confidence: of the audit's bound and intervals.
         progress: shows the runs of the audit.
     """
-    prepare(folder, run.options.anchor)  # before the canaries: kept without their ledger, they are refused
+    prepare(folder, run.settings.anchor)  # before the canaries: kept without their ledger, they are refused
     found = _disclosed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
     return reconstruction_audit(
         found,
@@ -262,6 +262,6 @@ def _play(
         about={},
         progress=progress,
         title=f"Attacking: {name}",
-        anchor=run.options.anchor,
+        anchor=run.settings.anchor,
     )
     return reconstruct(generation.documents, canaries, [record.text for record in records])

@@ -21,7 +21,7 @@ from cupel.attacks.private_inference.leave_one_out import LeaveOneOut
 from cupel.audits.result import AuditResult
 from cupel.audits.statistics.one_outcome import certified_profile
 from cupel.errors import input_errors
-from cupel.generators.base import FinishedRun, Options, Part
+from cupel.generators.base import FinishedRun, Part, RunSettings
 from cupel.generators.private_inference import audits as evidence
 from cupel.generators.private_inference import words
 from cupel.generators.private_inference.charged import charge_and_generate
@@ -73,12 +73,12 @@ class InferenceRun(FinishedRun):
         return account(charged, method="ex_post", adjacency=self.adjacency, unit=self.unit)
 
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
-        guarantee, progress, audits = claimed.guarantee, self.options.progress, []
+        guarantee, progress, audits = claimed.guarantee, self.settings.progress, []
         if "leave_one_out" in self.claim.audits:
             pure = upper_bounds(claimed.event, PureDP(0.0), adjacency=self.adjacency, unit=self.unit, methods=["basic"])
             realised = None
             if self.mechanism.aggregate == "median":
-                with open_ledger(self.ledger_path, self.options.anchor) as ledger:
+                with open_ledger(self.ledger_path, self.settings.anchor) as ledger:
                     realised = self._realised(ledger.run(self.claim.name)).value
             audits.append(
                 evidence.leave_one_out(
@@ -199,7 +199,7 @@ def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, dow
         return LanguageModel.load(model or claim.model, device, allow_network=download)
 
 
-def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> InferenceRun:
+def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) -> InferenceRun:
     """Runs private inference as the claim says, or resumes the run that `output` holds.
 
     The ledger is ``private/ledger.sqlite``. Documents, batching key and the counts that were paid for are committed to
@@ -209,16 +209,16 @@ def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> In
         InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
     """
     check_ledger_is_there(output / PRIVATE)
-    mechanism, on_canaries = claim.generator(), options.audited and evidence.plays_on_canaries(claim)
-    given = () if on_canaries else claim.load_records(options.download)
-    model = load_model(claim, options.model, options.device, options.download)
+    mechanism, on_canaries = claim.generator(), settings.audited and evidence.plays_on_canaries(claim)
+    given = () if on_canaries else claim.load_records(settings.download)
+    model = load_model(claim, settings.model, settings.device, settings.download)
     with input_errors():
         mechanism.check(given, model)
-    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     kept = ledger.parent / "canaries.json"
     canaries = evidence.kept_canaries(kept, 2 * claim.public.records) if on_canaries else None
     records = given if canaries is None else evidence.canary_records(canaries, claim.public.labels, claim.unit)
-    watched = options.audited and "leave_one_out" in claim.audits
+    watched = settings.audited and "leave_one_out" in claim.audits
     observer = evidence.loss_observer(mechanism, len(records)) if watched else None
     # Paths tell of a machine; what the files hold is in the digest that the run begins with.
     about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
@@ -231,18 +231,18 @@ def generate(claim: PrivateInferenceClaim, output: Path, options: Options) -> In
         name=claim.name,
         about=about,
         observers=[observer] if observer else [],
-        source=options.source,
-        progress=options.progress,
+        source=settings.source,
+        progress=settings.progress,
         title="Generating",
         documents=documents_of,
-        anchor=options.anchor,
+        anchor=settings.anchor,
     )
     documents = documents_of(generation, key)
     with input_errors():
         documents.write(ledger.parent)
     return InferenceRun(
         claim=claim,
-        options=options,
+        settings=settings,
         plan=mechanism.plan(),
         documents=documents,
         ledger_path=ledger,

@@ -97,7 +97,7 @@ def implementation(done: InferenceRun) -> dict[str, str]:
     facts = {
         "language model": done.model.name,
         "model fingerprint (SHA-256)": done.model.fingerprint,
-        "device": f"{done.model.device} (asked for: {done.options.device})",
+        "device": f"{done.model.device} (asked for: {done.settings.device})",
         "source of noise": "operating system entropy",
         "batching key": done.key.hex(),
         "precision": done.model.dtype,

@@ -16,7 +16,7 @@ from cupel.accounting.registry import upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
-from cupel.generators.base import FinishedRun, Options, Part
+from cupel.generators.base import FinishedRun, Part, RunSettings
 from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -86,7 +86,7 @@ class SecretEvolutionRun(FinishedRun):
                 claimed.guarantee,
                 self.ledger_path.parent / "audits",
                 confidence,
-                self.options.progress,
+                self.settings.progress,
                 self.labels,
             )
         return [result]
@@ -202,7 +202,7 @@ class SecretEvolutionRun(FinishedRun):
         return [TIMING, *sent, FLOATING_POINT]
 
     def implementation(self) -> dict[str, str]:
-        return facts(self.claim, self.options, self.writer) | {
+        return facts(self.claim, self.settings, self.writer) | {
             "fingerprint of the places of secrets (SHA-256)": self.incidence.fingerprint
         }
 
@@ -224,7 +224,7 @@ def public_examples(
     return found
 
 
-def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> SecretEvolutionRun:
+def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -> SecretEvolutionRun:
     """Runs secret-protected evolution as the claim says, or resumes the run that `output` holds.
 
     Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
@@ -234,21 +234,21 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
         InputError: for bad data, secrets or writer, or a folder that holds another run; nothing has been written then.
             And for an endpoint that fails on the way: the same command resumes the run.
     """
-    claim.check_allowed(options.allow_endpoint)
+    claim.check_allowed(settings.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
-    mechanism, records = claim.generator(), claim.load_records(options.download)
+    mechanism, records = claim.generator(), claim.load_records(settings.download)
     claim.check_records(len(records))
     with input_errors():
         incidence = mechanism.incidence(records)
-    writer = load_writer(claim, options, public_examples(claim, mechanism, records, incidence))
+    writer = load_writer(claim, settings, public_examples(claim, mechanism, records, incidence))
     with input_errors():
         mechanism.check(records, writer, incidence)
         plan = mechanism.plan(incidence)
-    ledger = prepare(output / PRIVATE, options.anchor, claim.name)
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     budgets = [[budget.p, budget.r] for budget in incidence.budgets]
     with (
-        begun(claim, ledger, plan, options, writer, secrets=incidence.fingerprint, budgets=budgets) as run,
-        options.progress.stage("Generating") as step,
+        begun(claim, ledger, plan, settings, writer, secrets=incidence.fingerprint, budgets=budgets) as run,
+        settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(
             records,
@@ -257,7 +257,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
             journal=ledger.parent / JOURNAL,
             incidence=incidence,
             progress=step,
-            source=options.source,
+            source=settings.source,
         )
         documents = documents_of(result.texts)
         documents.commit(run)
@@ -265,7 +265,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, options: Options) -> Sec
         documents.write(ledger.parent)
     return SecretEvolutionRun(
         claim=claim,
-        options=options,
+        settings=settings,
         plan=plan,
         documents=documents,
         ledger_path=ledger,

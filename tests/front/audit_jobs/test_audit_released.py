@@ -12,6 +12,11 @@ import command
 import numpy as np
 import pytest
 
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
+from cupel.attacks.released.holdout import Units
+from cupel.audit_jobs.released import HoldoutAudit, HoldoutSettings
+from cupel.audits.result import AuditResult, Rate
 from cupel.cli.audit_released import print_audits
 
 SECRET = "4111 1111 1111 1111"
@@ -185,9 +190,29 @@ def test_which_units_are_drawn_does_not_depend_on_their_side(tmp_path: Path) -> 
 
 
 def test_tables_for_people_round_bounds_down_and_p_values_up(capsys: pytest.CaptureFixture[str]) -> None:
-    audit = {"name": "a", "conclusion": "", "difference": (0.0, 1.0), "rates": [{"hits": 1, "trials": 2}] * 2}
-    numbers = {"bounds": [{"value": 1.8497967}], "p_value": 1.4101e-6}
-    print_audits({"private": "", "unit": "record", "confidence": 0.95, "audits": [audit | numbers]})
+    bound = Bound(
+        direction=Direction.LOWER,
+        value=1.8497967,
+        method="one_run",
+        rigor=Rigor.FINITE_SAMPLE,
+        adjacency=Adjacency.ADD_REMOVE,
+        confidence=0.95,
+    )
+    audit = AuditResult(
+        name="a",
+        game="",
+        attack="",
+        statistics=(),
+        conclusion="",
+        trials=4,
+        bounds=(bound,),
+        rates=(Rate("hits", 1, 2, 0.95),) * 2,
+        difference=Interval(0.0, 1.0),
+        p_value=1.4101e-6,
+    )
+    settings = HoldoutSettings(source=Path("s.csv"), holdout=Path("h.csv"))
+    units = Units.of(["one"], ["another"])
+    print_audits(HoldoutAudit(synthetic=Path("t.csv"), settings=settings, unit="record", units=units, audits=(audit,)))
     cells = capsys.readouterr().out.split()
     assert {"1.84979", "1.42", "10⁻⁶"} <= set(cells)
 

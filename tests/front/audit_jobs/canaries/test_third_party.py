@@ -22,7 +22,7 @@ from seeded_entropy import seed_entropy
 from cupel.attacks.canaries import texts as text_canaries
 from cupel.audit_jobs.canaries import plan as audit_plan
 from cupel.audit_jobs.canaries.files import read_manifest, sealed
-from cupel.audit_jobs.canaries.plan import Options
+from cupel.audit_jobs.canaries.plan import PlanSettings
 from cupel.mechanisms.data.corpora import notes
 
 PLACES = ["Bergen", "Delft", "Ghent", "Oslo"]
@@ -331,7 +331,7 @@ def test_changed_files_are_refused(planned: Path, tmp_path: Path) -> None:
     assert cupel("bound", planned).returncode == 1
     synthetic.unlink()
     result = cupel("bound", planned)
-    assert "s.jsonl is not there any more" in result.stdout
+    assert "s.jsonl was removed after it was scored, so it could not be checked" in result.stdout
     done("report", planned)
     assert "it was missing when the bound was computed" in (planned / "report.html").read_text()
 
@@ -481,8 +481,8 @@ def test_a_coin_moves_its_own_record_only(tmp_path: Path, tickets: Path, monkeyp
         coins = [True] * 9 + [included]
         monkeypatch.setattr(text_canaries, "draw_coins", lambda count, coins=coins: coins)
         folder = tmp_path / str(included)
-        options = Options(kind="echo", canaries=10, like=tickets, text="note", id="no", user="who", guesses=5)
-        audit_plan.plan(options, folder)
+        settings = PlanSettings(kind="echo", canaries=10, like=tickets, text="note", id="no", user="who", guesses=5)
+        audit_plan.plan(settings, folder)
         rows.append((folder / "canaries.jsonl").read_text().splitlines())
     assert rows[1][:-1] == rows[0]
     assert len(rows[1]) == 10

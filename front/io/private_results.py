@@ -1,0 +1,76 @@
+"""Files of numbers that are computed from private data without noise: where they may be written, and how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cupel.errors import InputError, input_errors
+from cupel.io.documents import NAME as DOCUMENTS
+from cupel.io.outputs import check_output, real_path
+from cupel.io.run_files import PRIVATE as PRIVATE_FOLDER
+from cupel.io.run_files import write_atomically
+
+PRIVATE = (
+    "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
+    "private side: do not release it."
+)
+"""Stands at the top of every such file, and of what the command prints."""
+
+RELEASED_CLAIM = "claim.json"
+"""A folder that holds this file was made by `cupel release`."""
+
+
+def synthetic_file(given: Path) -> Path:
+    """The synthetic texts in the folder of a run or of a release, or the file itself.
+
+    Raises:
+        InputError: for a folder without synthetic texts.
+    """
+    if not given.is_dir():
+        return given
+    for path in (given / PRIVATE_FOLDER / DOCUMENTS, given / DOCUMENTS):
+        if path.is_file():
+            return path
+    raise InputError(
+        f"{given}: holds neither {PRIVATE_FOLDER}/{DOCUMENTS} nor {DOCUMENTS}; name the folder of a run or a release"
+    )
+
+
+def output_file(given: Path, asked: Path | None, name: str, inputs: Iterable[Path | None] = ()) -> Path:
+    """Where the numbers are written: in ``private/`` of the run folder or beside the file, unless asked otherwise.
+
+    Args:
+        given: the run folder or the file.
+        asked: output given on the command line; None for the default.
+        name: of the default output.
+        inputs: all other files that the command reads.
+
+    Raises:
+        InputError: for an output in a folder that `cupel release` made, in a folder that does not exist, or over an
+            input.
+    """
+    if asked is None:
+        folder = given if given.is_dir() else real_path(given).parent
+        folder = folder.parent if folder.name == PRIVATE_FOLDER else folder
+        asked = folder / PRIVATE_FOLDER / name
+    elif asked.is_dir() or not asked.parent.is_dir():
+        raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
+    if any((folder / RELEASED_CLAIM).is_file() for folder in real_path(asked).parents):
+        raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
+    check_output(asked, (given, *inputs))
+    return asked
+
+
+def write(found: dict[str, Any], path: Path) -> None:
+    """Writes the numbers as JSON, the whole file or none, readable by its owner only.
+
+    Raises:
+        InputError: where the file cannot be written.
+    """
+    with input_errors():
+        if path.parent.name == PRIVATE_FOLDER:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(path, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
