@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import dp_event
+from scipy import special
 
 from cupel.accounting import GDP, ex_post, upper_bounds
 from cupel.accounting.events import BoundedRangeSelectionDpEvent
@@ -56,3 +57,11 @@ def test_what_the_guide_says_of_numbers_beside_its_code() -> None:
     split = np.array([[6.0, 0.0, 0.0]] * 3 + [[0.0, 6.0, 0.0]] * 2)
     published = ex_post.gamma(split, 0, clip=6.0, temperature=1.5)
     assert f"{published:.2f} for the second row above" in text
+
+
+def test_what_the_guide_to_conversions_says_of_a_better_reference() -> None:
+    """A record that is removed is at half the distance of one that is replaced: r = Φ(Φ⁻¹(p) + μ/2)."""
+    text = (DOCS / "guarantees.md").read_text()
+    mu, p = float(re.findall(r"then ([\d.]+)-GDP", text)[0]), 1e-4
+    assert f"is {mu / 2:.6f}, and gives r = {special.ndtr(special.ndtri(p) + mu / 2):.6f}" in text
+    assert f"at most r = {special.ndtr(special.ndtri(p) + mu):.6f}" in re.sub(r"\s+", " ", text)
