@@ -115,7 +115,7 @@ def delta_from_rdp(order: float, divergence: float, epsilon: float) -> float:
 
     It is never above the bound of Canonne, Kamath and Steinke, and far below it if (α − 1)D is small.
 
-    Proof: docs/proofs/conversions.md, Theorem 1.
+    Proof: docs/proofs/conversions-renyi-order.md, Theorems 1 and 2.
 
     Source: Asoodeh et al., "Three Variants of Differential Privacy: Lossless Conversion and Applications" (2021).
     """
@@ -261,7 +261,7 @@ def rdp_of_pure(epsilon: float, orders: Floats) -> Floats:
 def zcdp_of_pure(epsilon: float) -> float:
     """The least ρ such that every ε-DP mechanism is ρ-zCDP: ε tanh(ε/2), rounded up.
 
-    Proof: docs/proofs/conversions.md, Theorem 2.
+    Proof: docs/proofs/conversions-pure-dp.md, Theorem 1.
     """
     tanh = -math.expm1(-epsilon) / (1 + math.exp(-epsilon))
     return up(Fraction(epsilon) * min(Fraction(epsilon) / 2, Fraction(min(tanh * (1 + 32 * _UNIT) + _TINY, 1.0))))
@@ -270,7 +270,7 @@ def zcdp_of_pure(epsilon: float) -> float:
 def gdp_of_zcdp(rho: float) -> float:
     """A μ such that every ρ-zCDP mechanism is μ-GDP: √(−log Φ(−μ/2)) − √(−log Φ(μ/2)) = √ρ, rounded up.
 
-    Proof: docs/proofs/conversions.md, Theorem 3.
+    Proof: docs/proofs/conversions-zcdp-gdp.md, Theorem 1.
     """
     from scipy.special import log_ndtr
 
@@ -301,7 +301,7 @@ def _least_true(holds: Callable[[float], bool], low: float, high: float, width: 
 def gdp_of_pure(epsilon: float) -> float:
     """The least μ such that every ε-DP mechanism is μ-GDP: −2Φ⁻¹(1/(1 + e^ε)), rounded up.
 
-    Proof: docs/proofs/conversions.md, Theorem 4.
+    Proof: docs/proofs/conversions-pure-dp.md, Theorem 2.
 
     Source: Dong, Roth and Su, "Gaussian Differential Privacy" (2022), Section 2.
     """

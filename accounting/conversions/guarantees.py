@@ -2,8 +2,8 @@
 others.
 
 A guarantee holds in both directions between neighbours, at one unit and adjacency, which `convert` keeps
-(`cupel.accounting.group_privacy` changes them). (ε, δ)-DP at several points is a curve; see docs/proofs/conversions.md,
-Theorem 5.
+(`cupel.accounting.group_privacy` changes them). (ε, δ)-DP at several points is a curve; see
+docs/proofs/conversions-curve.md, Theorem 1.
 """
 
 from __future__ import annotations

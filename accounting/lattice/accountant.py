@@ -186,7 +186,7 @@ def _mixture(accountant: Lattice, event: dp_event.MixtureOfGaussiansDpEvent) -> 
 def _poisson(accountant: Lattice, event: dp_event.PoissonSampledDpEvent) -> DominatingPair:
     """Gaussians under all adjacencies, other single mechanisms under add_remove and zero_out.
 
-    Proof: docs/proofs/lattice.md, Theorems 8 and 9.
+    Proof: docs/proofs/sampling.md, Theorems 1 and 2.
     """
     rate = float(validate.probability(sampling_probability=event.sampling_probability))
     inner = event.event
@@ -237,7 +237,7 @@ def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutRepl
 
     A composition of such releases is dominated by the product, not attained.
 
-    Proof: docs/proofs/lattice.md, Theorem 10.
+    Proof: docs/proofs/sampling.md, Theorem 3.
     """
     if accountant.adjacency is not Adjacency.REPLACE_ONE:
         raise Unsupported("lattice has a bound for sampling without replacement under replace_one only")
@@ -263,7 +263,7 @@ def _without_replacement(accountant: Lattice, event: dp_event.SampledWithoutRepl
 def _truncated(accountant: Lattice, event: TruncatedPoissonSampledDpEvent) -> DominatingPair:
     """Poisson sampling of n units, with batches above the limit B cut to B units, chosen uniformly.
 
-    Proof: docs/proofs/lattice.md, Theorem 11.
+    Proof: docs/proofs/sampling.md, Theorem 4.
     """
     if accountant.adjacency is Adjacency.REPLACE_ONE:
         raise Unsupported("lattice has no bound for truncated Poisson sampling under replace_one")

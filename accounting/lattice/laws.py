@@ -557,7 +557,7 @@ class Symmetrized(Law):
     It has an atom at loss 0 with the remaining mass. For b ≥ 0 the masses above b are the law's; below 0, P and Q
     change places.
 
-    Proof: docs/proofs/lattice.md, Theorem 12.
+    Proof: docs/proofs/lattice.md, Theorem 8.
     """
 
     atom = 0.0

@@ -6,7 +6,7 @@ B(p) = sup{P(E): Q(E) ≤ p}, P over Q. If the secret occurs k times with probab
 vector of length at most 1, and N(0, σ²I) is added, then Σ w_k N(k, σ²) over N(0, σ²) on the line dominates. The places
 where the secret occurs are public: the guarantee covers its value only.
 
-Proof: docs/proofs/secret-protection.md, Theorems 1 and 2.
+Proof: docs/proofs/secret-protection.md, Theorems 1 to 3.
 
 Source: Hayes, Mahloujifar and Balle, "Bounding Training Data Reconstruction in DP-SGD" (2023), Theorem 2.
 """

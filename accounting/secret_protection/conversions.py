@@ -21,7 +21,7 @@ def r_of_approx_dp(epsilon: float, delta: float, p: float) -> float:
     """r of an (ε, δ)-DP mechanism against a reference without the secret: min{1, e^ε p + δ, 1 − e^{−ε}(1 − δ − p)},
     rounded up.
 
-    Proof: docs/proofs/secret-protection.md, Theorem 3.
+    Proof: docs/proofs/secret-protection.md, Theorem 4.
 
     Args:
         epsilon: ≥ 0, for adding or removing all occurrences of the secret.
@@ -41,7 +41,7 @@ def r_between_secrets(epsilon: float, delta: float, p: float) -> float:
 
     r = δ + (1 − δ)ρ with ρ = pe^ε/(pe^ε + 1 − p). Tight for the uniform prior if 1/p is a whole number.
 
-    Proof: docs/proofs/secret-protection.md, Theorem 3.
+    Proof: docs/proofs/secret-protection.md, Theorem 4.
 
     Args:
         epsilon: ≥ 0, for exchanging the value of the secret wherever it occurs.
@@ -88,7 +88,7 @@ def compose_curves(first_r: float, second_curve: ArrayLike) -> float:
     It uses only that the second's blow-up is concave, at least 0 at 0, 1 at 1, and below the points. Products of
     dominating pairs are tighter, if the pairs are known.
 
-    Proof: docs/proofs/secret-protection.md, Theorem 4.
+    Proof: docs/proofs/secret-protection.md, Theorem 5.
 
     Args:
         first_r: certified r of the first mechanism, in [0, 1].

@@ -4,7 +4,7 @@ Every number is a sum of products of non-negative numbers, so each rounding move
 nothing cancels. Convolutions are direct sums, never Fourier transforms. So even the smallest weights keep their
 relative accuracy, which tail probabilities need.
 
-Proof: docs/proofs/secret-protection.md, Theorem 5.
+Proof: docs/proofs/secret-protection-numerics.md, Theorem 1.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def poisson_binomial(probabilities: ArrayLike) -> Floats:
 def weight_error(count: int) -> float:
     """A bound on the relative error of the weights that `poisson_binomial` gives for `count` trials.
 
-    Proof: docs/proofs/secret-protection.md, Theorem 5.
+    Proof: docs/proofs/secret-protection-numerics.md, Theorem 1.
     """
     return (count + 1) * (16 + math.log2(count + 1)) * _UNIT
 
@@ -99,7 +99,7 @@ def trimmed(weights: Floats, error: float, tail: float) -> Occurrences:
 def repeated(law: Occurrences, times: int) -> Occurrences:
     """The law of the sum of `times` independent counts, by repeated squaring.
 
-    Proof of its error and lost mass: docs/proofs/secret-protection.md, Theorem 5.
+    Proof of its error and lost mass: docs/proofs/secret-protection-numerics.md, Theorem 1.
     """
     first, weights = 0, np.ones(1)
     square_first, square = law.first, law.weights
@@ -120,7 +120,7 @@ def envelope(laws: Sequence[Occurrences]) -> Occurrences:
 
     The law is the weights and `lost_mass` over their sum, exactly.
 
-    Proof: docs/proofs/secret-protection.md, Theorem 5.
+    Proof: docs/proofs/secret-protection-numerics.md, Theorem 1.
     """
     last = max(law.first + law.weights.size for law in laws)
     lost_mass = max(law.lost_mass for law in laws)

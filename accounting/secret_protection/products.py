@@ -1,6 +1,6 @@
 """Several noisy releases of counts in which a secret occurs, as one product of dominating pairs.
 
-Proof: docs/proofs/secret-protection.md, Theorem 6.
+Proof: docs/proofs/secret-protection-numerics.md, Theorem 2.
 """
 
 from __future__ import annotations
