@@ -15,7 +15,7 @@ FLOORS = ("accounting", "mechanisms", "attacks", "audits", "reports", "front")
 
 def numbers(text: str) -> list[int]:
     """The numbers in "Theorem 3", "Theorems 3, 8 and 9" or "Theorems 1 to 4"."""
-    found = []
+    found: list[int] = []
     for part in re.split(r",| and ", text):
         ends = [int(end) for end in re.findall(r"\d+", part)]
         found += range(ends[0], ends[-1] + 1)

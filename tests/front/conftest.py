@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shared_models import models_loaded_once
 from small_models import save_model
+
+__all__ = ["make_model", "models_loaded_once"]
 
 
 @pytest.fixture(scope="session")

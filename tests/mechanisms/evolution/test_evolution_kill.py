@@ -110,9 +110,11 @@ def test_killed_at_thirty_points(kind: str, tmp_path: Path) -> None:
     """Five a run, up to three entries apart and up to 20 ms later."""
     generator = random.Random(20261122)
     hits = 0
-    for part in range(8):
+    for part in range(24):  # some kills come when a run is at its end: how many depends on the machine
         folder = tmp_path / str(part)
         folder.mkdir()
         points = [(generator.randint(1, 3), generator.uniform(0, 0.02)) for _ in range(5)]
         hits += kill_and_resume(folder, kind, points)
-    assert hits >= 30, f"only {hits} kills hit a run in progress: make the run longer"
+        if hits >= 30:
+            return
+    pytest.fail(f"only {hits} kills hit a run in progress: make the run longer")

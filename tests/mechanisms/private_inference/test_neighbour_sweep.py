@@ -26,6 +26,7 @@ from cupel.mechanisms.embedding.embedder import HashedNgrams
 from cupel.mechanisms.private_inference.generator import PrivateInference
 
 DATA_SETS = 125  # of each of the four cases at each adjacency: 500 under add_remove, 500 under replace_one
+SIZES = pytest.mark.parametrize("data_sets", [10, pytest.param(DATA_SETS, marks=pytest.mark.slow)])
 CLIP, TEMPERATURE, EPSILON = 4.0, 1.3, 0.6
 TEXTS = ["".join(digits) for length in (1, 2, 3) for digits in itertools.product("12", repeat=length)]
 REPLACE = {"adjacency": Adjacency.REPLACE_ONE}
@@ -178,9 +179,10 @@ SWEEP = [
 SWEEP_IDS = [f"{case}-{'replace_one' if adjacency else 'add_remove'}" for case, adjacency in SWEEP]
 
 
+@SIZES
 @pytest.mark.parametrize(("case", "adjacency"), SWEEP, ids=SWEEP_IDS)
 def test_no_neighbour_loses_more_than_the_realised_cost(
-    table_model: Any, runs: Any, centres: Path, case: str, adjacency: dict[str, Any]
+    table_model: Any, runs: Any, centres: Path, case: str, adjacency: dict[str, Any], data_sets: int
 ) -> None:
     """Medians, sound: |log-ratio| of everything released ≤ ε₀ of the counts + the realised cost ≤ the plan."""
     parameters = MEDIAN | CASES[case] | adjacency
@@ -188,7 +190,7 @@ def test_no_neighbour_loses_more_than_the_realised_cost(
     chosen = PrivateInference(**parameters, centres=centres if clustered else None)
     clusters, counted = Clusters(centres, chosen) if clustered else None, EPSILON if clustered else 0.0
     planned, tightest = pure_epsilon(chosen.plan(), chosen.adjacency), 0.0
-    for seed in range(DATA_SETS):
+    for seed in range(data_sets):
         model = table_model(seed=seed % 5)
         records = random_records(seed, labels=chosen.labels, users=chosen.unit.kind == "user")
         generation, minus, plus = written(chosen, model, records, runs, seed)
@@ -214,13 +216,14 @@ def test_no_neighbour_loses_more_than_the_realised_cost(
             assert there <= minus + FLOAT
             assert back <= plus + FLOAT
             tightest = max(tightest, there / minus, back / plus)
-    # The bound is not idle: some data set, output and adversary come within 2% of it.
-    assert tightest > 0.98 or case in ("users", "contexts of two")
+    if data_sets == DATA_SETS:  # the bound is not idle: some data set, output and adversary come within 2% of it
+        assert tightest > 0.98 or case in ("users", "contexts of two")
 
 
+@SIZES
 @pytest.mark.parametrize(("case", "adjacency"), SWEEP, ids=SWEEP_IDS)
 def test_no_output_of_a_mean_exceeds_the_plan(
-    table_model: Any, centres: Path, case: str, adjacency: dict[str, Any]
+    table_model: Any, centres: Path, case: str, adjacency: dict[str, Any], data_sets: int
 ) -> None:
     """Means, sound: the largest |log-ratio| over *all* outputs, given counts, ≤ the plan without the counts' ε₀."""
     parameters = MEDIAN | CASES[case] | adjacency | {"aggregate": "mean", "tokens": 2, "denominator": 2}
@@ -229,7 +232,7 @@ def test_no_output_of_a_mean_exceeds_the_plan(
     clusters = Clusters(centres, chosen) if clustered else None
     planned = pure_epsilon(chosen.plan(), chosen.adjacency) - (EPSILON if clustered else 0.0)
     worst = 0.0
-    for seed in range(DATA_SETS):
+    for seed in range(data_sets):
         model = table_model(seed=seed % 5, vocabulary=3, spread=100.0)
         records = random_records(seed, labels=chosen.labels, users=chosen.unit.kind == "user")
         if clusters is None:
@@ -240,4 +243,5 @@ def test_no_output_of_a_mean_exceeds_the_plan(
         for other in neighbours(chosen, records, newcomers(pipeline, chosen)):
             there, back = pipeline.worst_losses_of(records, other)
             worst = max(worst, there, back)
-    assert 0.85 * planned < worst <= planned + FLOAT
+    assert worst <= planned + FLOAT
+    assert worst > 0.85 * planned or data_sets < DATA_SETS

@@ -166,11 +166,12 @@ def holders(chosen: SecretEvolution, records: list[Record], values: list[str]) -
 @pytest.mark.parametrize(
     ("changes", "others"),
     [
-        ({}, OTHERS),
+        ({}, OTHERS[:2]),
+        pytest.param({}, OTHERS[2:], marks=pytest.mark.slow),
         ({"releases": "once", "lookahead": 1}, OTHERS[1:2]),
         ({"expected_sample": 2.5, "radius": 0.6, "labels": ()}, OTHERS[2:3]),
     ],
-    ids=["every round", "once", "pooled"],
+    ids=["every round", "every round, other values", "once", "pooled"],
 )
 def test_noisy_vectors_alone_depend_on_a_value(
     changes: dict[str, Any], others: list[dict[str, str]], tmp_path: Path
