@@ -7,6 +7,7 @@ over all.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -32,6 +33,11 @@ class DistributionAccountant(Accountant[Alternatives]):
     """
 
     library: ClassVar[str]
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether the library is installed."""
+        return importlib.util.find_spec(cls.library) is not None
 
     def epsilon(self, delta: float) -> Bound:
         """The largest ε(δ) over the alternatives, as computed by the library."""

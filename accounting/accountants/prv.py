@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 from typing import Any
 
@@ -131,7 +130,7 @@ def _variable(event: DpEvent, adjacency: Adjacency) -> Any:
 
 
 def _check_installed() -> None:
-    if importlib.util.find_spec("prv_accountant") is None:
+    if not PrivacyRandomVariables.is_installed():
         raise Unsupported("prv needs the library prv_accountant, which is not installed: pip install 'cupel[prv]'")
 
 

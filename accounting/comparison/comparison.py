@@ -18,6 +18,7 @@ from dp_accounting import DpEvent
 from dp_accounting import dp_event as dp
 
 from cupel.accounting import events, validate
+from cupel.accounting.accountants.alternatives import DistributionAccountant
 from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.accountants.rdp import RenyiAccountant
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -154,9 +155,16 @@ def compare(
 
     answers = {name: answer(chosen) for name, chosen in empty.items()}
     rows, reasons = measure({**answers, **(others or {})}, progress, shown)
-    never = tuple(name for name in reasons if name in empty and empty[name].supports(described) is not None)
+    never = tuple(name for name in reasons if name in empty and _never(empty[name], described))
     about = events.to_json(described)
     return Comparison(about, "epsilon", Adjacency(adjacency), unit or Unit(), delta, rows, reasons, never)
+
+
+def _never(empty: Accountant[Any], event: DpEvent) -> bool:
+    """Whether the accountant has no bound for `event`, whatever its parameters; one without its library might have."""
+    if isinstance(empty, DistributionAccountant) and not empty.is_installed():
+        return False
+    return empty.supports(event) is not None
 
 
 def _epsilons(empty: Accountant[Any], event: DpEvent, delta: float) -> Sequence[Bound]:

@@ -13,7 +13,7 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.arrays import Bools, Floats
-from cupel.audit_jobs.membership_files import Signals, check_apart, read_candidates, read_signals
+from cupel.audit_jobs.membership_files import Signals, check_disjoint, read_candidates, read_signals
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores, Side
 from cupel.audits.result import AuditResult
@@ -202,7 +202,7 @@ def audit_model(
     _check_given(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit)
     if population is not None:
-        check_apart(candidates, population, text)
+        check_disjoint(candidates, population, text)
     with input_errors():  # before models are trained for hours
         design.numbers(len(candidates))
         if references.models:
@@ -269,7 +269,7 @@ def audit_texts(
     design, names = settings.design(), settings.chosen(TEXT_ATTACKS, "ngram")
     candidates, included = read_candidates(records, text, design.unit)
     if reference is not None:
-        check_apart(candidates, reference, text)
+        check_disjoint(candidates, reference, text)
     with input_errors():
         design.numbers(len(candidates))
     members = [row for row, inside in zip(candidates, included, strict=True) if inside]

@@ -116,7 +116,7 @@ def read_candidates(path: Path, text: str, unit: Unit) -> tuple[list[str], Bools
     return texts, np.array(inside, dtype=np.bool_)
 
 
-def check_apart(candidates: list[str], path: Path, text: str) -> None:
+def check_disjoint(candidates: list[str], path: Path, text: str) -> None:
     """That no text of a file is a candidate, so that the file cannot tell who was in the data.
 
     Raises:

@@ -20,7 +20,7 @@ from cupel.attacks.secrets.games import Variant
 from cupel.audit_jobs.canaries.files import write_whole
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
-from cupel.generators.secret_evolution.audits import audit_secret, values_of
+from cupel.generators.secret_evolution.audits import audit_secret, number_of_values
 from cupel.progress import Progress
 
 NAME = "secret-audit.json"
@@ -107,7 +107,7 @@ def audit(
         validate.integer(minimum=1, maximum=MOST_OCCURRENCES, occurrences=settings.occurrences)
         validate.integer(minimum=1, maximum=MOST_ROUNDS, rounds=settings.rounds)
         validate.probability(sampling_probability=settings.sampling_probability)
-        values_of(settings.p)
+        number_of_values(settings.p)
         drawn = np.full(settings.occurrences, settings.sampling_probability)
         weights = poisson_binomial(drawn)
         sigma = settings.sigma

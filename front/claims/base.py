@@ -233,7 +233,7 @@ class Claim(Strict):
             body["model"] = Path(self.model).resolve().name
         return body
 
-    def written_by(self, model: str | None) -> Self:
+    def with_model(self, model: str | None) -> Self:
         """The claim about a run of another model, where one is given in place of the claim's."""
         return self if model is None else self.model_copy(update={"model": model})
 

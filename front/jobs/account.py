@@ -140,7 +140,7 @@ def account(
             ledgers = stack.enter_context(open_ledgers(files, anchor=anchor))
             asked = _asked(claims, ledgers, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
-            doubts = _doubts(claims, ledgers)
+            because = _reasons_for_estimate(claims, ledgers)
         methods = None if method is None else [method]
         answers = asked.answers(asked.event, methods)
         bounds = [bound for _, bound in answers]
@@ -158,12 +158,12 @@ def account(
     return Account(
         asked.adjacency,
         asked.unit,
-        tuple(_doubted(bound, doubts) for bound in bounds),
+        tuple(_as_estimate(bound, because) for bound in bounds),
         reasons,
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
-        whole_plan=tuple(_doubted(bound, doubts) for _, bound in asked.answers(asked.whole_plan, methods))
+        whole_plan=tuple(_as_estimate(bound, because) for _, bound in asked.answers(asked.whole_plan, methods))
         if unfinished
         else (),
     )
@@ -173,7 +173,7 @@ def _is_claim(given: str | Path | Claim) -> bool:
     return isinstance(given, Claim) or Path(given).suffix in (".yaml", ".yml")
 
 
-def _doubts(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
+def _reasons_for_estimate(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
     """Why bounds on these runs are estimates: rows that were not verified to be computed each by itself."""
     found = [
         f"claim {claim.name!r} packs rows, whose shapes follow the data"
@@ -196,10 +196,10 @@ def _rows_are_exact(run: Run) -> bool:
     return bool(rows["exact"])
 
 
-def _doubted(bound: Bound, doubts: tuple[str, ...]) -> Bound:
-    if not doubts:
+def _as_estimate(bound: Bound, because: tuple[str, ...]) -> Bound:
+    if not because:
         return bound
-    return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, *doubts))
+    return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, *because))
 
 
 def _check_questions(delta: float | None, method: str | None, p: float | None) -> None:

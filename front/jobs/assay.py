@@ -164,7 +164,7 @@ def assay(
     Raises:
         InputError: for bad data, a bad model, or a folder that holds another run or in which another process works.
     """
-    output, claim = Path(output), claim.written_by(model)
+    output, claim = Path(output), claim.with_model(model)
     guarantee = claim.claimed()
     shown = progress or Progress()
     settings = RunSettings(
@@ -183,15 +183,15 @@ def assay(
             confidence = confidence_of_next(earlier, bool(claim.audits))
         proof = prove(done, guarantee)
         evidence = Evidence(done.audit(proof.parts[0], confidence), confidence, earlier)
-        verdict = least_favourable(done, proof.parts, evidence)
-        found = settle(done, document(done, proof, evidence, verdict))
+        verdict = worst_verdict(done, proof.parts, evidence)
+        found = record_verdict(done, document(done, proof, evidence, verdict))
         write(found, done.ledger_path.parent)
     for warning in found.warnings:  # at the end, because a refusal is one line
         shown.note(f"Warning: {warning}")
     return AssayResult(found, output)
 
 
-def least_favourable(done: FinishedRun, parts: list[Part], evidence: Evidence) -> Verdict:
+def worst_verdict(done: FinishedRun, parts: list[Part], evidence: Evidence) -> Verdict:
     """The verdict on the part of the claim that fares worst, with the bounds on the claimed guarantee itself.
 
     What an audit saw against the run's events counts against the proof of every part. The document keeps the upper
@@ -282,7 +282,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
     }
     digests = Digests(documents=done.documents.sha256, claim=claim_digest(body["claim"]))
     assay = Assay.model_validate(body | {"digests": digests})
-    return assay.model_copy(update={"history": [*evidence.earlier, present(assay, digests, evidence)]})
+    return assay.model_copy(update={"history": [*evidence.earlier, verdict_record(assay, digests, evidence)]})
 
 
 def limitations(claim: Claim) -> list[str]:
@@ -315,7 +315,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def present(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
+def verdict_record(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
     """The verdict of an assay as it is recorded."""
     asked = assay.claim.get("audits", [])
     return PastVerdict(
@@ -342,7 +342,7 @@ def present(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
     )
 
 
-def settle(done: FinishedRun, assay: Assay) -> Assay:
+def record_verdict(done: FinishedRun, assay: Assay) -> Assay:
     """Records the verdict of an assay in the ledger; the assay with the ledger as it is then.
 
     Only after that is anything of it shown: a verdict that nobody has seen may be forgotten, no other.

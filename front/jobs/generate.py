@@ -52,6 +52,6 @@ def generate(
         anchor=anchor,
         allow_endpoint=allow_endpoint,
     )
-    output, claim = Path(output), claim.written_by(model)
+    output, claim = Path(output), claim.with_model(model)
     with one_process(output / PRIVATE):
         return registry.generate(claim, output, settings)

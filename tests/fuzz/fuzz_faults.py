@@ -128,23 +128,6 @@ def _no_consent() -> None:
     EvolutionClaim.check_allowed = lambda self, allowed: None  # type: ignore[method-assign]
 
 
-def _no_surrogates() -> None:
-    from cupel.audit_jobs.canaries import files
-
-    files.json = _Lenient(json)  # type: ignore[assignment, attr-defined]
-
-
-class _Lenient:
-    """`json` that reads and writes what it should not."""
-
-    def __init__(self, json: Any) -> None:
-        self.loads, self._json = json.loads, json
-
-    def dumps(self, document: Any, *, ensure_ascii: bool = True, allow_nan: bool = True, **more: Any) -> str:
-        text: str = self._json.dumps(document, **more)
-        return text
-
-
 _YAML = ("account", "generate", "assay")
 
 

@@ -17,7 +17,7 @@ from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
     TIMING,
-    begun,
+    open_run,
     documents_of,
     facts,
     load_writer,
@@ -121,7 +121,7 @@ def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun
         mechanism.check(records, writer)
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with (
-        begun(claim, ledger, mechanism.plan(), settings, writer) as run,
+        open_run(claim, ledger, mechanism.plan(), settings, writer) as run,
         settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(

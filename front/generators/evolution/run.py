@@ -56,7 +56,7 @@ def load_writer(
 
 
 @contextmanager
-def begun(
+def open_run(
     claim: EvolutionClaim, ledger: Path, plan: DpEvent, settings: RunSettings, writer: Writer, **about: Any
 ) -> Iterator[Run]:
     """The claim's run in its ledger, begun or resumed, and finished after the block.

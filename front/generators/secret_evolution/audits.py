@@ -154,7 +154,7 @@ def audit_secret(
         progress: shows the games.
     """
     show = progress or Progress()
-    game = SecretGame.worst_case(values_of(guarantee.p), drawn, sigma, rounds=rounds, variant=variant)
+    game = SecretGame.worst_case(number_of_values(guarantee.p), drawn, sigma, rounds=rounds, variant=variant)
     seed = _kept_seed(folder)
 
     def play(of: SecretGame, noise: Noise, games: int, name: str, title: str) -> SecretGuesses:
@@ -162,14 +162,14 @@ def audit_secret(
             return of.play(noise, games, seed=seed, folder=folder and folder / name, progress=step)
 
     control = play(game.without_noise(), "recorded", _CONTROL_GAMES, "control", "Guessing a secret: control")
-    fast, slow = games_of(game)
+    fast, slow = number_of_games(game)
     played = [play(game, "recorded", fast, "recorded", "Guessing a secret")]
     if slow:
         played.append(play(game, "os", slow, "entropy", "Guessing a secret: entropy of the system"))
     return secret_reconstruction_audit(*played, guarantee=guarantee, confidence=confidence, control=control)
 
 
-def values_of(p: float) -> int:
+def number_of_values(p: float) -> int:
     """⌈1/p⌉, so that each of equally likely values is guessed with probability at most p.
 
     Raises:
@@ -181,7 +181,7 @@ def values_of(p: float) -> int:
     return values if values * p >= 1 - 1e-12 else values + 1
 
 
-def games_of(game: SecretGame) -> tuple[int, int]:
+def number_of_games(game: SecretGame) -> tuple[int, int]:
     """How many games with recorded noise, and how many with the operating system's entropy; 0 where they are too slow.
 
     A release takes about a millisecond, and its V(d + 1) numbers, guess included, some 150 ns each with recorded noise

@@ -21,7 +21,7 @@ from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
     TIMING,
-    begun,
+    open_run,
     documents_of,
     facts,
     load_writer,
@@ -247,7 +247,7 @@ def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     budgets = [[budget.p, budget.r] for budget in incidence.budgets]
     with (
-        begun(claim, ledger, plan, settings, writer, secrets=incidence.fingerprint, budgets=budgets) as run,
+        open_run(claim, ledger, plan, settings, writer, secrets=incidence.fingerprint, budgets=budgets) as run,
         settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(

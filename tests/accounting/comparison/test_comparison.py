@@ -314,3 +314,4 @@ def test_without_prv_accountant_the_others_answer(monkeypatch: pytest.MonkeyPatc
     assert dict(without.unsupported) == {**whole.unsupported, "prv": reason}
     assert [row.bound for row in without.rows] == [row.bound for row in whole.rows if row.bound.method != "prv"]
     assert len(without.rows) == len(whole.rows) - 1
+    assert "prv" not in without.inapplicable

@@ -269,7 +269,7 @@ def test_a_mechanism_whose_event_is_too_small_proves_nothing(
 
 
 class AnyRun:
-    """What `least_favourable` asks of a run."""
+    """What `worst_verdict` asks of a run."""
 
     adjacency, unit = Adjacency.ADD_REMOVE, Unit()
 
@@ -288,8 +288,8 @@ def test_evidence_against_the_events_counts_against_every_part() -> None:
     )
     quiet = AuditResult(name="leave_one_out", game="", attack="", statistics=(), conclusion="", trials=1)
     run: Any = AnyRun()
-    assert assay.least_favourable(run, parts, assay.Evidence([quiet], 0.975, [])).name == "SUPPORTED"
-    verdict = assay.least_favourable(run, parts, assay.Evidence([quiet, seen], 0.975, []))
+    assert assay.worst_verdict(run, parts, assay.Evidence([quiet], 0.975, [])).name == "SUPPORTED"
+    verdict = assay.worst_verdict(run, parts, assay.Evidence([quiet, seen], 0.975, []))
     assert (verdict.name, verdict.best_upper) == ("UNPROVEN", None)
     assert verdict.contradictions == ("a loss of 9 was seen",)
     assert parts[0].bounds == [proof], "the document keeps the bounds as they are"

@@ -18,7 +18,7 @@ from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_bin
 from cupel.attacks.secrets.games import SecretGame
 from cupel.audits.result import AuditResult
 from cupel.generators.secret_evolution import audits
-from cupel.generators.secret_evolution.audits import games_of, secret_reconstruction, values_of, weakest_secret
+from cupel.generators.secret_evolution.audits import number_of_games, secret_reconstruction, number_of_values, weakest_secret
 from cupel.mechanisms.secret_evolution.incidence import Incidence
 from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
 from cupel.progress import Progress
@@ -86,16 +86,16 @@ def test_records_of_other_labels_are_not_added_up(tmp_path: Path) -> None:
 
 
 def test_a_secret_takes_so_many_values_that_p_is_not_exceeded() -> None:
-    assert [values_of(p) for p in (0.5, 0.3, 0.1, 0.01, 1e-4, 0.99, 1e-5)] == [2, 4, 10, 100, 10_000, 2, 100_000]
+    assert [number_of_values(p) for p in (0.5, 0.3, 0.1, 0.01, 1e-4, 0.99, 1e-5)] == [2, 4, 10, 100, 10_000, 2, 100_000]
     with pytest.raises(ValueError, match="p = 1e-06 is too small"):
-        values_of(1e-6)
+        number_of_values(1e-6)
 
 
 def test_the_number_of_games_is_known_before() -> None:
-    assert games_of(SecretGame.worst_case(10, np.ones(1), 1.0)) == (300, 30)
+    assert number_of_games(SecretGame.worst_case(10, np.ones(1), 1.0)) == (300, 30)
     many = SecretGame.worst_case(10_000, np.ones(1), 1.0, rounds=40)
-    assert games_of(many)[0] < 300
-    assert games_of(many)[1] == 0  # half a minute a game
+    assert number_of_games(many)[0] < 300
+    assert number_of_games(many)[1] == 0  # half a minute a game
 
 
 def test_a_sound_run_and_its_resumption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
