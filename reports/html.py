@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -410,7 +411,9 @@ def _css(words: str) -> Markup:
     return Markup(plain)
 
 
+@functools.cache
 def environment() -> jinja2.Environment:
+    """The templates with their filters; made once, because a template is compiled when it is first used."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cupel.reports", "templates"),
         autoescape=True,

@@ -141,7 +141,9 @@ def test_the_public_numbers_of_own_data_are_those_of_the_file() -> None:
     assert {record.label for record in records} == set(claim.public.labels)
 
 
-@pytest.mark.parametrize("name", ["clustered/notes-clustered.yaml", "own-data/messages-mean.yaml"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("clustered/notes-clustered.yaml", marks=pytest.mark.slow), "own-data/messages-mean.yaml"]
+)
 def test_small_examples_run_as_they_are(name: str, tmp_path: Path) -> None:
     done = run("generate", EXAMPLES / name, "-o", tmp_path, "--device", "cpu", "-q")
     assert (done.returncode, done.stderr) == (0, "")
@@ -177,7 +179,9 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if "gemma-2-2b-mean" in name else name for name in LARGE]
+)
 def test_large_examples_run_with_small_models_of_their_shape(name: str, stand_ins: Path, tmp_path: Path) -> None:
     """But for weights, data and embedder, and the numbers that are lowered here, the files are as they are."""
     body = yaml.safe_load((EXAMPLES / name).read_text())

@@ -62,7 +62,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> cupel.jobs.assay.AssayRe
                 "records_per_context": 1,
                 "tokens": 8,
             },
-            "public": {"records": 16, "labels": ["key"]},
+            "public": {"records": 16, "labels": ["key"], "context_tokens": 26},
             "guarantee": {"type": "pure_dp", "epsilon": 50.0},
         }
     )

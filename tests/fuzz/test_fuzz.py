@@ -25,6 +25,7 @@ def test_a_hundred_cases_have_no_fault() -> None:
     assert "cases with a fault: 0" in fuzz("--cases", "100")
 
 
+@pytest.mark.slow
 def test_a_case_is_made_again_by_its_number() -> None:
     assert "case 48: no fault" in fuzz("--case", "48")
 

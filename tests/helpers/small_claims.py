@@ -31,7 +31,7 @@ def inference(**changes: Any) -> dict[str, Any]:
         "data": {"source": "builtin", "name": "keys"},
         "mechanism": "private_inference",
         "parameters": parameters | changes,
-        "public": {"records": 24},
+        "public": {"records": 24, "context_tokens": 26},
         "guarantee": {"type": "ex_post" if changes["aggregate"] == "median" else "pure_dp", "epsilon": 1e6},
     }
 

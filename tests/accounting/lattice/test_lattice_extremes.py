@@ -126,7 +126,7 @@ def sampled_laplace_twice_add(scale: float, rate: float, gap: float) -> tuple[Re
 
 @pytest.mark.parametrize("rate", [1 - 1e-10, pytest.param(1 - 1e-7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scale", [pytest.param(1 / 23, marks=pytest.mark.slow), 0.1])
-@pytest.mark.parametrize("gap", [1e-3, 1e-9, 1e-12])
+@pytest.mark.parametrize("gap", [1e-3, pytest.param(1e-9, marks=pytest.mark.slow), 1e-12])
 def test_sampled_laplace_twice_at_the_end_of_its_losses(rate: float, scale: float, gap: float) -> None:
     pair = DominatingPair.laplace(scale).poisson_sampled(rate).self_compose(2)
     epsilon, truth = sampled_laplace_twice_add(scale, rate, gap)
@@ -364,8 +364,12 @@ QUIET: dict[str, DominatingPair] = {
     "a pure loss of 800, twice": DominatingPair.discrete_laplace(800.0).self_compose(2),
 }
 
+RUNS_OF_SECONDS = ("hardly any noise, twice", "a rate of 1e-5, twice")
 
-@pytest.mark.parametrize("name", QUIET)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in RUNS_OF_SECONDS else name for name in QUIET]
+)
 def test_nothing_but_widths_is_warned_of(name: str) -> None:
     pair = QUIET[name]
     with warnings.catch_warnings():

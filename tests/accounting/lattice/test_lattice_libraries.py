@@ -75,7 +75,11 @@ def agree(sigma: float, rate: float, count: int, delta: float) -> None:
 
 @pytest.mark.parametrize(
     "configuration",
-    [(0.8, 0.005, 1000, 1e-6), (1.0, 0.01, 10_000, 1e-5), (0.6, 0.001, 5000, 1e-7), (2.0, 0.1, 2000, 1e-6)],
+    [
+        *((0.8, 0.005, 1000, 1e-6), (2.0, 0.1, 2000, 1e-6)),
+        pytest.param((1.0, 0.01, 10_000, 1e-5), marks=pytest.mark.slow),
+        pytest.param((0.6, 0.001, 5000, 1e-7), marks=pytest.mark.slow),
+    ],
 )
 def test_private_training(configuration: tuple[float, float, int, float]) -> None:
     agree(*configuration)

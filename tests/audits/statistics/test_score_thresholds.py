@@ -34,7 +34,13 @@ def samples(mechanism: str, n: int, generator: np.random.Generator) -> tuple[np.
     return generator.normal(1.0 * (generator.random(n) < q), 1, n), generator.normal(0, 1, n), epsilon, float(delta)
 
 
-@pytest.mark.parametrize("mechanism", ["randomised response", "laplace", "gaussian", "subsampled gaussian"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        *("randomised response", "subsampled gaussian"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("laplace", "gaussian")),
+    ],
+)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_false_alarms_are_at_most_nominal(mechanism: str, rule: Threshold) -> None:
     generator, alarms = np.random.default_rng(11), 0

@@ -22,7 +22,7 @@ name: tiny
 data: {source: builtin, name: keys}
 mechanism: private_inference
 parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 7, tokens: 12, prefix: "My 5-digit key is "}
-public: {records: 28}
+public: {records: 28, context_tokens: 26}
 guarantee: {type: pure_dp, epsilon: 100000.0}
 """
 
@@ -333,7 +333,11 @@ def test_user_data_in_three_formats(claim: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize(
-    "line", ["--help", "compare --help", "accountants", "accountants --json", "schema assay", "no"]
+    "line",
+    [
+        *("--help", "accountants --json", "no"),
+        *(pytest.param(line, marks=pytest.mark.slow) for line in ("compare --help", "accountants", "schema assay")),
+    ],
 )
 def test_a_closed_pipe_is_neither_a_verdict_nor_a_fault(line: str, stream: str) -> None:
     """As behind `| head`: exit code 141, as for other programs; 1 would be REFUTED."""

@@ -32,7 +32,7 @@ name: tiny
 data: {source: file, path: data.jsonl}
 mechanism: private_inference
 parameters: {aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 2, tokens: 3}
-public: {records: 6}
+public: {records: 6, context_tokens: 48}
 guarantee: {type: pure_dp, epsilon: 100000.0}
 """
 

@@ -40,7 +40,7 @@ name: small
 data: {source: builtin, name: keys}
 mechanism: private_inference
 parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 31, tokens: 24, prefix: "My 5-digit key is "}
-public: {records: 124, labels: [key]}
+public: {records: 124, labels: [key], context_tokens: 26}
 guarantee: {type: ex_post, epsilon: 1000.0}
 audits: [leave_one_out, reconstruction]
 """
@@ -98,7 +98,11 @@ def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
 
 def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
     # Clustering paper, Table 10, Mean Baseline on AGNews: n = 373, s = 64, c = 9, τ = 1.5 and N = 108000 give 9.985061.
-    text = SMALL.replace("name: keys", "name: notes").replace("records: 124", "records: 108000")
+    text = (
+        SMALL.replace("name: keys", "name: notes")
+        .replace("context_tokens: 26", "context_tokens: 80")
+        .replace("records: 124", "records: 108000")
+    )
     start, end = text.index("parameters: {"), text.index("public:")
     mean = "parameters: {aggregate: mean, clip: 9.0, temperature: 1.5, batch_size: 64, tokens: 373}\n"
     mechanism = read_claim(claim_file(tmp_path, text[:start] + mean + text[end:])).generator()
@@ -112,6 +116,7 @@ def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
 def test_other_architectures_run_through(architecture: str, make_model: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_model(tmp_path / "model", architecture)
     text = SMALL.replace("batch_size: 31", "batch_size: 7").replace("records: 124", "records: 28")
+    text = text.replace("context_tokens: 26", "context_tokens: 64")  # their tokens are bytes
     done = assay.assay(
         read_claim(claim_file(tmp_path, text)), tmp_path / "out", model=str(folder), device="cpu"
     ).document
@@ -124,7 +129,12 @@ def test_other_architectures_run_through(architecture: str, make_model: Callable
 
 
 def test_canaries_are_put_among_other_data(tmp_path: Path) -> None:
-    text = SMALL.replace("name: keys", "name: notes").replace("[key]", "[]").replace("tokens: 24", "tokens: 12")
+    text = (
+        SMALL.replace("name: keys", "name: notes")
+        .replace("context_tokens: 26", "context_tokens: 80")
+        .replace("[key]", "[]")
+        .replace("tokens: 24", "tokens: 12")
+    )
     done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document
     reconstruction = next(audit for audit in done.audits if audit.name == "reconstruction")
     assert reconstruction.trials == evidence.GAME_CANDIDATES
@@ -193,7 +203,7 @@ data: {{source: builtin, name: keys}}
 adjacency: {adjacency}
 mechanism: private_inference
 parameters: {parameters}
-public: {{records: 62, labels: [key]}}
+public: {{records: 62, labels: [key], context_tokens: 26}}
 guarantee: {{type: pure_dp, epsilon: 1000.0}}
 audits: [record_replay]
 """

@@ -38,7 +38,7 @@ name: small
 data: {source: file, path: notes.jsonl, id: id}
 mechanism: private_inference
 parameters: {aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 7, tokens: 6}
-public: {records: 28}
+public: {records: 28, context_tokens: 48}
 guarantee: {type: pure_dp, epsilon: 1000.0}
 audits: [record_replay]
 """

@@ -85,7 +85,7 @@ mechanism: private_inference
 parameters:
   {aggregate: median, clip: 10.0, temperature: 1.0, batch_size: 10, tokens: 100, centres: centres.safetensors,
    kept_centres: 2}
-public: {records: 120, labels: [excellent, good, fair, poor]}
+public: {records: 120, labels: [excellent, good, fair, poor], context_tokens: 80}
 """
 
 

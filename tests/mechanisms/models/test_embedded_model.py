@@ -110,6 +110,7 @@ def test_copies_after_a_forced_prefix(loaded: tuple[PreTrainedModel, PreTrainedT
     assert sum(map(str.__eq__, records, written)) >= _fewest(300, 0.95)
 
 
+@pytest.mark.slow
 def test_median_over_keys_is_a_key_of_no_context(loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
     """Well-formed at the target's rate; a hit has chance 63e-5 a document, so 3 of 60 have chance below 1e-5."""
     groups = [corpora.keys(63, seed=100 + i) for i in range(60)]
@@ -119,6 +120,7 @@ def test_median_over_keys_is_a_key_of_no_context(loaded: tuple[PreTrainedModel, 
     assert sum(d in g for d, g in zip(written, groups, strict=True)) < 3
 
 
+@pytest.mark.slow
 def test_topical_median_stays_in_grammar(loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase]) -> None:
     rng = np.random.default_rng(7)
     topics = sorted(TOPICS) * 6

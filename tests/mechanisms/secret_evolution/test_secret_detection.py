@@ -454,6 +454,7 @@ def memory_and_size(count: int, source: ListedSecrets) -> tuple[int, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_is_of_occurrences_not_of_texts(tmp_path: Path) -> None:
     """A record more has two occurrences: 24 bytes for it and for each of them are 72, and its text alone has 120.
 
