@@ -56,7 +56,7 @@ class Accountant(ABC, Generic[C]):
         if self.adjacency is Adjacency.SECRET or self.unit.kind == "secret":
             return f"{self.name} has no bound for secrets"
         if self.unit.kind == "group" and not self.converts_groups:
-            return f"{self.name} has no bound for groups; use basic, zcdp or gdp"
+            return f"{self.name} has no bound for groups; use basic, advanced, zcdp or gdp"
         try:
             self._last_cost = event, self._cost(event)
         except Unsupported as reason:

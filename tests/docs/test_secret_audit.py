@@ -7,7 +7,7 @@ import io
 import re
 from pathlib import Path
 
-GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "secret-audit.md").read_text(encoding="utf-8")
 
 
 def test_the_code_prints_what_the_guide_says() -> None:

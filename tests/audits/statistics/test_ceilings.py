@@ -115,7 +115,7 @@ def test_impossible_sizes_are_refused(test: Test, message: str) -> None:
 
 
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "audits.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "audit-statistics.md").read_text(encoding="utf-8")
     stated = re.findall(r"^((?:ceiling|canaries_needed)\(.*\))\s+# ([\d.]+)$", guide, flags=re.MULTILINE)
     assert len(stated) == 5
     for expression, number in stated:
