@@ -34,7 +34,16 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-_GENERATE = ("torch", "transformers", "tokenizers", "safetensors", "pyarrow", "huggingface_hub", "sklearn", "statsmodels")
+_GENERATE = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "pyarrow",
+    "huggingface_hub",
+    "sklearn",
+    "statsmodels",
+)
 
 # The base of typer's own input errors, which it does not export by name.
 _USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]

@@ -17,10 +17,10 @@ from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
     TIMING,
-    open_run,
     documents_of,
     facts,
     load_writer,
+    open_run,
     sent_to_writer,
 )
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare

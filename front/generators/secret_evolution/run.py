@@ -21,10 +21,10 @@ from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
     TIMING,
-    open_run,
     documents_of,
     facts,
     load_writer,
+    open_run,
     sent_to_writer,
 )
 from cupel.generators.secret_evolution import audits as evidence_secrets

@@ -18,7 +18,12 @@ from cupel.accounting.secret_protection.poisson_binomial_laws import poisson_bin
 from cupel.attacks.secrets.games import SecretGame
 from cupel.audits.result import AuditResult
 from cupel.generators.secret_evolution import audits
-from cupel.generators.secret_evolution.audits import number_of_games, secret_reconstruction, number_of_values, weakest_secret
+from cupel.generators.secret_evolution.audits import (
+    number_of_games,
+    number_of_values,
+    secret_reconstruction,
+    weakest_secret,
+)
 from cupel.mechanisms.secret_evolution.incidence import Incidence
 from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
 from cupel.progress import Progress
