@@ -293,8 +293,11 @@ def test_mauve_is_given_the_embeddings(files: dict[str, Path], monkeypatch: pyte
         (["run", "--real", "identified.jsonl", *COLUMNS], "at most 100 are compared"),
         (["out", "--real", "real.jsonl", *COLUMNS], "lies in a released folder"),
         (["run", "--real", "real.jsonl", *COLUMNS, "-o", "out/utility.json"], "lies in a released folder"),
-        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "no/such/folder.json"], "is no file in a folder that exists"),
-        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "run"], "is no file in a folder that exists"),
+        (
+            ["run", "--real", "real.jsonl", *COLUMNS, "-o", "no/such/folder.json"],
+            "name a file in an existing folder with -o",
+        ),
+        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "run"], "name a file in an existing folder with -o"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--limit", "1"], "limit must be at least 2"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--embedded", "0"], "embedded must be at least 2"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--seed", "-1"], "seed must be at least 0"),
