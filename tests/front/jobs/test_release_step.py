@@ -631,7 +631,7 @@ def test_a_new_ledger_beside_documents_is_refused(case: Finished) -> None:
         case.ledger.with_name(case.ledger.name + extra).unlink(missing_ok=True)
     Ledger.open(case.ledger).close()
     for job in ("generate", "assay"):
-        one_line(command.run(job, case.claim, "-o", case.folder / "run"), "is of a finished run")
+        one_line(command.run(job, case.claim, "-o", case.folder / "run"), "is from a finished run")
 
 
 def test_games_are_not_played_anew_without_their_ledger(finish: Callable[..., Finished]) -> None:
