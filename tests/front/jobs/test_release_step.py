@@ -298,7 +298,7 @@ def test_an_anchor_of_ones_own_is_kept_and_compared(finish: Callable[..., Finish
     newer = case.ledger.read_bytes()
     shutil.rmtree(case.folder / "state")
     other.write_text("{}\n")
-    case.refused("knows nothing of", "--anchor", other)
+    case.refused("has no head of", "--anchor", other)
     case.ledger.write_bytes(older)
     case.refused("had more entries before", "--anchor", anchor)
     case.ledger.write_bytes(newer)
