@@ -125,11 +125,7 @@ def dp_sgd(
     with input_errors():
         goal.target()
         _check_given(values, find, {"noise": "noise-multiplier", "rate": "sampling-probability", "steps": "steps"})
-        sigma, rate, count = (
-            _or_default(noise_multiplier, 1.0),
-            _or_default(sampling_probability, 0.01),
-            _or_default(steps, 1),
-        )
+        sigma, rate, count = _or(noise_multiplier, 1.0), _or(sampling_probability, 0.01), _or(steps, 1)
         dp_sgd_event(sigma, rate, count)
     if find == "noise":
         begin = max(1.0, 3 * rate * math.sqrt(count))
@@ -159,7 +155,7 @@ def gaussian(goal: Goal, find: str, noise_multiplier: float | None, count: int |
     with input_errors():
         goal.target()
         _check_given({"noise": noise_multiplier, "count": count}, find, {"noise": "noise-multiplier", "count": "count"})
-        sigma, releases = _or_default(noise_multiplier, 1.0), _or_default(count, 1)
+        sigma, releases = _or(noise_multiplier, 1.0), _or(count, 1)
         gaussian_event(sigma, releases)
     if find == "noise":
         return goal.search(
@@ -181,7 +177,7 @@ def selection(
     with input_errors():
         goal.target()
         _check_given({"clip": clip, "steps": count}, find, {"clip": "clip", "steps": "count"})
-        width, steps = _or_default(clip, 1.0), _or_default(count, 1)
+        width, steps = _or(clip, 1.0), _or(count, 1)
         softmax_range(width, temperature, batch_size, goal.adjacency)
         selection_event(1.0, steps)
 
@@ -211,10 +207,7 @@ def secret(
     """
     with input_errors():
         _check_given({"noise": sigma, "rounds": rounds}, find, {"noise": "sigma", "rounds": "rounds"})
-        noise, times = (
-            _or_default(sigma, 0.0),
-            validate.integer(minimum=1, maximum=10_000, rounds=_or_default(rounds, 1)),
-        )
+        noise, times = _or(sigma, 0.0), validate.integer(minimum=1, maximum=10_000, rounds=_or(rounds, 1))
         target = goal.target()
         if not isinstance(target, SecretProtection):
             raise ValueError("the noise of a secret is calibrated to --target-r at --p; give both")
@@ -242,7 +235,7 @@ def _check_given(values: dict[str, float | int | None], find: str, options: dict
             raise ValueError(f"--find {find} needs --{options[name]}")
 
 
-def _or_default(value: T | None, otherwise: T) -> T:
+def _or(value: T | None, otherwise: T) -> T:
     return otherwise if value is None else value
 
 

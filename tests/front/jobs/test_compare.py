@@ -154,7 +154,7 @@ def test_ledgers_of_secrets_are_not_compared(tmp_path: Path) -> None:
         kept.begin("run", plan=release, adjacency=Adjacency.SECRET, unit=Unit("secret"), about={})
     result = cupel("compare", path, "--delta", 1e-5)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.rstrip().endswith("ask cupel account")
+    assert result.stderr.rstrip().endswith("use cupel account")
     assert len(result.stderr.splitlines()) == 1
 
 
