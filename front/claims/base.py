@@ -244,7 +244,15 @@ class Claim(Strict):
 
     def _parameter_files(self) -> list[str]:
         """Files that the parameters name."""
-        return [str(name) for name in (getattr(self.parameters, "centres", None),) if name]
+        return []
+
+    def parameter_warnings(self) -> list[str]:
+        """What is easily misread in the parameters, a sentence each; nothing here depends on the data."""
+        return []
+
+    def estimate_reasons(self) -> list[str]:
+        """Why upper bounds on a run are estimates; empty if they are certified."""
+        return []
 
     def located(self, folder: Path) -> Self:
         """The claim with relative paths resolved against the folder of its file."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from cupel.accounting.number_format import format_number
@@ -25,7 +25,7 @@ FAR = 0.1
 
 def public_warnings(claim: Claim) -> list[str]:
     """Warnings from the claim alone."""
-    return [*_guarantee_warnings(claim), *_secret_source_warnings(claim)]
+    return [*_guarantee_warnings(claim), *claim.parameter_warnings()]
 
 
 def _guarantee_warnings(claim: Claim) -> list[str]:
@@ -55,16 +55,6 @@ def _guarantee_warnings(claim: Claim) -> list[str]:
             "outputs; the a-priori bound does."
         )
     return found
-
-
-def _secret_source_warnings(claim: Claim) -> list[str]:
-    sources: Sequence[Any] = getattr(claim.parameters, "secrets", ())
-    if not any(getattr(source, "presidio", None) for source in sources):
-        return []
-    return [
-        "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a secret "
-        "might not have been found. That places are public does not cover this."
-    ]
 
 
 def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str]) -> list[str]:

@@ -181,11 +181,7 @@ def _is_claim(given: str | Path | Claim) -> bool:
 
 def _estimate_reasons(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
     """Why bounds on these runs are estimates: some rows were not verified to be computed independently."""
-    found = [
-        f"claim {claim.name!r} packs rows, whose shapes follow the data"
-        for claim in claims
-        if getattr(claim.parameters, "rows", "fixed") == "packed"
-    ]
+    found = [reason for claim in claims for reason in claim.estimate_reasons()]
     for ledger in ledgers:
         for name in ledger.runs():
             if not _rows_are_exact(ledger.run(name)):

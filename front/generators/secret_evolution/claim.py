@@ -163,6 +163,14 @@ class SecretEvolutionClaim(EvolutionClaim):
     def _parameter_files(self) -> list[str]:
         return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
 
+    def parameter_warnings(self) -> list[str]:
+        if not any(isinstance(source, PresidioSource) for source in self.parameters.secrets):
+            return []
+        return [
+            "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a "
+            "secret might not have been found. That places are public does not cover this."
+        ]
+
     def located(self, folder: Path) -> Self:
         located = super().located(folder)
         sources = [
