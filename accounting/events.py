@@ -8,7 +8,7 @@ its meaning; an accountant refuses what it does not know.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -147,32 +147,6 @@ class TruncatedPoissonSampledDpEvent(DpEvent):  # type: ignore[misc]
         validate.integer(minimum=1, max_batch_size=self.max_batch_size)
 
 
-_EVENTS: dict[str, type[DpEvent]] = {
-    cls.__name__: cls
-    for cls in (
-        BoundedRangeSelectionDpEvent,
-        ExPostSelectionDpEvent,
-        ParallelDpEvent,
-        SecretGroupsReleaseDpEvent,
-        SecretReleaseDpEvent,
-        TruncatedPoissonSampledDpEvent,
-        dp_event.NoOpDpEvent,
-        dp_event.NonPrivateDpEvent,
-        dp_event.RandomizedResponseDpEvent,
-        dp_event.GaussianDpEvent,
-        dp_event.LaplaceDpEvent,
-        dp_event.DiscreteLaplaceDpEvent,
-        dp_event.SelfComposedDpEvent,
-        dp_event.ComposedDpEvent,
-        dp_event.PoissonSampledDpEvent,
-        dp_event.SampledWithReplacementDpEvent,
-        dp_event.SampledWithoutReplacementDpEvent,
-        dp_event.MixtureOfGaussiansDpEvent,
-        dp_event.ZCDpEvent,
-    )
-}
-
-
 def is_native(event: DpEvent) -> bool:
     """Whether `event` and all it contains are dp_accounting's own classes, which its accountants can read."""
     if not type(event).__module__.startswith("dp_accounting"):
@@ -186,6 +160,50 @@ def children(event: DpEvent) -> tuple[DpEvent, ...]:
         return tuple(event.events)
     inner = getattr(event, "event", None)
     return (inner,) if isinstance(inner, DpEvent) else ()
+
+
+_SAMPLED = dp_event.GaussianDpEvent(2.0)
+
+EXAMPLES: dict[str, DpEvent] = {
+    "Gaussian noise": dp_event.GaussianDpEvent(6.0),
+    "Laplace noise": dp_event.LaplaceDpEvent(6.0),
+    "discrete Laplace noise": dp_event.DiscreteLaplaceDpEvent(0.3, 1),
+    "randomised response": dp_event.RandomizedResponseDpEvent(0.6, 3),
+    "zCDP": dp_event.ZCDpEvent(0.1),
+    "approximate zCDP": dp_event.ZCDpEvent(0.1, 0.2),
+    "bounded-range selection": BoundedRangeSelectionDpEvent(0.4),
+    "ex-post selection": ExPostSelectionDpEvent(0.4),
+    "Gaussian on a Poisson sample": dp_event.PoissonSampledDpEvent(0.05, _SAMPLED),
+    "Laplace on a Poisson sample": dp_event.PoissonSampledDpEvent(0.05, dp_event.LaplaceDpEvent(2.0)),
+    "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
+    "Gaussian on a sample without replacement": dp_event.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
+    "Gaussian on a sample with replacement": dp_event.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
+    "mixture of Gaussians": dp_event.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
+    "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
+    "sum in which secrets of several budgets may occur": SecretGroupsReleaseDpEvent(
+        (SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)), SecretReleaseDpEvent(2.0, (0.9, 0.1)))
+    ),
+    "composition": dp_event.ComposedDpEvent(
+        [dp_event.LaplaceDpEvent(6.0), dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(9.0), 2)]
+    ),
+    "disjoint parts": ParallelDpEvent([dp_event.LaplaceDpEvent(6.0)] * 3),
+    "disjoint parts, partition public": ParallelDpEvent([dp_event.LaplaceDpEvent(6.0)] * 3, partition_is_public=True),
+    "nothing": dp_event.NoOpDpEvent(),
+    "release without protection": dp_event.NonPrivateDpEvent(),
+}
+"""One event of each kind that a ledger can hold. A new kind is a class and a row; no row is ever removed."""
+
+
+def _with_inner(event: DpEvent) -> Iterator[DpEvent]:
+    """`event` and all it contains."""
+    yield event
+    for child in children(event):
+        yield from _with_inner(child)
+
+
+_EVENTS: dict[str, type[DpEvent]] = {
+    type(event).__name__: type(event) for example in EXAMPLES.values() for event in _with_inner(example)
+}
 
 
 def compose(parts: Iterable[tuple[DpEvent, int]]) -> DpEvent:

@@ -1,4 +1,4 @@
-"""A user's own mistake, or what a disk refuses, told apart from a fault of the tool."""
+"""Errors of users and of disks, which are one line, and not bugs of cupel, which show their traceback."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ class InputError(CupelError):
 
 @contextmanager
 def input_errors(where: str = "") -> Iterator[None]:
-    """Turns what validation and reading raise inside the block into an `InputError`.
+    """Raises an `InputError` for each `ValueError` and `OSError` inside the block.
 
-    Only code whose errors are the user's to mend belongs inside: a `ValueError` elsewhere is a fault of the tool and
-    must show its traceback.
+    Use it only around code whose errors the user can correct. A `ValueError` elsewhere is a bug of cupel and must show
+    its traceback.
+
+    Args:
+        where: beginning of the message, such as ``"data: "``.
     """
     try:
         yield
@@ -28,11 +31,11 @@ def input_errors(where: str = "") -> Iterator[None]:
         path = f"{error.filename}: " if error.filename else ""
         raise InputError(f"{where}{path}{(error.strerror or str(error)).lower()}") from error
     except ValueError as error:
-        said = str(error)
-        raise InputError(said if said.startswith(where) else f"{where}{said}") from error
+        message = str(error)
+        raise InputError(message if message.startswith(where) else f"{where}{message}") from error
 
 
-_OF_A_FILE = frozenset(
+_FILE_ERRORS = frozenset(
     {
         errno.EACCES,
         errno.EDQUOT,
@@ -47,20 +50,20 @@ _OF_A_FILE = frozenset(
         errno.EROFS,
     }
 )
-"""What the operating system says of a full or broken disk, of rights, and of a path where another thing lies."""
+"""Errors of a full or broken disk, of permissions, and of paths that are not what they should be."""
 
 
 def file_error(error: Exception) -> str | None:
-    """What a command says of an error that the disk, or the rights of a file, are the reason of.
+    """The message for an error whose cause is a disk, the permissions of a file or a path.
 
     Returns:
-        One line that names the file and the reason; None for any other error, which is a fault of the tool.
+        One line that names the file and the cause; None for any other error, which is a bug of cupel.
     """
-    from cupel.accounting.ledger.entries import LedgerFileError  # too slow for a command that ends well
+    from cupel.accounting.ledger.entries import LedgerFileError  # slow to import, and needed after an error only
 
     if isinstance(error, LedgerFileError):
         return str(error)
-    if not isinstance(error, OSError) or error.errno not in _OF_A_FILE:
+    if not isinstance(error, OSError) or error.errno not in _FILE_ERRORS:
         return None
     where = f"{error.filename}: " if error.filename else "a file cannot be written: "
-    return f"{where}{(error.strerror or str(error)).lower()}; mend that and give the same command again"
+    return f"{where}{(error.strerror or str(error)).lower()}; correct this and run the same command again"

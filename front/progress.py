@@ -1,4 +1,4 @@
-"""How long work shows itself: a bar for people, JSON lines for programs, or nothing."""
+"""Progress of long work: a bar for people, JSON lines for programs, or nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Literal
 from cupel.terminal import escaped
 
 Step = Callable[[int, int], None]
-"""Called with the work done and the work in all.
+"""Called with the work done and the total work.
 
-Both may follow the private data, such as the number of records, so a person or a program is shown percent only.
+Both may depend on the private data, such as the number of records, so only the percentage is shown.
 """
 
 Mode = Literal["bar", "json", "quiet"]
@@ -27,7 +27,7 @@ class Progress:
         self.mode = mode
 
     def note(self, text: str) -> None:
-        """One line of information."""
+        """Shows one line of information."""
         if self.mode == "json":
             self._emit({"note": text})
         elif self.mode == "bar":
@@ -35,7 +35,7 @@ class Progress:
 
     @contextmanager
     def stage(self, title: str) -> Iterator[Step]:
-        """A stage with a rate and an estimate of the time left; yields the function to call as work gets done."""
+        """A stage of work; yields the function to call as work gets done."""
         if self.mode == "bar":
             with _bar(title) as step:
                 yield step
@@ -81,12 +81,12 @@ def _bar(title: str) -> Iterator[Step]:
     task = bar.add_task(title, total=100)
 
     def step(done: int, total: int) -> None:
-        if done > 0:  # so that an error before any work is all that a person sees
+        if done > 0:  # so that an error before any work shows no bar
             bar.start()
         bar.update(task, completed=_percent(done, total))
 
     try:
         yield step
     finally:
-        if bar.live.is_started:  # to stop what never began prints an empty line
+        if bar.live.is_started:  # stopping a bar that never started prints an empty line
             bar.stop()

@@ -1,7 +1,7 @@
-"""The pytest fixture `privacy_audit`: `cupel.testing.assert_never_exceeds` with what a test-suite wants around it.
+"""The pytest fixture `privacy_audit`: `cupel.testing.assert_never_exceeds` with options for test-suites.
 
-pytest loads this file wherever cupel is installed, and nothing else of cupel until the fixture is used. ``-p no:cupel``
-turns it off.
+pytest loads this file wherever cupel is installed; the rest of cupel is loaded when the fixture is used.
+``-p no:cupel`` turns it off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cupel-resume",
         action="store_true",
-        help="keep outputs in pytest's cache until an audit is done, so that an interrupted one goes on",
+        help="keep outputs in pytest's cache until an audit is done, so that an interrupted one resumes",
     )
 
 
@@ -58,7 +58,7 @@ def privacy_audit(request: pytest.FixtureRequest) -> Callable[..., tuple[Bound, 
 
 
 def _folders(request: pytest.FixtureRequest) -> Iterator[Path | None]:
-    """Where each audit of a test keeps its outputs; None if nothing is to be kept."""
+    """A folder for the outputs of each audit of a test; None if outputs are not kept."""
     if not request.config.getoption("--cupel-resume"):
         while True:
             yield None
@@ -77,7 +77,7 @@ def _discard(folder: Path | None) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What audits that passed have shown, and could have."""
+    """Prints the bound and the ceiling of each audit that passed."""
     lines = [
         f"{report.nodeid}: {value}"
         for report in terminalreporter.stats.get("passed", [])

@@ -1,7 +1,7 @@
-"""What is printed for people: nothing that a terminal obeys, and no line longer than a screen.
+"""Text for a terminal, without control characters.
 
-Names of files, columns and keys come from whoever wrote the input. A control character or a mark that turns the
-direction of writing is shown as an escape sequence of Python, such as ``\\x1b``.
+Names of files, columns and keys come from untrusted input. Control characters, and marks that change the direction of
+writing, are shown as escape sequences of Python, such as ``\\x1b``.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 
 LONGEST = 500
-"""Characters of the one line that says what is wrong."""
+"""The most characters of an error message."""
 
-_OBEYED = re.compile(
+_CONTROL = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def escaped(text: str) -> str:
-    """The text with all that a terminal obeys, but for the ends of lines, as escape sequences."""
-    return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+    """The text with control characters, except line ends, as escape sequences."""
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def one_line(text: str) -> str:
-    """The text as one line of at most `LONGEST` characters; of a longer one, its beginning and its end."""
+    """The text on one line. If it has more than `LONGEST` characters, its beginning and its end."""
     line = escaped(" ".join(text.split()))
     if len(line) <= LONGEST:
         return line
@@ -31,5 +31,5 @@ def one_line(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Prints lines for people to standard output."""
+    """Prints text to standard output, without control characters."""
     print(escaped(text))

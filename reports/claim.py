@@ -23,20 +23,12 @@ MECHANISMS = {
     "batch of records, each of which is shown to the language model on its own",
     "secret_evolution": "Secret-protected evolution of synthetic documents by noisy votes",
     "aug_pe": "Private evolution of synthetic documents by noisy votes",
-    "dataset_vectors": "Noisy dataset vectors that steer a language model",
-    "two_stage": "Two-stage differentially private fine-tuning",
 }
+"""What a mechanism does, in words; one that is not here is called by its name."""
 
 VARIANTS = {
     "sound": "sound",
     "as_published": "as published: the paper's steps to the letter, accounted as they are",
-}
-
-AUDITS = {
-    "leave_one_out": "leave-one-out loss",
-    "reconstruction": "canary reconstruction",
-    "record_replay": "record and replay",
-    "secret_reconstruction": "secret reconstruction",
 }
 
 
@@ -221,7 +213,7 @@ def claim_rows(assay: Assay | Release) -> Rows:
     ]
     audits = claim.get("audits")
     if isinstance(audits, list):
-        rows.append(("Audits asked for", ", ".join(AUDITS.get(str(a), str(a)) for a in audits) or "none"))
+        rows.append(("Audits asked for", ", ".join(text.method_within(str(a)) for a in audits) or "none"))
     return [(label, value) for label, value in rows if value]
 
 

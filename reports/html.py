@@ -27,7 +27,7 @@ from cupel.audits import verdict_wording as wording
 from cupel.audits.result import AuditResult
 from cupel.reports import composition, figures, text
 from cupel.reports.assay import Assay, PastVerdict
-from cupel.reports.claim import AUDITS, Claimed, best_bound, claim_rows, claimed, parameters, secret_rows
+from cupel.reports.claim import Claimed, best_bound, claim_rows, claimed, parameters, secret_rows
 from cupel.reports.release import Release, ReleasedAudit, releasable
 from cupel.reports.svg import Figure
 
@@ -198,7 +198,7 @@ def _past(past: PastVerdict) -> Past:
         when=date_in_words(past.created),
         claimed=past.claimed,
         verdict=past.verdict,
-        audits=", ".join(AUDITS.get(name, name) for name in past.asked) or "none",
+        audits=", ".join(map(text.method_within, past.asked)) or "none",
         bounds="; ".join(bounds) or "none",
     )
 

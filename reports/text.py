@@ -136,6 +136,12 @@ def method(name: str) -> str:
     return METHODS.get(name, name.replace("_", " ") if " " not in name else name)
 
 
+def method_within(name: str) -> str:
+    """The method's name within a sentence; names of people keep their capitals."""
+    words = method(name)
+    return words if words[1:] != words[1:].lower() else words.lower()
+
+
 def rigor(row: Bound) -> str:
     """The rigor in words, the confidence included."""
     if row.confidence is not None:
@@ -181,9 +187,4 @@ def capital(words: str) -> str:
 def in_words(sentence: str) -> str:
     """A sentence with the registry names of methods in it replaced by words."""
     names = "|".join(name for name in METHODS if "_" in name)
-
-    def words(match: re.Match[str]) -> str:
-        name = METHODS[match[1]]
-        return name if name[1:] != name[1:].lower() else name.lower()  # names of people keep their capitals
-
-    return capital(re.sub(rf"\b({names})\b", words, sentence))
+    return capital(re.sub(rf"\b({names})\b", lambda match: method_within(match[1]), sentence))

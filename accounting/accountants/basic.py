@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dp_accounting import dp_event
+from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.accountants.base import Accountant, Unsupported, noise, randomized_response_epsilon
@@ -63,10 +63,9 @@ class Basic(ExactSum):
         return formulas.up(self.cost * self.unit.size)
 
 
-def pure_epsilon(accountant: Accountant[Any], event: Any) -> Exact:
-    """The pure ε of an event, for other accountants."""
-    cost: Exact = Basic.handlers[type(event)](accountant, event)
-    return cost
+def pure_epsilon(accountant: Accountant[Any], event: DpEvent) -> Exact:
+    """The pure ε of an event of a type in `PURE`, at the adjacency of any accountant."""
+    return next(PURE[kind](accountant, event) for kind in type(event).__mro__ if kind in PURE)
 
 
 def _bounded_range(
@@ -125,14 +124,19 @@ def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent)
     return math.inf
 
 
-Basic.handlers = {
+PURE: dict[type[DpEvent], Callable[[Accountant[Any], Any], Exact]] = {
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,
     dp_event.LaplaceDpEvent: _laplace,
     dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
     dp_event.RandomizedResponseDpEvent: _randomized_response,
+    dp_event.NonPrivateDpEvent: _non_private,
+}
+"""The pure ε of each single mechanism that has one. An accountant that has nothing better for an event converts it."""
+
+Basic.handlers = {
+    **PURE,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.GaussianDpEvent: _gaussian,
     dp_event.ZCDpEvent: _zcdp,
-    dp_event.NonPrivateDpEvent: _non_private,
 }

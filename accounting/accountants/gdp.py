@@ -10,10 +10,9 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.accountants.base import Accountant, Unsupported, noise
-from cupel.accounting.accountants.basic import Exact, ExactSum, pure_epsilon
+from cupel.accounting.accountants.basic import PURE, Exact, ExactSum, pure_epsilon
 from cupel.accounting.bounds import Bound
 from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
 
 
 class GaussianDP(ExactSum):
@@ -67,12 +66,7 @@ def _unknown(accountant: Accountant[Any], event: DpEvent) -> Exact:
 
 
 GaussianDP.handlers = {
+    **dict.fromkeys(PURE, _pure),
     dp_event.GaussianDpEvent: _gaussian,
-    BoundedRangeSelectionDpEvent: _pure,
-    ExPostSelectionDpEvent: _pure,
-    dp_event.LaplaceDpEvent: _pure,
-    dp_event.DiscreteLaplaceDpEvent: _pure,
-    dp_event.RandomizedResponseDpEvent: _pure,
     dp_event.ZCDpEvent: _unknown,
-    dp_event.NonPrivateDpEvent: _pure,
 }

@@ -16,7 +16,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.accountants.base import Accountant, Unsupported, noise
-from cupel.accounting.accountants.basic import pure_epsilon
+from cupel.accounting.accountants.basic import PURE, pure_epsilon
 from cupel.accounting.accountants.zcdp import ZeroConcentrated
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.arrays import Bools, Floats
@@ -301,10 +301,9 @@ def _non_private(accountant: RenyiAccountant, event: DpEvent) -> Renyi:
 
 
 RenyiAccountant.handlers = {
+    **dict.fromkeys(PURE, _pure),
     dp_event.GaussianDpEvent: _gaussian,
     dp_event.LaplaceDpEvent: _laplace,
-    dp_event.DiscreteLaplaceDpEvent: _pure,
-    dp_event.RandomizedResponseDpEvent: _pure,
     dp_event.ZCDpEvent: _zcdp,
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,

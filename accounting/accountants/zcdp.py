@@ -11,7 +11,7 @@ from dp_accounting import dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.accountants.base import Accountant, Unsupported, noise
-from cupel.accounting.accountants.basic import Exact, pure_epsilon
+from cupel.accounting.accountants.basic import PURE, Exact, pure_epsilon
 from cupel.accounting.bounds import Bound
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
@@ -114,13 +114,10 @@ def _sampled(accountant: Accountant[Any], event: dp_event.DpEvent) -> Pair:
 
 
 ZeroConcentrated.handlers = {
+    **dict.fromkeys(PURE, _pure),
     dp_event.GaussianDpEvent: _gaussian,
     dp_event.ZCDpEvent: _zcdp,
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,
-    dp_event.LaplaceDpEvent: _pure,
-    dp_event.DiscreteLaplaceDpEvent: _pure,
-    dp_event.RandomizedResponseDpEvent: _pure,
     dp_event.PoissonSampledDpEvent: _sampled,
-    dp_event.NonPrivateDpEvent: _pure,
 }

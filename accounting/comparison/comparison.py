@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import Any
 
 from dp_accounting import DpEvent
-from dp_accounting import dp_event as dp
 
 from cupel.accounting import events, validate
 from cupel.accounting.accountants.alternatives import DistributionAccountant
@@ -23,14 +22,7 @@ from cupel.accounting.accountants.base import Accountant, Unsupported
 from cupel.accounting.accountants.rdp import RenyiAccountant
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor, json_number
-from cupel.accounting.events import (
-    BoundedRangeSelectionDpEvent,
-    ExPostSelectionDpEvent,
-    ParallelDpEvent,
-    SecretGroupsReleaseDpEvent,
-    SecretReleaseDpEvent,
-    TruncatedPoissonSampledDpEvent,
-)
+from cupel.accounting.events import EXAMPLES
 from cupel.accounting.ex_post.accountant import ExPost
 from cupel.accounting.lattice.accountant import Lattice
 from cupel.accounting.registry import ACCOUNTANTS, Described, _event_of, accountant
@@ -236,42 +228,12 @@ def _empty_caches() -> None:
                     clear()
 
 
-_SAMPLED = dp.GaussianDpEvent(2.0)
-
-EXAMPLES: dict[str, DpEvent] = {
-    "Gaussian noise": dp.GaussianDpEvent(6.0),
-    "Laplace noise": dp.LaplaceDpEvent(6.0),
-    "discrete Laplace noise": dp.DiscreteLaplaceDpEvent(0.3, 1),
-    "randomised response": dp.RandomizedResponseDpEvent(0.6, 3),
-    "zCDP": dp.ZCDpEvent(0.1),
-    "approximate zCDP": dp.ZCDpEvent(0.1, 0.2),
-    "bounded-range selection": BoundedRangeSelectionDpEvent(0.4),
-    "ex-post selection": ExPostSelectionDpEvent(0.4),
-    "Gaussian on a Poisson sample": dp.PoissonSampledDpEvent(0.05, _SAMPLED),
-    "Laplace on a Poisson sample": dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0)),
-    "Gaussian on a Poisson sample that is cut": TruncatedPoissonSampledDpEvent(0.05, 1000, 80, _SAMPLED),
-    "Gaussian on a sample without replacement": dp.SampledWithoutReplacementDpEvent(100, 10, _SAMPLED),
-    "Gaussian on a sample with replacement": dp.SampledWithReplacementDpEvent(100, 10, _SAMPLED),
-    "mixture of Gaussians": dp.MixtureOfGaussiansDpEvent(4.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)),
-    "sum in which a secret may occur": SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)),
-    "sum in which secrets of several budgets may occur": SecretGroupsReleaseDpEvent(
-        (SecretReleaseDpEvent(2.0, (0.5, 0.3, 0.2)), SecretReleaseDpEvent(2.0, (0.9, 0.1)))
-    ),
-    "composition": dp.ComposedDpEvent([dp.LaplaceDpEvent(6.0), dp.SelfComposedDpEvent(dp.LaplaceDpEvent(9.0), 2)]),
-    "disjoint parts": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3),
-    "disjoint parts, partition public": ParallelDpEvent([dp.LaplaceDpEvent(6.0)] * 3, partition_is_public=True),
-    "nothing": dp.NoOpDpEvent(),
-    "release without protection": dp.NonPrivateDpEvent(),
-}
-"""One event of each kind that a ledger can hold, to test which accountants support it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Support:
     """Whether one accountant has a bound for one kind of event at one adjacency.
 
     Attributes:
-        example: the kind, a key of `EXAMPLES`.
+        example: the kind, a key of `events.EXAMPLES`.
         adjacency: the neighbouring relation.
         method: the accountant's name.
         rigor: the rigor of its bound; None if it has none.

@@ -23,7 +23,6 @@ from cupel.accounting.ledger.entries import (
     LedgerEvent,
     Row,
     check_name,
-    entry_hash,
     text_of,
 )
 from cupel.accounting.ledger.plan import Allowance
@@ -184,7 +183,7 @@ class ChainCheck:
             raise LedgerError("does not follow the entry before it")
         if "\n" in row.run or "\n" in row.kind:
             raise LedgerError("run or kind has a line break")
-        if row.hash != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
+        if row.hash != row.computed_hash():
             raise LedgerError("was changed, its hash is another")
         body = _parsed(row.body)
         if row.kind == "open":

@@ -22,8 +22,8 @@ FORMAT = 2
 FORMATS = (1, FORMAT)
 """The formats that can be read. A file of format 1 becomes format 2 when an entry is added that format 1 lacks."""
 
-KINDS_AFTER_FINISH = ("verdict", "release")
-"""The kinds of entries that may follow the end of a run; new in format 2."""
+KINDS_AFTER_FINISH = {"verdict": 2, "release": 2}
+"""The kinds of entries that may follow the end of a run, each with the first format that has it."""
 
 GENESIS = "0" * 64
 """The previous hash of the first entry."""
@@ -46,6 +46,20 @@ class Row(NamedTuple):
     body: str
     previous: str
     hash: str
+
+    def computed_hash(self) -> str:
+        """The hash of the other columns: SHA-256 of five lines, UTF-8: seq, run, kind, previous hash, body.
+
+        The first four contain no line break, so no two entries have the same text.
+        """
+        text = f"{self.seq}\n{self.run}\n{self.kind}\n{self.previous}\n{self.body}"
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+    @classmethod
+    def hashed(cls, seq: int, run: str, kind: str, body: str, previous: str) -> Row:
+        """A row with its hash."""
+        row = cls(seq, run, kind, body, previous, "")
+        return row._replace(hash=row.computed_hash())
 
 
 class LedgerError(CupelError):
@@ -373,12 +387,3 @@ def _check_json(value: object) -> None:
             _check_json(item)
     else:
         raise LedgerError(f"the ledger holds JSON types only, not {type(value).__name__}; convert it first")
-
-
-def entry_hash(seq: int, run: str, kind: str, previous: str, body: str) -> str:
-    """The hash of an entry: SHA-256 of five lines, UTF-8: seq, run, kind, previous hash, body.
-
-    The first four contain no line break, so no two entries have the same text.
-    """
-    text = f"{seq}\n{run}\n{kind}\n{previous}\n{body}"
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

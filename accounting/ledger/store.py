@@ -24,7 +24,6 @@ from cupel.accounting.ledger.entries import (
     LedgerFileError,
     Row,
     canonical,
-    entry_hash,
 )
 
 _APPLICATION = int.from_bytes(b"cupl", "big")
@@ -51,7 +50,7 @@ BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
 """
 
 _NO_RIGHTS = "the ledger cannot be written or opened here; check the rights of the file and its folder"
-_INSERT = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * len(Row._fields))})"
 
 
 class Store:
@@ -148,16 +147,15 @@ class Store:
         Raises:
             LedgerError: if it does not follow from the earlier entries. Leave the transaction then.
         """
-        seq, previous, text = self._chain.entries + 1, self._chain.head, canonical(body)
-        row = Row(seq, run, kind, text, previous, entry_hash(seq, run, kind, previous, text))
+        row = Row.hashed(self._chain.entries + 1, run, kind, canonical(body), self._chain.head)
         try:
             self._append_verified(row)
         except LedgerError as error:
             self._forget()
             raise LedgerError(f"{self.path}: {error}") from None
         self.database.execute(_INSERT, row)
-        if kind in KINDS_AFTER_FINISH and self._format() != FORMAT:
-            self.database.execute(f"PRAGMA user_version = {FORMAT}")  # undone with the entry if it is not committed
+        if kind in KINDS_AFTER_FINISH and (needed := KINDS_AFTER_FINISH[kind]) > self._format():
+            self.database.execute(f"PRAGMA user_version = {needed}")  # undone with the entry if it is not committed
 
     def tip(self) -> tuple[int, str]:
         """The seq and the hash of the last entry."""
@@ -208,10 +206,7 @@ class Store:
         selected = f"SELECT seq, {columns} FROM entries {query}"
         with self.plain_errors(), contextlib.closing(self.database.execute(selected, arguments)) as found:
             for seq, *texts in found:
-                run, kind, body, previous, digest = (
-                    bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts
-                )
-                yield Row(seq, run, kind, body, previous, digest)
+                yield Row(seq, *(bytes(text or b"").decode("utf-8", "surrogateescape") for text in texts))
 
     def _first(self, query: str, *arguments: object) -> Row | None:
         """The first entry that a query finds, verified."""
@@ -229,7 +224,7 @@ class Store:
         """
         if row.seq > self._chain.entries:
             self._catch_up()
-        if self.hash_of(row.seq) != entry_hash(row.seq, row.run, row.kind, row.previous, row.body):
+        if self.hash_of(row.seq) != row.computed_hash():
             raise LedgerFileError(f"{self.path}: entry {row.seq} was changed while the ledger was open; open it again")
 
     def _catch_up(self) -> None:
@@ -333,7 +328,7 @@ def _create(path: Path) -> None:
 
 def _first_entry() -> Row:
     body = canonical({"format": FORMAT, "salt": secrets.token_hex(32)})
-    return Row(1, "", "open", body, GENESIS, entry_hash(1, "", "open", GENESIS, body))
+    return Row.hashed(1, "", "open", body, GENESIS)
 
 
 def _make_durable(database: sqlite3.Connection) -> None:

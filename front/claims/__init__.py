@@ -1,4 +1,4 @@
-"""Claims: what is asserted, read from a YAML file or built in Python, and validated before anything else happens."""
+"""Claims, read from a YAML file or built in Python, and validated."""
 
 from __future__ import annotations
 

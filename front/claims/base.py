@@ -1,4 +1,4 @@
-"""What all claims have in common, whatever mechanism they are about; `cupel.claims.read` reads them from files."""
+"""The base class of claims, with what all mechanisms share; `cupel.claims.read` reads claims from files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def no_bool(value: object) -> object:
-    """`value`, unless it is a truth value, which YAML makes of a bare `yes` and Python takes for a number."""
+    """`value`, unless it is a bool: YAML reads a bare ``yes`` as True, and Python treats True as 1."""
     if isinstance(value, bool):
         raise ValueError("must be a number, not a truth value")
     return value
@@ -104,7 +104,7 @@ _GUARANTEES: dict[str, type[Any]] = {
 
 
 class Public(Strict):
-    """What is public by assumption. Everything else that is read off the data is paid for."""
+    """What is public by assumption. Everything else that is computed from the data is charged."""
 
     records: int = Field(ge=1, description="the number n of privacy units that may be known to everyone")
     labels: list[str] = Field([], description="the set of labels")
@@ -116,13 +116,13 @@ class Public(Strict):
 
 
 def parameters_model(name: str, mechanism: type, stated_elsewhere: Collection[str], **fields: Any) -> Any:
-    """A claim's `parameters`: one field for each of a mechanism's own, so that the two cannot drift apart.
+    """The model of a claim's `parameters`: one field for each parameter of the mechanism.
 
     Args:
         name: of the model.
-        mechanism: a dataclass.
-        stated_elsewhere: its fields that a claim states under `public`, or at its top level.
-        fields: what the claim writes in a way of its own, as for `pydantic.create_model`.
+        mechanism: dataclass of the mechanism.
+        stated_elsewhere: fields of it that a claim states under `public` or at its top level.
+        fields: fields of the claim alone, or of another type there, as for `pydantic.create_model`.
     """
     hints = typing.get_type_hints(mechanism)
     made: dict[str, Any] = {}
@@ -151,9 +151,9 @@ class Plan:
     """What a run of a claim would charge.
 
     Attributes:
-        event: in all.
-        secrets: fingerprint of the places of secrets, where they are what is protected.
-        budgets: of the groups of secrets, in their order.
+        event: composition of all charges.
+        secrets: fingerprint of where secrets occur; None unless the unit is a secret.
+        budgets: of each group of secrets.
     """
 
     event: DpEvent
@@ -162,9 +162,9 @@ class Plan:
 
 
 class Claim(Strict):
-    """A privacy claim, or the same file without `guarantee` as the configuration of a run.
+    """A privacy claim; without `guarantee`, the configuration of a run.
 
-    Each mechanism has a claim of its own, which narrows `mechanism`, `parameters` and `audits`.
+    Each mechanism has a subclass, which narrows `mechanism`, `parameters` and `audits`.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
@@ -190,14 +190,14 @@ class Claim(Strict):
         return self
 
     def check(self) -> None:
-        """What must hold of this mechanism's claims beyond its parameters.
+        """Checks of a subclass beyond those of its parameters.
 
         Raises:
             ValueError: one line that begins with the key.
         """
 
     def claimed(self) -> guarantees.Guarantee:
-        """The claimed guarantee, with δ worked out from the public number of records."""
+        """The claimed guarantee, with a δ such as ``n^-1.1`` computed from the public number of records."""
         if self.guarantee is None:
             raise InputError(f"{self.name}: a claim needs a `guarantee`, for example {{type: pure_dp, epsilon: 1.0}}")
         values = self.guarantee.model_dump(exclude={"type"})
@@ -211,7 +211,7 @@ class Claim(Strict):
         raise NotImplementedError
 
     def plan(self) -> Plan:
-        """What a run would charge in all. It reads the data only where the places of secrets decide it."""
+        """What a run would charge. It reads the data only if the charge depends on where secrets occur."""
         raise NotImplementedError
 
     def load_records(self, download: bool = False) -> list[Record]:
@@ -221,12 +221,12 @@ class Claim(Strict):
             download: whether a data set of the hub may be fetched.
 
         Raises:
-            InputError: when the data are missing, are not what the claim says, or hold no record.
+            InputError: if the data are missing, do not match the claim, or hold no record.
         """
         return load(self.data, self.public.records, download)
 
     def described(self) -> dict[str, Any]:
-        """The claim in JSON types, for a report: files and folders by name only, because a path tells of a machine."""
+        """The claim in JSON types, for a report: files and folders by name only, since paths describe the machine."""
         body: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
         body["data"] = self.data.described()
         if is_local(self.model):
@@ -234,20 +234,28 @@ class Claim(Strict):
         return body
 
     def with_model(self, model: str | None) -> Self:
-        """The claim about a run of another model, where one is given in place of the claim's."""
+        """The claim with another model, if one is given."""
         return self if model is None else self.model_copy(update={"model": model})
 
     def reads(self, *others: Path | str | None) -> list[Path | None]:
-        """Files and folders that a run reads, as far as they are named here, and some others."""
-        named = [*others, self.model if is_local(self.model) else None, *self.data.reads(), *self._read_besides()]
+        """Files and folders that the claim names and a run reads, and some others."""
+        named = [*others, self.model if is_local(self.model) else None, *self.data.reads(), *self._parameter_files()]
         return [None if name is None else Path(name) for name in named]
 
-    def _read_besides(self) -> list[str]:
+    def _parameter_files(self) -> list[str]:
         """Files that the parameters name."""
-        return [str(name) for name in (getattr(self.parameters, "centres", None),) if name]
+        return []
+
+    def parameter_warnings(self) -> list[str]:
+        """What is easily misread in the parameters, a sentence each; nothing here depends on the data."""
+        return []
+
+    def estimate_reasons(self) -> list[str]:
+        """Why upper bounds on a run are estimates; empty if they are certified."""
+        return []
 
     def located(self, folder: Path) -> Self:
-        """The claim with relative paths taken from the folder of its file."""
+        """The claim with relative paths resolved against the folder of its file."""
         changes: dict[str, Any] = {"data": self.data.located(folder)}
         if self.model != "builtin" and (folder / self.model).is_dir():
             changes["model"] = str(folder / self.model)

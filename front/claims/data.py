@@ -1,4 +1,4 @@
-"""The data that a claim is about. A source is one class: it validates, finds, loads and describes itself.
+"""The data of a claim. Each source is one class, which validates, locates, loads and describes itself.
 
 A new source is a class here and a member of `Data`.
 """
@@ -15,10 +15,10 @@ from cupel.mechanisms.data.hub_datasets import HubDataset
 from cupel.mechanisms.data.records import Record, builtin_records, read_records
 
 KEYS = 100_000
-"""How many different 5-digit keys there are."""
+"""The number of 5-digit keys."""
 
 BUILTIN_SEED = 0
-"""The seed of the public choice which builtin records are drawn; it has nothing to do with noise."""
+"""The seed that decides which builtin records are drawn; public, and independent of noise."""
 
 
 class Strict(BaseModel):
@@ -28,17 +28,17 @@ class Strict(BaseModel):
 
 
 class DataSource(Strict):
-    """What the parts of cupel ask of a source of private data."""
+    """Base class of sources of private data."""
 
     def load(self, count: int | None, download: bool) -> list[Record]:
-        """The records, in the order in which the source has them.
+        """The records, in the order of the source.
 
         Args:
-            count: how many the claim says are public; None if it does not say.
-            download: whether something that is not on this machine may be fetched.
+            count: public number of records in the claim; None if not stated.
+            download: whether data may be fetched from the network.
 
         Raises:
-            ValueError, OSError: where the data are missing or are not what the claim says.
+            ValueError, OSError: if the data are missing or do not match the claim.
         """
         raise NotImplementedError
 
@@ -47,15 +47,15 @@ class DataSource(Strict):
         return []
 
     def located(self, folder: Path) -> Self:
-        """The source with relative paths taken from a folder, that of the claim's file."""
+        """The source with relative paths resolved against a folder, that of the claim's file."""
         return self
 
     def described(self) -> dict[str, Any]:
-        """The source in JSON types, for a report: files and folders by name only, because a path tells of a machine."""
+        """The source in JSON types, for a report: files and folders by name only, since paths describe the machine."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def facts(self) -> dict[str, str]:
-        """What a report says of how the data were drawn."""
+        """How the data were drawn, as rows of a report."""
         return {}
 
 
@@ -103,7 +103,7 @@ class DatasetData(DataSource):
     source: Literal["dataset"]
     name: str = Field(description="a hub id, a folder written by `save_to_disk`, or a folder of data files")
     split: str = "train"
-    subset: str | None = Field(None, description="the configuration, where there are several")
+    subset: str | None = Field(None, description="the configuration, if there are several")
     text: str = Field("text", description="column that holds the text")
     label: str | None = Field(None, description="column that holds the label, if labels are used")
     id: str | None = Field(None, description="column with a stable id; else the content's hash is the id")
@@ -127,7 +127,7 @@ class DatasetData(DataSource):
 
 
 Data = Annotated[BuiltinData | FileData | DatasetData, Field(discriminator="source")]
-"""Every source, told apart by its key `source`."""
+"""Every source; the key `source` selects one."""
 
 
 def load(source: DataSource, count: int | None, download: bool = False) -> list[Record]:
@@ -135,23 +135,23 @@ def load(source: DataSource, count: int | None, download: bool = False) -> list[
 
     Args:
         source: of the claim.
-        count: how many the claim says are public; None if it does not say.
+        count: public number of records in the claim; None if not stated.
         download: whether a data set of the hub may be fetched.
 
     Raises:
-        InputError: when the data are missing, are not what the claim says, or hold no record.
+        InputError: if the data are missing, do not match the claim, or hold no record.
     """
     with input_errors("data: "):
         records = source.load(count, download)
     if not records:
-        raise InputError(f"data: {_named(source)} holds no record; a run needs at least one")
+        raise InputError(f"data: {_source_name(source)} holds no record; a run needs at least one")
     return records
 
 
-def _named(source: DataSource) -> str:
+def _source_name(source: DataSource) -> str:
     return ", ".join(source.reads()) or str(source.described().get("name", "the source"))
 
 
 def is_local(name: str) -> bool:
-    """Whether the name of a model or a data set is a folder of this machine, not a hub id."""
+    """Whether the name of a model or a data set is a folder on this machine rather than a hub id."""
     return Path(name).is_absolute() or Path(name).is_dir()

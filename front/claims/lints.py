@@ -1,7 +1,6 @@
-"""Warnings about a claim that is well-formed and easily misread: from public facts, and from the data.
+"""Warnings about claims that are valid but easily misread: some from public facts, others from the private data.
 
-The first kind is printed on both pages and by the command. The second depends on the private data, so it stands on the
-private page only.
+The former are printed on both pages and by the command; the latter on the private page only.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cupel.accounting.guarantees import ApproxDP, ExPostDP, PureDP
 from cupel.accounting.number_format import format_number
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 LARGE_EPSILON = 10.0
 LARGE_DELTA = 0.01
 FAR = 0.1
-"""A number of units read is far from the public one if it differs by more than this share, and by 4 square roots."""
+"""The number of units read is far from the public number n if it differs by more than max(0.1 n, 4 √n)."""
 
 
 def public_warnings(claim: Claim) -> list[str]:
-    """What a reader of the claim should know, from the claim alone."""
-    return [*_of_guarantee(claim), *_of_sources(claim)]
+    """Warnings from the claim alone."""
+    return [*_guarantee_warnings(claim), *claim.parameter_warnings()]
 
 
-def _of_guarantee(claim: Claim) -> list[str]:
+def _guarantee_warnings(claim: Claim) -> list[str]:
     if claim.guarantee is None:
         return []
     guarantee, found = claim.claimed(), []
@@ -58,22 +57,12 @@ def _of_guarantee(claim: Claim) -> list[str]:
     return found
 
 
-def _of_sources(claim: Claim) -> list[str]:
-    sources: Sequence[Any] = getattr(claim.parameters, "secrets", ())
-    if not any(getattr(source, "presidio", None) for source in sources):
-        return []
-    return [
-        "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a secret "
-        "might not have been found. That places are public does not cover this."
-    ]
-
-
 def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str]) -> list[str]:
-    """What a reader of the private page should know, from the data and the ledger.
+    """Warnings from the private data and the ledger.
 
     Args:
         claim: of the run.
-        records: that were read.
+        records: all records that were read.
         runs: names of all runs in the ledger.
     """
     found = []

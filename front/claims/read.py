@@ -1,4 +1,4 @@
-"""Claims: what is asserted, read from a YAML file and validated before anything else happens."""
+"""Reads claims from YAML files and validates them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _DEEPEST = 20  # levels of a claim file; a claim has four
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """`yaml.SafeLoader` that refuses a key given twice instead of keeping the last one in silence.
+    """`yaml.SafeLoader` that refuses duplicate keys, aliases and deep nesting.
 
-    It refuses aliases, too, of which a few lines can make billions of values, and what is nested too deeply to be one.
+    `yaml.SafeLoader` keeps the last of duplicate keys without an error, and a few lines of aliases expand to billions
+    of values.
     """
 
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """One value with all that is in it."""
+        """One value with all that it contains."""
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "an alias is not read; write the value out", mark)
@@ -46,7 +47,7 @@ def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode, deep: bool
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
-            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not a word", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not a string", key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
         seen.add(key)
@@ -57,7 +58,7 @@ _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
 
 
 def read_claim(path: str | Path) -> Claim:
-    """Reads and validates a claim file. Relative paths in it are taken from the file's own folder.
+    """Reads and validates a claim file. Relative paths in it are resolved against the folder of the file.
 
     Raises:
         InputError: one line that names the file, the key, what was given and what is allowed.
@@ -86,10 +87,10 @@ def read_claim(path: str | Path) -> Claim:
 
 
 def make_claim(content: typing.Mapping[str, Any]) -> Claim:
-    """A claim from the content of a claim file, such as one that a program makes.
+    """A claim from the content of a claim file.
 
     Args:
-        content: keys and values as in the file; relative paths are taken from the current folder.
+        content: keys and values as in the file; relative paths are resolved against the current folder.
 
     Raises:
         InputError: one line that names the key, what was given and what is allowed.
@@ -98,7 +99,7 @@ def make_claim(content: typing.Mapping[str, Any]) -> Claim:
 
 
 def _validated(data: dict[str, Any], where: str) -> Claim:
-    """The claim that the content of a file makes; messages begin with `where`."""
+    """The claim of a file with this content; error messages begin with `where`."""
     if "mechanism" not in data:
         raise InputError(f"{where}mechanism: is missing")
     model = CLAIMS.get(str(data["mechanism"]))
@@ -117,8 +118,8 @@ def _text(path: Path) -> str:
     """The content of a claim file.
 
     Raises:
-        InputError: for a file that is too large to be a claim.
-        OSError, UnicodeDecodeError: where it cannot be read.
+        InputError: if the file is too large to be a claim.
+        OSError, UnicodeDecodeError: if it cannot be read.
     """
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
@@ -133,7 +134,7 @@ def _alternatives(names: typing.Iterable[str]) -> str:
 
 
 def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first error of a validation in one line, and how many more there are."""
+    """The first error of a validation in one line, and the number of others."""
     first, *rest = error.errors(include_url=False)
     keys, known = _place(first["loc"], model)
     where = ".".join(keys)
@@ -150,9 +151,9 @@ def _one_line(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[list[str], list[str]]:
-    """The keys of the file that lead to an error, and those that are known in its last mapping.
+    """The keys that lead to an error, and the known keys of the mapping where it is.
 
-    The names of the members of a union are part of a location, too, but not keys of the file.
+    Pydantic's locations also contain the names of members of unions, which are not keys of the file.
     """
     keys: list[str] = []
     known: list[str] = []
@@ -172,14 +173,14 @@ def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[lis
 
 
 def _tag(model: type[BaseModel]) -> str | None:
-    """The value that tells a model from the others of its union: that of its first field, where it has only one."""
+    """The value of a model's first field if it has only one; it identifies the model within a union."""
     first = next(iter(model.model_fields.values())).annotation
     values = typing.get_args(first) if typing.get_origin(first) is typing.Literal else ()
     return str(values[0]) if len(values) == 1 else None
 
 
 def _inside(kind: Any) -> list[Any]:
-    """The types that a value of this type is or holds."""
+    """The types of a value of this type, or of the values it contains."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType, Annotated, list, tuple):
         return [inner for part in typing.get_args(kind) for inner in _inside(part)]
     return [kind]

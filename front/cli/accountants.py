@@ -36,7 +36,7 @@ def _print(found: dict[Adjacency, tuple[Support, ...]], *, reasons: bool) -> Non
     from rich import box
     from rich.table import Table
 
-    from cupel.accounting.comparison.comparison import EXAMPLES
+    from cupel.accounting.events import EXAMPLES
     from cupel.accounting.registry import ACCOUNTANTS
     from cupel.cli.table_console import TableConsole
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,10 @@ from cupel.cli.options import (
     show,
 )
 from cupel.terminal import say
+
+if TYPE_CHECKING:
+    from cupel.utility.downstream import Score
+    from cupel.utility.measures import Utility
 
 
 def utility(
@@ -83,21 +87,23 @@ def utility(
         progress=progress(json_, quiet),
     )
     found = job.measure(synthetic, settings)
-    write(found, path)
+    document = found.to_json()
+    write(document, path)
 
     def in_words() -> None:
         _print(found)
         say(f"Written to {path}")
 
-    show(found, in_words, json_, quiet)
+    show(document, in_words, json_, quiet)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: Utility) -> None:
     """Prints all metrics, after a note that they are private."""
     from cupel.cli.table_console import TableConsole
+    from cupel.utility.measures import PRIVATE
 
     console = TableConsole()
-    console.print(f"PRIVATE. {found['private']}", markup=False, highlight=False)
+    console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     for rows in (_embedding_rows(found), _side_rows(found), _overlap_rows(found), _classifier_rows(found)):
         if rows:
             console.print(_table(*rows))
@@ -114,77 +120,73 @@ def _table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
     return table
 
 
-def _interval(ends: list[float] | None) -> str:
+def _interval(ends: tuple[float, float] | None) -> str:
     return "–" if ends is None else format_interval(*ends)
 
 
 Rows = tuple[str, list[str], list[list[str]]]
 
 
-def _embedding_rows(found: dict[str, Any]) -> Rows:
-    frechet, mauve = found["frechet"], found["mauve"]
-    confidence = f"interval, confidence {format_confidence(frechet['confidence'])}"
+def _embedding_rows(found: Utility) -> Rows:
+    frechet, mauve = found.frechet, found.mauve
+    confidence = f"interval, confidence {format_confidence(frechet.confidence)}"
     rows = [
-        ["Fréchet distance", format_number(frechet["value"]), "", "0"],
-        ["… of equal distributions", format_number(frechet["sampling_alone"]), "", ""],
-        ["… bias taken off", format_number(frechet["corrected"]), _interval(frechet["interval"]), "0"],
+        ["Fréchet distance", format_number(frechet.value), "", "0"],
+        ["… of equal distributions", format_number(frechet.sampling_alone), "", ""],
+        ["… bias taken off", format_number(frechet.corrected), _interval(frechet.interval), "0"],
     ]
     if mauve:
-        rows.append([f"MAUVE, {mauve['buckets']} buckets", format_number(mauve["value"]), "", "1"])
-        rows.append(["MAUVE*, smoothed", format_number(mauve["smoothed"]), "", "1"])
-    texts = f"{frechet['texts']['synthetic']} and {frechet['texts']['real']} texts"
-    title = f"Embeddings of {texts} ({found['embedder']['name']}, {frechet['dimensions']} dimensions)"
+        rows.append([f"MAUVE, {mauve.buckets} buckets", format_number(mauve.value), "", "1"])
+        rows.append(["MAUVE*, smoothed", format_number(mauve.smoothed), "", "1"])
+    texts = f"{frechet.texts.synthetic} and {frechet.texts.real} texts"
+    title = f"Embeddings of {texts} ({found.embedder.name}, {frechet.dimensions} dimensions)"
     return title, ["", "value", confidence, "alike"], rows
 
 
-def _side_rows(found: dict[str, Any]) -> Rows:
-    rows = [["texts", str(found["synthetic"]["used"]), str(found["real"]["used"]), ""]]
-    for row in found["diversity"]:
-        distinct = row["distinct_at_same_size"]
-        rows.append([f"distinct-{row['n']}", format_number(distinct["synthetic"]), format_number(distinct["real"]), ""])
-    for unit, lengths in found["lengths"].items():
-        for quantile, name in (("0.05", "5 %"), ("0.5", "median"), ("0.95", "95 %")):
-            sides = [format_number(lengths[side]["quantiles"][quantile]) for side in ("synthetic", "real")]
+def _side_rows(found: Utility) -> Rows:
+    rows = [["texts", str(found.synthetic.used), str(found.real.used), ""]]
+    for row in found.diversity:
+        distinct = row.distinct_at_same_size
+        rows.append([f"distinct-{row.n}", format_number(distinct.synthetic), format_number(distinct.real), ""])
+    for unit, lengths in (("words", found.lengths.words), ("characters", found.lengths.characters)):
+        for quantile, name in ((0.05, "5 %"), (0.5, "median"), (0.95, "95 %")):
+            sides = [format_number(side.quantiles[quantile]) for side in (lengths.synthetic, lengths.real)]
             rows.append([f"{unit}, {name}", *sides, ""])
-        apart = f"W₁ {format_number(lengths['wasserstein_1'])}, KS {format_number(lengths['kolmogorov_smirnov'])}"
+        apart = f"W₁ {format_number(lengths.wasserstein_1)}, KS {format_number(lengths.kolmogorov_smirnov)}"
         rows.append([f"{unit}, distance", "", "", apart])
     return "Diversity at the same number of words, and lengths", ["", "synthetic", "real", "distance"], rows
 
 
-def _overlap_rows(found: dict[str, Any]) -> Rows:
-    memorisation = found["memorisation"]
-    same = memorisation["same_size"]
-    sides = {f"{found['real']['texts']} seen": memorisation["real"]}
+def _overlap_rows(found: Utility) -> Rows:
+    overlap, same = found.memorisation.real, found.memorisation.same_size
+    sides = {f"{found.real.texts} seen": overlap}
     if same:
-        sides |= {f"{same['texts']} seen": same["real"], f"{same['texts']} not seen": same["held_out"]}
-    named = [
-        ("same as a real text", "exact_share"),
-        ("at least half of the runs in real texts", "near_share"),
-        ("runs in real texts, mean share", "mean_overlap"),
+        sides |= {f"{same.texts} seen": same.real, f"{same.texts} not seen": same.held_out}
+    rows = [
+        ["same as a real text", *(format_number(of.exact_share) for of in sides.values())],
+        ["at least half of the runs in real texts", *(format_number(of.near_share) for of in sides.values())],
+        ["runs in real texts, mean share", *(format_number(of.mean_overlap) for of in sides.values())],
     ]
-    rows = [[title, *(format_number(of[key]) for of in sides.values())] for title, key in named]
-    for quantile, name in (("0.5", "median"), ("0.95", "95 %"), ("1", "largest")):
-        longest = [format_number(of["longest_stretch_words"][quantile]) for of in sides.values()]
+    for quantile, name in ((0.5, "median"), (0.95, "95 %"), (1.0, "largest")):
+        longest = [format_number(of.longest_stretch_words[quantile]) for of in sides.values()]
         rows.append([f"longest stretch in words, {name}", *longest])
-    run_words = memorisation["real"]["run_words"]
-    return f"Synthetic texts among real ones, by runs of {run_words} words", ["", *sides], rows
+    return f"Synthetic texts among real ones, by runs of {overlap.run_words} words", ["", *sides], rows
 
 
-def _classifier_rows(found: dict[str, Any]) -> Rows | None:
-    classifier = found["classifier"]
+def _classifier_rows(found: Utility) -> Rows | None:
+    classifier = found.classifier
     if classifier is None:
         return None
-    rows = []
-    for key, name in (
-        ("train_on_synthetic", "trained on synthetic"),
-        ("train_on_real", "trained on real (ceiling)"),
-        ("majority_class", "largest class (floor)"),
-    ):
-        of = classifier[key]
-        scores = (of[score] for score in ("accuracy", "macro_f1"))
-        values = [f"{format_number(score['value'])} in {_interval(score['interval'])}" for score in scores]
-        rows.append([name, *values])
-    texts = classifier["texts"]
-    seen = "held-out texts" if classifier["tested_on"] == "held_out" else "texts set apart of the real file"
-    title = f"Classifier of {classifier['labels']} labels, tested on {texts['real_test']} {seen}"
+    named = {
+        "trained on synthetic": classifier.train_on_synthetic,
+        "trained on real (ceiling)": classifier.train_on_real,
+        "largest class (floor)": classifier.majority_class,
+    }
+    rows = [[name, _score(scores.accuracy), _score(scores.macro_f1)] for name, scores in named.items()]
+    seen = "held-out texts" if classifier.tested_on == "held_out" else "texts set apart of the real file"
+    title = f"Classifier of {classifier.labels} labels, tested on {classifier.texts.real_test} {seen}"
     return title, ["", "accuracy", "macro F1"], rows
+
+
+def _score(score: Score) -> str:
+    return f"{format_number(score.value)} in {_interval(score.interval)}"

@@ -1,1 +1,1 @@
-"""A folder a generator: its claim, how it is run, the audits of its runs, and the sentences of its reports."""
+"""One folder for each generator: its claim, its runs, their audits, and the sentences of its reports."""

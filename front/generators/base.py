@@ -1,7 +1,6 @@
-"""What every generator gives to the commands: a finished run with its bounds, its audits and the text of its report.
+"""The interface of generators: a finished run with its bounds, its audits and the text of its report.
 
-The code outside a generator's own folder uses only its claim and its `FinishedRun`, and never asks which generator it
-is.
+Code outside a generator's folder uses only its claim and its `FinishedRun`, and never depends on which generator it is.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from cupel.progress import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """How a claim is run: what the claim itself does not say.
+    """Settings of a run that are not part of the claim.
 
     Attributes:
         model: a local folder or a hub id, used instead of the claim's model.
@@ -39,7 +38,7 @@ class RunSettings:
         download: whether a hub id may be fetched.
         progress: where to show progress.
         source: source of randomness for the noise. Only a run with the operating system's entropy can be released.
-        audited: whether the claim's audits follow; some of them observe the run.
+        audited: whether the claim's audits follow the run; some of them observe it.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
         allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
             on this machine that needs no key is used.
@@ -55,11 +54,18 @@ class RunSettings:
     allow_endpoint: str | None = None
 
 
+CHANGES = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
+"""How one unit differs between neighbouring data sets, in words."""
+
+NOT_SEEN = "It does not see the private folder, the machine, or how long the run took."
+"""What the adversary of every generator does not see."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """A guarantee, the event that it is about, and what is proven of it.
+    """A guarantee, the event that it is about, and upper bounds.
 
-    A claim is one part, or several where some secrets have a budget of their own.
+    A claim has one part, or several if some secrets have their own budgets.
     """
 
     guarantee: Guarantee
@@ -69,12 +75,17 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun(ABC):
-    """A finished run of a mechanism, with where its files are and all that a report says of this mechanism.
+    """A finished run of a mechanism: its files, its bounds and audits, and the sentences of its report.
 
-    `records` are those that were read; private.
+    The sentences of `not_protected`, `threat_model` and `side_channels` are printed on the releasable page, too, so
+    they do not depend on private data.
 
-    What `not_protected`, `threat_model` and `side_channels` say is printed on the releasable page, too: nothing there
-    depends on what is protected.
+    Attributes:
+        claim, settings: of the run.
+        plan: the event that was planned.
+        documents: the output.
+        ledger_path: path of the ledger, in the private folder.
+        records: all records that were read; private.
     """
 
     claim: Claim
@@ -86,27 +97,27 @@ class FinishedRun(ABC):
 
     @property
     def documents_path(self) -> Path:
-        """The private file of documents; what may leave is made by `cupel release`."""
+        """The private file of documents; `cupel release` makes what may be released."""
         return self.ledger_path.with_name(DOCUMENTS)
 
     @property
     def head(self) -> str:
-        """The head of the ledger as it is now."""
+        """The current head of the ledger."""
         with open_ledger(self.ledger_path, self.settings.anchor) as ledger:
             return ledger.head
 
     @property
     def adjacency(self) -> Adjacency:
-        """The neighbouring relation of all that was charged."""
+        """The neighbouring relation of all charges."""
         return self.claim.adjacency
 
     @property
     def unit(self) -> Unit:
-        """Its privacy unit."""
+        """The privacy unit."""
         return Unit.parse(self.claim.unit)
 
     def summary(self) -> dict[str, Any]:
-        """What a program wants to know of the run, in JSON types."""
+        """Name, documents, files and ledger head of the run, in JSON types."""
         return {
             "name": self.claim.name,
             "documents": len(self.documents.rows),
@@ -117,7 +128,7 @@ class FinishedRun(ABC):
         }
 
     def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
-        """What is to be proven, given the composition of all charges: first of the claimed guarantee itself."""
+        """The parts to prove, given the composition of all charges; the claimed guarantee itself is the first."""
         return [Part(guarantee, event)]
 
     def bounds(self, part: Part, charged: Run) -> list[Bound]:
@@ -125,16 +136,16 @@ class FinishedRun(ABC):
         return upper_bounds(part.event, part.guarantee, adjacency=self.adjacency, unit=self.unit)
 
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
-        """The results of the audits that the claim names; they are about its first part.
+        """The results of the audits that the claim names.
 
         Args:
-            claimed: that part.
+            claimed: the first part of the claim, which is audited.
             confidence: with which all finite-sample bounds hold jointly.
         """
         return []
 
     def tables(self, parts: Sequence[Part], audits: Sequence[AuditResult]) -> dict[str, Any]:
-        """What only this mechanism has to show: fields of `cupel.reports.assay.Assay` beyond the common ones."""
+        """Tables of this mechanism: fields of `cupel.reports.assay.Assay` beyond the common ones."""
         return {}
 
     def differences(self, claimed: Part) -> list[dict[str, Any]]:
@@ -143,15 +154,15 @@ class FinishedRun(ABC):
 
     @abstractmethod
     def not_protected(self) -> list[str]:
-        """What the claim leaves open even where it holds."""
+        """What is not protected even if the claim holds."""
 
     @abstractmethod
     def threat_model(self) -> list[str]:
-        """Whom the guarantee is against."""
+        """The adversary that the guarantee is about."""
 
     @abstractmethod
     def side_channels(self) -> list[str]:
-        """What leaks outside the model of the proof."""
+        """Leakage outside the model of the proof."""
 
     @abstractmethod
     def implementation(self) -> dict[str, str]:

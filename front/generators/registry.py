@@ -1,4 +1,4 @@
-"""Every generator: the row of its claim. Its folder holds `claim`, and `run` with a function `generate`."""
+"""The registry of generators. The folder of each holds `claim`, and `run` with a function `generate`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CLAIMS: dict[str, type[Claim]] = {
     "secret_evolution": SecretEvolutionClaim,
     "aug_pe": AugPEClaim,
 }
-"""The class of claims by the name of the mechanism, which is the name of the generator's folder, too."""
+"""Name of the mechanism, which is also the generator's folder → class of its claims."""
 
 
 def generate(claim: Claim, output: Path, settings: RunSettings) -> FinishedRun:
-    """Runs the generator of a claim into a folder, or goes on with the run that the folder holds.
+    """Runs the generator of a claim into a folder, or resumes the run that the folder holds.
 
-    What runs a generator needs torch and is loaded here, not when a claim is read.
+    Runners need torch, so they are imported here and not when a claim is read.
     """
     runner = import_module(f"cupel.generators.{claim.mechanism}.run")
     done: FinishedRun = runner.generate(claim, output, settings)

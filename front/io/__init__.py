@@ -1,1 +1,1 @@
-"""Files of a run: written whole or not at all, in private/ and release/."""
+"""Files of a run, in private/ and release/; each is written atomically."""

@@ -1,4 +1,4 @@
-"""The finished documents of a run: committed to its ledger, and the files that are written from there."""
+"""The documents of a finished run: how they are committed to its ledger, and written to files."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from cupel.io.run_files import write_atomically, write_parquet
 from cupel.mechanisms.primitives.charged import commit
 
 STAGE = "documents"
-"""The stage of a run under which its documents are committed. It costs nothing: what they are made of was paid for."""
+"""The stage of a run under which its documents are committed. It costs nothing: they are post-processing."""
 
 CHUNK = 1 << 20
-"""A chunk is closed when its rows hold as many characters of text."""
+"""A chunk of rows ends at the first row with which it has at least so many characters of text."""
 
 NAME = "synthetic.jsonl"
 
 
 @dataclass(frozen=True)
 class Documents:
-    """What may be released of a finished run, as far as its claim allows it.
+    """The output of a finished run.
 
     Attributes:
         columns: name → type of Parquet, such as ``string``, in the order of the files.
-        rows: one document each, a value for every column.
-        files: name → text of whatever else was paid for or is public, such as the batching key.
+        rows: one for each document, with a value for every column.
+        files: name → text of other public or charged output, such as the batching key.
     """
 
     columns: Mapping[str, str]
@@ -40,29 +40,29 @@ class Documents:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def json_lines(self) -> str:
-        """One JSON object a line."""
+        """The documents as JSON Lines."""
         objects = (dict(zip(self.columns, row, strict=True)) for row in self.rows)
         return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects)
 
     @property
     def sha256(self) -> str:
-        """Of the JSON Lines, 64 hexadecimal digits."""
+        """SHA-256 of the JSON Lines, 64 hexadecimal digits."""
         return hashlib.sha256(self.json_lines().encode("utf-8")).hexdigest()
 
     def write(self, folder: Path, mode: int = 0o600) -> None:
-        """Writes the documents as JSON Lines and Parquet, and the other files beside them, each whole or not at all."""
+        """Writes the documents as JSON Lines and Parquet, and the other files beside them, each atomically."""
         write_atomically(folder / NAME, self.json_lines(), mode)
         write_parquet((folder / NAME).with_suffix(".parquet"), self.rows, self.columns, mode)
         for name, text in self.files.items():
             write_atomically(folder / name, text, mode)
 
     def commit(self, run: Run) -> None:
-        """Commits the documents to an unfinished run; in a resumed one, those there must be the same.
+        """Commits the documents to an unfinished run. Documents that a resumed run already committed must be equal.
 
-        A run that was finished before documents were committed stays as it is.
+        A finished run without committed documents is left unchanged.
 
         Raises:
-            LedgerError: where the run holds other documents.
+            LedgerError: if the run committed other documents.
         """
         if run.finished and not run.last_committed(STAGE):
             return
@@ -72,24 +72,24 @@ class Documents:
             if known is None and not run.finished:
                 known = commit(run, Charge(key=key, stage=STAGE, event=dp_event.NoOpDpEvent()), chunk)
             if known is None or known.value != chunk:
-                raise LedgerError(_other(run))
+                raise LedgerError(_other_documents(run))
 
     def _chunks(self) -> Iterator[dict[str, Json]]:
-        """The documents in the values of commits, about `CHUNK` characters each; the first holds all else, too."""
+        """The documents as values to commit, about `CHUNK` characters each; the first also holds columns and files."""
         columns: list[Json] = [[*pair] for pair in self.columns.items()]
         head: dict[str, Json] = {"columns": columns, "count": len(self.rows), "files": dict(self.files)}
-        for rows in _bounded(self.rows):
+        for rows in _row_chunks(self.rows):
             yield {**head, "rows": rows}
             head = {}
 
     @classmethod
     def committed(cls, run: Run) -> Documents | None:
-        """The documents that a run committed; None where it committed none.
+        """The documents that a run committed; None if it committed none.
 
         Raises:
-            LedgerError: where the entries are no documents, or not all of them.
+            LedgerError: if the entries are not documents, or some are missing.
         """
-        values = [_value(run, place) for place in range(run.last_committed(STAGE))]
+        values = [_committed_value(run, place) for place in range(run.last_committed(STAGE))]
         if not values:
             return None
         try:
@@ -103,20 +103,20 @@ class Documents:
         return cls(columns, rows, files)
 
 
-def _other(run: Run) -> str:
+def _other_documents(run: Run) -> str:
     return (
-        f"run {run.name!r} committed other documents than are made now of the same committed values: the tokenizer, or "
-        "the code that makes text of them, has changed since; go back to the version of cupel that it ran with"
+        f"run {run.name!r} committed other documents than this version makes from the same committed values: the "
+        "tokenizer, or the code that decodes tokens, has changed; use the version of cupel that started the run"
     )
 
 
-def _value(run: Run, place: int) -> Any:
+def _committed_value(run: Run, place: int) -> Any:
     known = run.outcome(f"{STAGE}/{place}")
     return None if known is None else known.value
 
 
-def _bounded(rows: Iterable[Sequence[Any]]) -> Iterator[list[list[Json]]]:
-    """Rows in lists that are closed when they hold `CHUNK` characters; one empty list for no rows."""
+def _row_chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[list[Json]]]:
+    """Lists of consecutive rows, each of about `CHUNK` characters; one empty list if there are no rows."""
     chunk: list[list[Json]] = []
     characters, chunks = 0, 0
     for row in rows:

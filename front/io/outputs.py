@@ -1,4 +1,4 @@
-"""Where a command may write: never over what it reads."""
+"""Checks of the paths that a command writes to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cupel.errors import InputError, input_errors
 
 
 def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
-    """That an output is none of the inputs, under any name, and no folder of private files that holds one.
+    """Checks that an output is not an input under another name, and is not a run's folder whose ``private/`` holds one.
 
     Args:
-        output: a file or folder to be written; None where nothing is.
-        inputs: files and folders that the command reads; None where one was not given.
+        output: a file or folder to be written; None for no output.
+        inputs: files and folders that the command reads; None for an input that was not given.
 
     Raises:
-        InputError: where it is; nothing has been written then.
+        InputError: if it is; nothing has been written then.
     """
     if output is None:
         return
@@ -39,41 +39,40 @@ def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
 
 
 def check_kind(output: Path) -> None:
-    """That an output is no device and no pipe, whose place a whole file or folder would take: `-o /dev/null` as root
-    would leave every program without one.
+    """Checks that an output is not a device or a pipe, which writing would replace, such as ``/dev/null`` as root.
 
     Raises:
-        InputError: where it is.
+        InputError: if it is.
     """
     try:
         mode = output.stat().st_mode
-    except (OSError, ValueError):  # nothing is there, or whoever writes says what is wrong
+    except (OSError, ValueError):  # it does not exist, or writing to it fails with a message
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise InputError(f"{output}: is a device or a pipe, and a file is written as a whole; name a file")
+        raise InputError(f"{output}: is a device or a pipe; name a regular file")
 
 
 def real_path(path: Path) -> Path:
-    """The path without links; one of links that lead to themselves stays as it is, which `Path.resolve` cannot read."""
+    """The path with links resolved. Links that form a loop, for which `Path.resolve` fails, are left as they are."""
     return Path(os.path.realpath(path))
 
 
 def check_output_folder(output: Path | None, inputs: Iterable[Path | None]) -> None:
-    """That an output can be a folder, and `check_output`.
+    """Checks that an output is not a file, and `check_output`.
 
     Raises:
-        InputError: where it is a file, or one of the inputs.
+        InputError: if it is a file, or one of the inputs.
     """
     check_output(output, inputs)
     if output is not None and output.exists() and not output.is_dir():
-        raise InputError(f"{output}: is a file, and the output is a folder; name another one with -o")
+        raise InputError(f"{output}: is a file, but the output is a folder; name a folder with -o")
 
 
 def check_device(name: str) -> str:
-    """The name of a device, if it is one.
+    """`name`, if it is ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        InputError: for any other name.
+        InputError: if it is not.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise InputError(f"--device must be auto, cpu or cuda, not {name!r}")

@@ -1,4 +1,4 @@
-"""Files of numbers that are computed from private data without noise: where they may be written, and how."""
+"""Files of results that are not differentially private: where they may be written, and how."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRIVATE = (
     "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
     "private side: do not release it."
 )
-"""Stands at the top of every such file, and of what the command prints."""
+"""The first lines of every such file, and of what the command prints."""
 
 RELEASED_CLAIM = "claim.json"
 """A folder that holds this file was made by `cupel release`."""
@@ -27,7 +27,7 @@ def synthetic_file(given: Path) -> Path:
     """The synthetic texts in the folder of a run or of a release, or the file itself.
 
     Raises:
-        InputError: for a folder without synthetic texts.
+        InputError: if a folder holds no synthetic texts.
     """
     if not given.is_dir():
         return given
@@ -40,35 +40,36 @@ def synthetic_file(given: Path) -> Path:
 
 
 def output_file(given: Path, asked: Path | None, name: str, inputs: Iterable[Path | None] = ()) -> Path:
-    """Where the numbers are written: in ``private/`` of the run folder or beside the file, unless asked otherwise.
+    """The path of the results: the one asked for, else in ``private/`` of the run folder or beside the file.
 
     Args:
         given: the run folder or the file.
         asked: output given on the command line; None for the default.
-        name: of the default output.
+        name: file name of the default output.
         inputs: all other files that the command reads.
 
     Raises:
-        InputError: for an output in a folder that `cupel release` made, in a folder that does not exist, or over an
-            input.
+        InputError: if the output is in a folder that `cupel release` made or that does not exist, or is an input.
     """
     if asked is None:
         folder = given if given.is_dir() else real_path(given).parent
         folder = folder.parent if folder.name == PRIVATE_FOLDER else folder
         asked = folder / PRIVATE_FOLDER / name
     elif asked.is_dir() or not asked.parent.is_dir():
-        raise InputError(f"{asked}: is no file in a folder that exists; name one with -o")
+        raise InputError(
+            f"{asked}: is a folder, or its folder does not exist; name a file in an existing folder with -o"
+        )
     if any((folder / RELEASED_CLAIM).is_file() for folder in real_path(asked).parents):
-        raise InputError(f"{asked}: lies in a released folder; the numbers are private, name another place with -o")
+        raise InputError(f"{asked}: lies in a released folder, but the numbers are private; name another file with -o")
     check_output(asked, (given, *inputs))
     return asked
 
 
 def write(found: dict[str, Any], path: Path) -> None:
-    """Writes the numbers as JSON, the whole file or none, readable by its owner only.
+    """Writes results as JSON, atomically; only the owner may read the file.
 
     Raises:
-        InputError: where the file cannot be written.
+        InputError: if the file cannot be written.
     """
     with input_errors():
         if path.parent.name == PRIVATE_FOLDER:

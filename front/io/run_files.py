@@ -1,4 +1,4 @@
-"""The private files of a run: whose they are, who works on them, and how files are written whole or not at all."""
+"""The private files of a run: checks, a lock against other processes, and atomic writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEDGER = "ledger.sqlite"
 PRIVATE = "private"
 LOCK = "lock"
 
-_OF_A_FINISHED_RUN = (
+_FINISHED_RUN_FILES = (
     "synthetic.jsonl",
     "synthetic.parquet",
     "batching-key.txt",
@@ -29,47 +29,46 @@ _OF_A_FINISHED_RUN = (
     "assay.json",
     "report.html",
 )
-_OF_A_RUN = (*_OF_A_FINISHED_RUN, "candidates.jsonl", "canaries.json", "control-canaries.json", "audits")
-_LEFT_BY_A_KILL = re.compile(
-    rf"({'|'.join(map(re.escape, (*_OF_A_RUN, 'seed.txt')))})\.\d+-[0-9a-f]{{8}}\.partial"
+_RUN_FILES = (*_FINISHED_RUN_FILES, "candidates.jsonl", "canaries.json", "control-canaries.json", "audits")
+_PARTIAL_FILE = re.compile(
+    rf"({'|'.join(map(re.escape, (*_RUN_FILES, 'seed.txt')))})\.\d+-[0-9a-f]{{8}}\.partial"
     rf"|\.{re.escape(LEDGER)}\.\w{{8}}\.new(-wal|-shm|-journal)?"
 )
 
 
 @contextmanager
 def one_process(folder: Path) -> Iterator[None]:
-    """Keeps other processes out of a private folder: a lock of the operating system, which ends with this process.
+    """Locks a private folder against other processes. The operating system frees the lock when this process ends.
 
-    The folder is made. What a killed process left half-written is removed. Afterwards a folder that was made here and
-    stayed empty is removed, so that a command that refuses its input leaves nothing. Without locks of POSIX nobody is
-    kept out.
+    Makes the folder, and removes partial files of killed processes. At the end, folders that were made here and are
+    still empty are removed, so that a command that refuses its input leaves nothing. Without POSIX, nothing is locked.
 
     Args:
         folder: ``private/`` of a run.
 
     Raises:
-        InputError: where another process works there, or the folder cannot be made or written.
+        InputError: if another process holds the lock, or the folder cannot be made or written.
     """
     made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
     try:
         with input_errors():
-            lock = _locked(folder)
+            lock = _acquire_lock(folder)
         try:
             with input_errors():
                 for path in folder.rglob("*.*"):
-                    if _LEFT_BY_A_KILL.fullmatch(path.name):
+                    if _PARTIAL_FILE.fullmatch(path.name):
                         path.unlink(missing_ok=True)
             yield
         finally:
             with contextlib.suppress(OSError):
-                (folder / LOCK).unlink(missing_ok=True)  # before it is free: see `_locked`
+                (folder / LOCK).unlink(missing_ok=True)  # before it is unlocked: see `_acquire_lock`
             _unlock(lock)
     finally:
         remove_empty(made)
 
 
-def _locked(folder: Path) -> int:
-    """The descriptor of the lock file of a folder, locked."""
+def _acquire_lock(folder: Path) -> int:
+    """The descriptor of a folder's lock file, which this process now holds."""
     busy = InputError(f"another process is working in {folder.parent}; wait for it, or name another folder")
     path = folder / LOCK
     for _ in range(100):
@@ -77,7 +76,7 @@ def _locked(folder: Path) -> int:
         try:
             lock = os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except FileNotFoundError:
-            continue  # whoever worked here removed the folder just now
+            continue  # another process has just removed the folder
         try:
             with naming(path):
                 _lock(lock)
@@ -86,7 +85,7 @@ def _locked(folder: Path) -> int:
             raise busy if isinstance(error, BlockingIOError) else error from None
         if os.name != "posix" or os.fstat(lock).st_nlink:
             return lock
-        os.close(lock)  # whoever worked here removed the file before it was free, so that others would lock a new one
+        os.close(lock)  # its last holder removed the file before unlocking it; another process would lock a new file
     raise busy
 
 
@@ -101,22 +100,22 @@ def _unlock(descriptor: int) -> None:
     if os.name == "posix":
         import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a child of this process holds the descriptor still
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also if a child of this process still holds the descriptor
     os.close(descriptor)
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Removes folders, the innermost first, as far as nothing is in them."""
+    """Removes those of some folders, given innermost first, that are empty."""
     for path in folders:
         with contextlib.suppress(OSError):
             path.rmdir()
 
 
 def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -> Path:
-    """Makes a private folder with a ledger in it, into which only the owner may look.
+    """Makes a private folder, which only its owner may read, with a ledger in it.
 
     Args:
-        folder: ``private/`` of a run, or a folder inside it where audits play runs of their own.
+        folder: ``private/`` of a run, or a folder inside it for the runs of audits.
         anchor: as for `Ledger.open`.
         name: of the run whose files the folder will hold; None for a folder of several runs.
 
@@ -124,15 +123,15 @@ def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -
         The path of the ledger.
 
     Raises:
-        InputError: where files of a run are there without its ledger, or those of a run with another name, or a folder
-            cannot be made.
+        InputError: if the folder holds files of a run without its ledger, or of a run with another name, or cannot be
+            made.
     """
     check_ledger_is_there(folder)
     ledger = folder / LEDGER
     new = not os.path.lexists(ledger)
     with input_errors():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)  # also where the folder was there before
+        folder.chmod(0o700)  # the folder may have existed before
     try:
         with open_ledger(ledger, anchor) as opened:
             runs = opened.runs()
@@ -142,10 +141,10 @@ def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{ledger}{suffix}").unlink(missing_ok=True)
         raise
-    left = _first(folder, _OF_A_FINISHED_RUN)
+    left = _first_existing(folder, _FINISHED_RUN_FILES)
     if left is not None and not finished:
-        raise InputError(f"{left}: {_of_another_run(ledger)}")
-    shared = ledger.is_symlink()  # with other folders, whose runs it holds, too
+        raise InputError(f"{left}: {_wrong_ledger(ledger)}")
+    shared = ledger.is_symlink()  # with other folders, so it holds their runs, too
     if name is not None and runs and name not in runs and (left is not None or not shared):
         raise InputError(
             f"{folder.parent}: holds the run {runs[0]!r}, whose documents those of {name!r} would replace; name "
@@ -155,57 +154,57 @@ def prepare(folder: Path, anchor: Path | None = None, name: str | None = None) -
 
 
 def check_ledger_is_there(folder: Path) -> None:
-    """That no file of a run lies in a private folder, or in a released one beside it, without the run's ledger.
+    """Checks that neither a private folder, nor a released one beside it, holds files of a run without its ledger.
 
     Raises:
-        InputError: where one does; a new ledger would forget what that run was charged.
+        InputError: if one does; a new ledger would forget the privacy cost of that run.
     """
     ledger = folder / LEDGER
     if ledger.exists():
         return
-    left = _first(folder, _OF_A_RUN)
+    left = _first_existing(folder, _RUN_FILES)
     if left is None and folder.name == PRIVATE:
-        left = _first(folder.parent / "release", (*_OF_A_FINISHED_RUN,))
+        left = _first_existing(folder.parent / "release", (*_FINISHED_RUN_FILES,))
     if left is not None:
         raise InputError(
-            f"{left}: is there without its ledger, {ledger}, so what its run was charged is not known; put the ledger "
-            "back, or start a new run in a new folder"
+            f"{left}: exists without its ledger, {ledger}, so the privacy cost of its run is unknown; restore the "
+            "ledger, or start a new run in a new folder"
         )
 
 
-def _of_another_run(ledger: Path) -> str:
+def _wrong_ledger(ledger: Path) -> str:
     return (
-        f"is of a finished run, and {ledger} holds none: it is not the ledger of that run, or an older copy of it; put "
-        "the right one back, or start a new run in a new folder"
+        f"is from a finished run, but {ledger} holds no finished run: it is another ledger, or an older copy; restore "
+        "the ledger of that run, or start a new run in a new folder"
     )
 
 
-def _first(folder: Path, names: Sequence[str]) -> Path | None:
+def _first_existing(folder: Path, names: Sequence[str]) -> Path | None:
     return next((folder / name for name in names if (folder / name).exists()), None)
 
 
 def open_ledger(path: Path, anchor: Path | None = None) -> Ledger:
-    """Opens a ledger, which verifies it, or makes one.
+    """Opens and verifies a ledger; makes one if there is none.
 
     Args:
         path: the file.
-        anchor: the file that keeps the heads of ledgers; None for the one in the user's state folder.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
-        InputError: for a ledger that cannot be believed, or cannot be opened.
+        InputError: if the ledger cannot be verified or opened.
     """
     with input_errors():
         return Ledger.open(path, anchor=anchor)
 
 
 def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[str, str], mode: int = 0o600) -> None:
-    """Writes rows as Parquet, the whole file or none.
+    """Writes rows as Parquet, atomically.
 
     Args:
         path: of the file.
-        rows: a value for every column each.
+        rows: each with a value for every column.
         columns: name → type of Parquet, such as ``string``.
-        mode: of the file.
+        mode: permissions of the file.
     """
     import pyarrow
     import pyarrow.parquet
@@ -218,10 +217,10 @@ def write_parquet(path: Path, rows: Iterable[Sequence[Any]], columns: Mapping[st
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Writes a whole file or none: to a temporary file beside it, which replaces it when it is on the disk.
+    """Writes a file atomically: to a temporary file beside it, which is synced and then renamed.
 
     Raises:
-        OSError: that names the file.
+        OSError: if it cannot be written; the error names the file.
         InputError: if `path` is a device or a pipe.
     """
     check_kind(path)
@@ -230,7 +229,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
 
 
 def create_once(path: Path, text: str) -> None:
-    """Writes a whole file unless one exists; of two processes, the first one's file is kept."""
+    """Writes a file atomically unless it exists; of two processes, the first one's file is kept."""
     with naming(path), creating(path) as file:
         file.write(_encoded(text))
 
@@ -240,7 +239,7 @@ def _encoded(content: str | bytes) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
+    """Waits until the content of a file, or the entries of a folder, are on the disk."""
     folder = path.is_dir()
     if folder and os.name != "posix":
         return

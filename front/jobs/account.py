@@ -1,4 +1,4 @@
-"""What ledgers cost, and what claims would cost, together, by every accountant that can read them."""
+"""The privacy cost of ledgers and of claims together, by every accountant that supports their events."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from cupel.errors import InputError, input_errors
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What a ledger was when it was read and verified.
+    """The state of a ledger when it was read and verified.
 
     Attributes:
         path: the file.
         head: the hash of its last entry.
         entries: how many entries it holds.
-        anchored: whether an anchor of it was found, which the ledger agrees with.
+        anchored: whether an anchor of the ledger was found; it agrees with the ledger.
         unfinished: the names of its unfinished runs.
     """
 
@@ -65,26 +65,32 @@ class LedgerState:
         )
         notes = [f"{self.path}: verified, {self.entries} entries, head {self.head}; {anchored}"]
         return notes + [
-            f"{self.path}: run {name!r} is unfinished: what it charged so far is counted" for name in self.unfinished
+            f"{self.path}: run {name!r} is unfinished: its charges so far are counted" for name in self.unfinished
         ]
 
 
 @dataclass(frozen=True)
 class Account:
-    """The bounds, and why some accountants gave none."""
+    """Bounds on a total privacy cost.
+
+    Attributes:
+        adjacency, unit: of all runs and claims.
+        bounds: upper bounds, one or more for each accountant.
+        unsupported: accountant → why it has no bound.
+        planned: whether the plan of a claim, which has not run, is part of the total.
+        budgets: if secrets have several budgets, for each bound the budget of its secrets; else empty.
+        ledgers: the ledgers that were read, in the order given.
+        whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
+    """
 
     adjacency: Adjacency
     unit: Unit
     bounds: tuple[Bound, ...]
     unsupported: dict[str, str]
     planned: bool = False
-    """Whether a claim's plan is part of it, which nothing has charged yet."""
     budgets: tuple[SecretProtection, ...] = ()
-    """Where secrets have several budgets: for each bound, what the secrets that it is for were promised; else empty."""
     ledgers: tuple[LedgerState, ...] = ()
-    """The ledgers that were read, in the order given."""
     whole_plan: tuple[Bound, ...] = ()
-    """Where runs are unfinished: the bounds with the whole plan of each run in place of what it charged so far."""
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -116,54 +122,54 @@ def account(
     p: float | None = None,
     anchor: Path | None = None,
 ) -> Account:
-    """Composes what ledgers charged and what claims would charge, and bounds what it costs together.
+    """Bounds the total privacy cost of ledgers and of claims that have not run.
 
     Args:
         given: ledgers over one data set, and claims (files that end in ``.yaml`` or ``.yml``, or `Claim`s) that would
-            run on it. Of a claim its plan is charged, which needs no model, and no data but where the places of secrets
-            decide it.
-        delta: δ in (0, 1); None asks for a pure ε, and at the δ that the claims name, if it is one.
-        method: one accountant; None asks all.
-        p: at unit secret, the probability of guessing a secret before; None asks for the budgets of runs and claims.
-        anchor: the file that holds the heads of the ledgers; None is one in the user's folder for state.
+            run on it. The plan of a claim is counted. It needs no model, and no data unless it depends on where secrets
+            occur.
+        delta: δ in (0, 1); None for a pure ε, and an ε at the δ of the claims if they agree on one.
+        method: one accountant; None for all.
+        p: at unit secret, the prior probability of guessing a secret; None for the budgets of runs and claims.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
-        InputError: for a file that is no ledger or claim, a ledger that does not verify, files at different adjacencies
-            or units, an impossible δ, a δ at unit secret or a p at another, or a method that cannot read these events.
+        InputError: if a file is neither a ledger nor a claim, a ledger does not verify, adjacencies or units differ, δ
+            or p is out of range or does not apply to the unit, or the method does not support these events.
     """
     several = [given] if isinstance(given, str | Path | Claim) else list(given)
     claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]
     files = [Path(one) for one in several if not isinstance(one, Claim) and not _is_claim(one)]
     with contextlib.ExitStack() as stack:
         with input_errors():
-            _check_questions(delta, method, p)
+            _check_arguments(delta, method, p)
             ledgers = stack.enter_context(open_ledgers(files, anchor=anchor))
-            asked = _asked(claims, ledgers, delta, p)
+            query = _query(claims, ledgers, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
-            because = _reasons_for_estimate(claims, ledgers)
+            because = _estimate_reasons(claims, ledgers)
         methods = None if method is None else [method]
-        answers = asked.answers(asked.event, methods)
+        answers = query.answers(query.event, methods)
         bounds = [bound for _, bound in answers]
-        budgets = asked.unit.kind == "secret" and len(asked.questions) > 1
+        budgets = query.unit.kind == "secret" and len(query.questions) > 1
         promised = tuple(budget for budget, _ in answers if budgets and isinstance(budget, SecretProtection))
-        reasons = unsupported(asked.event, adjacency=asked.adjacency, unit=asked.unit)
+        reasons = unsupported(query.event, adjacency=query.adjacency, unit=query.unit)
         if method in (None, "ex_post") and "ex_post" not in reasons and not claims:
             try:
-                bounds += _ex_post(ledgers, asked.adjacency, asked.unit)
-            except LedgerError as error:  # changed while it was open
+                bounds += _realised_bound(ledgers, query.adjacency, query.unit)
+            except LedgerError as error:  # another process changed it meanwhile
                 raise InputError(str(error)) from error
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
     return Account(
-        asked.adjacency,
-        asked.unit,
+        query.adjacency,
+        query.unit,
         tuple(_as_estimate(bound, because) for bound in bounds),
         reasons,
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
-        whole_plan=tuple(_as_estimate(bound, because) for _, bound in asked.answers(asked.whole_plan, methods))
+        whole_plan=tuple(_as_estimate(bound, because) for _, bound in query.answers(query.whole_plan, methods))
         if unfinished
         else (),
     )
@@ -173,13 +179,9 @@ def _is_claim(given: str | Path | Claim) -> bool:
     return isinstance(given, Claim) or Path(given).suffix in (".yaml", ".yml")
 
 
-def _reasons_for_estimate(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
-    """Why bounds on these runs are estimates: rows that were not verified to be computed each by itself."""
-    found = [
-        f"claim {claim.name!r} packs rows, whose shapes follow the data"
-        for claim in claims
-        if getattr(claim.parameters, "rows", "fixed") == "packed"
-    ]
+def _estimate_reasons(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
+    """Why bounds on these runs are estimates: some rows were not verified to be computed independently."""
+    found = [reason for claim in claims for reason in claim.estimate_reasons()]
     for ledger in ledgers:
         for name in ledger.runs():
             if not _rows_are_exact(ledger.run(name)):
@@ -188,7 +190,7 @@ def _reasons_for_estimate(claims: Sequence[Claim], ledgers: Sequence[Ledger]) ->
 
 
 def _rows_are_exact(run: Run) -> bool:
-    """Whether a run notes that its rows were verified, or has none; one of private inference without a note has not."""
+    """Whether the run recorded that its rows were verified, or is not private inference and has no rows."""
     inputs = run.outcome("inputs")
     noted = inputs.value.get("rows") if inputs is not None and isinstance(inputs.value, dict) else None
     infers = (run.about.get("claim") or {}).get("mechanism") == "private_inference"
@@ -202,7 +204,7 @@ def _as_estimate(bound: Bound, because: tuple[str, ...]) -> Bound:
     return dataclasses.replace(bound, rigor=Rigor.ESTIMATE, assumptions=(*bound.assumptions, *because))
 
 
-def _check_questions(delta: float | None, method: str | None, p: float | None) -> None:
+def _check_arguments(delta: float | None, method: str | None, p: float | None) -> None:
     if delta is not None:
         validate.open_probability(delta=delta)
     if p is not None:
@@ -212,15 +214,15 @@ def _check_questions(delta: float | None, method: str | None, p: float | None) -
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is to be accounted for.
+class _Query:
+    """Events, and the bounds that are asked for.
 
     Attributes:
         adjacency: of all runs and claims.
         unit: of all runs and claims.
-        event: what was charged, and what the claims would charge.
+        event: charges of the runs, and plans of the claims.
         whole_plan: the same with the plan of each run in place of its charges.
-        questions: what is asked of an event.
+        questions: which bounds on an event are asked for.
     """
 
     adjacency: Adjacency
@@ -230,7 +232,7 @@ class _Asked:
     questions: Sequence[Question]
 
     def answers(self, event: DpEvent, methods: Sequence[str] | None) -> list[tuple[Guarantee, Bound]]:
-        """The bounds on an event, each with what was asked."""
+        """The bounds on an event, each with its question."""
         return [
             (question, bound)
             for group, question in self.questions
@@ -244,38 +246,38 @@ class _Asked:
         ]
 
 
-def _asked(claims: Sequence[Claim], ledgers: Sequence[Ledger], delta: float | None, p: float | None) -> _Asked:
+def _query(claims: Sequence[Claim], ledgers: Sequence[Ledger], delta: float | None, p: float | None) -> _Query:
     relations = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
     if ledgers:
         relations.append((str(ledgers[0].path), relation_of(ledgers)))
     adjacency, unit = common_relation(relations)
     if (delta if unit.kind == "secret" else p) is not None:
-        given, asked = ("delta", "p") if unit.kind == "secret" else ("p", "delta")
-        raise InputError(f"--{given} says nothing at unit {unit}; give --{asked}, or neither")
+        given, allowed = ("delta", "p") if unit.kind == "secret" else ("p", "delta")
+        raise InputError(f"--{given} does not apply to unit {unit}; give --{allowed}, or neither")
     plans = [claim.plan() for claim in claims]
     if unit.kind == "secret":
-        questions = _about_secrets(_same_secrets(ledgers, plans), p)
+        questions = _secret_questions(_common_budgets(ledgers, plans), p)
     else:
-        questions = _about_units(_claimed_delta(claims) if delta is None else delta)
+        questions = _unit_questions(_claimed_delta(claims) if delta is None else delta)
     claimed = [(plan.event, 1) for plan in plans]
     runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
     event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
     whole_plan = events.compose([*claimed, *((run.plan, 1) for run in runs)])
-    return _Asked(adjacency, unit, event, whole_plan, questions)
+    return _Query(adjacency, unit, event, whole_plan, questions)
 
 
 Question = tuple[int | None, Guarantee]
-"""What is asked, and for which group of secrets; None for all units."""
+"""The group of secrets, None for all units, and the form of the guarantee to bound."""
 
 
-def _about_units(delta: float | None) -> list[Question]:
-    """A pure ε, and an ε at δ if there is one."""
+def _unit_questions(delta: float | None) -> list[Question]:
+    """A pure ε, and an ε at δ if it is given."""
     pure: list[Question] = [(None, PureDP(0.0))]
     return pure if delta is None else [*pure, (None, ApproxDP(0.0, delta))]
 
 
-def _about_secrets(budgets: Sequence[SecretProtection], p: float | None) -> list[Question]:
-    """r at p for all secrets, or for the secrets of each budget at their own p."""
+def _secret_questions(budgets: Sequence[SecretProtection], p: float | None) -> list[Question]:
+    """r at p for all secrets, or, without p, r at the p of each budget for its secrets."""
     if p is not None:
         return [(None, SecretProtection(p, 1.0))]
     if not budgets:
@@ -283,12 +285,12 @@ def _about_secrets(budgets: Sequence[SecretProtection], p: float | None) -> list
     return list(enumerate(budgets))
 
 
-def _same_secrets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[SecretProtection, ...]:
+def _common_budgets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[SecretProtection, ...]:
     """The budgets of the secrets that all runs and plans protect.
 
     Raises:
-        InputError: where they protect different ones. A record without a secret of one list is used in the clear, so a
-            secret of another list in it is not protected at all, and places of one do not add up with those of another.
+        InputError: if they protect different ones. A record without a secret of one list is used in the clear, so a
+            secret of another list in it is not protected at all, and occurrences in the two lists do not add up.
     """
     found = {(plan.secrets, plan.budgets) for plan in plans}
     for ledger in ledgers:
@@ -298,21 +300,21 @@ def _same_secrets(ledgers: Sequence[Ledger], plans: Sequence[Plan]) -> tuple[Sec
             found.add((about.get("secrets"), budgets))
     if len(found) > 1:
         raise InputError(
-            "these runs protect different secrets, budgets or places, and such runs do not compose: a record without a "
-            "secret is used in the clear, so what one run protects another may show; account for each by itself"
+            "these runs protect different secrets, budgets or places, so they do not compose: a record without a "
+            "secret is used in the clear, so one run may reveal what another protects; account for each run separately"
         )
     return next(iter(found))[1] if found else ()
 
 
 def _claimed_delta(claims: Sequence[Claim]) -> float | None:
-    """The δ of the claimed guarantees, where there is one and the same."""
+    """The δ of the claimed guarantees, if they all have the same."""
     guarantees = [claim.claimed() for claim in claims if claim.guarantee is not None]
     named = {guarantee.delta for guarantee in guarantees if isinstance(guarantee, ApproxDP)}
     return named.pop() if len(named) == 1 else None
 
 
-def _ex_post(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> list[Bound]:
-    """The realised cost of all runs together: ex-post costs of separate runs over one data set add up."""
+def _realised_bound(ledgers: Sequence[Ledger], adjacency: Adjacency, unit: Unit) -> list[Bound]:
+    """The sum of the realised ex-post costs of all runs; empty if a run has none."""
     found: list[Bound] = []
     for ledger in ledgers:
         for name in ledger.runs():

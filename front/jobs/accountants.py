@@ -1,4 +1,4 @@
-"""The registry as a table: which accountant has a bound for which event, at which adjacency, with which rigor."""
+"""Which accountant has a bound for which event, at which adjacency, with which rigor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cupel.errors import input_errors
 
 
 def supported(adjacency: str | None) -> dict[Adjacency, tuple[Support, ...]]:
-    """What every accountant says to every kind of event, at one adjacency or at all.
+    """For an adjacency, or for all: which accountants support which events.
 
     Raises:
         InputError: for an unknown adjacency.

@@ -1,4 +1,4 @@
-"""The job: a claim goes in; bounds, audits, a verdict and the report come out."""
+"""Assays a claim: runs its mechanism, bounds its privacy loss, audits it, and gives a verdict."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ from cupel.reports.release import claim_digest, releasable
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What the ledger of the claimed run proves, part by part, the claimed guarantee itself first.
+    """What the ledger of the claimed run proves.
 
-    `warnings` are those of `lints.private_warnings`.
+    Attributes:
+        parts: guarantees with their upper bounds, the claimed guarantee first.
+        ledger: head, entries and composition of the ledger.
+        warnings: of `lints.private_warnings`.
     """
 
     parts: list[Part]
@@ -50,12 +53,12 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What audits found, in this assay and for earlier verdicts on the same run. All of it counts.
+    """Results of all audits of a run: those of this assay, and those of earlier verdicts.
 
     Attributes:
         audits: of this assay.
         confidence: of their finite-sample bounds.
-        earlier: verdicts.
+        earlier: earlier verdicts on the run, with their audits.
     """
 
     audits: list[AuditResult]
@@ -64,12 +67,12 @@ class Evidence:
 
     @property
     def bounds(self) -> list[Bound]:
-        """The bounds of all audits, earlier ones last, each once."""
+        """The bounds of all audits without duplicates, those of earlier audits last."""
         return distinct([*(bound for audit in self.audits for bound in audit.bounds), *bounds_of(self.earlier)])
 
     @property
     def contradictions(self) -> list[str]:
-        """What contradicts the run's own events, each sentence once."""
+        """In sentences, where audits contradict the run's own events; without duplicates."""
         now = [sentence for audit in self.audits for sentence in audit.contradictions]
         before = [sentence for past in self.earlier for sentence in past.contradictions]
         return list(dict.fromkeys([*now, *before]))
@@ -83,8 +86,8 @@ class AssayResult:
     """A finished assay.
 
     Attributes:
-        document: everything that was found, as ``private/assay.json`` holds it. It is private.
-        folder: of the run; what may be shared is made by `cupel.release`.
+        document: the content of ``private/assay.json``; private.
+        folder: of the run. `cupel.release` makes what may be released.
     """
 
     document: Assay = dataclasses.field(repr=False)
@@ -105,7 +108,7 @@ class AssayResult:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Every bound: those of accountants first, then those of audits, also of earlier ones."""
+        """All bounds: those of accountants first, then those of audits, including earlier ones."""
         return tuple(self.document.bounds)
 
     @property
@@ -115,7 +118,7 @@ class AssayResult:
 
     @property
     def best_lower(self) -> Bound | None:
-        """The lower bound that refutes the claim, else the largest that could have; None if there is none."""
+        """The lower bound that refutes the claim, else the largest of a kind that can; None if there is none."""
         return self.document.best_lower
 
     @property
@@ -145,24 +148,24 @@ def assay(
     anchor: Path | None = None,
     allow_endpoint: str | None = None,
 ) -> AssayResult:
-    """Runs the claimed mechanism, accounts for it, attacks it, records the verdict, and writes the private report.
+    """Runs the claimed mechanism, bounds its privacy loss, audits it, records the verdict and writes the report.
 
     Args:
         claim: with a guarantee.
         output: folder for ``private/``. A run that was interrupted there is resumed.
-        model: a local folder or a hub id in place of the claim's.
+        model: a local folder or a hub id, used instead of the claim's model.
         device: ``auto``, ``cpu`` or ``cuda``.
         download: whether a hub id may be fetched.
         progress: where to show progress.
-        anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
-        allow_endpoint: the address of the endpoint that may be sent prompts and its API key; None allows none but one
-            of this machine without a key.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        allow_endpoint: address of the endpoint that may receive prompts and its API key. Without it only an endpoint
+            on this machine that needs no key is used.
 
     Returns:
-        The verdict, the bounds that it rests on, and where the report is.
+        The verdict, its bounds, and the path of the report.
 
     Raises:
-        InputError: for bad data, a bad model, or a folder that holds another run or in which another process works.
+        InputError: if the data or the model is invalid, or the folder holds another run or another process works there.
     """
     output, claim = Path(output), claim.with_model(model)
     guarantee = claim.claimed()
@@ -186,17 +189,17 @@ def assay(
         verdict = worst_verdict(done, proof.parts, evidence)
         found = record_verdict(done, document(done, proof, evidence, verdict))
         write(found, done.ledger_path.parent)
-    for warning in found.warnings:  # at the end, because a refusal is one line
+    for warning in found.warnings:  # last, because an error must be the only line
         shown.note(f"Warning: {warning}")
     return AssayResult(found, output)
 
 
 def worst_verdict(done: FinishedRun, parts: list[Part], evidence: Evidence) -> Verdict:
-    """The verdict on the part of the claim that fares worst, with the bounds on the claimed guarantee itself.
+    """The worst verdict on a part of the claim, with the best bounds on the claimed guarantee itself.
 
-    What an audit saw against the run's events counts against the proof of every part. The document keeps the upper
-    bounds as they are: the releasable page says what is proven of the mechanism as described, and must not depend on
-    what was found on private data.
+    A contradiction of the run's events invalidates the proof of every part. The upper bounds in the document do not
+    change: the releasable page states what is proven of the mechanism as described, and must not depend on audits of
+    private data.
     """
     contradictions = evidence.contradictions
     verdicts = []
@@ -224,10 +227,10 @@ def worst_verdict(done: FinishedRun, parts: list[Part], evidence: Evidence) -> V
 
 
 def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
-    """Upper bounds from the ledger: what was charged, whatever was planned.
+    """Upper bounds on what the ledger was charged, which may differ from the plan.
 
     Raises:
-        LedgerError: when the ledger's chain is broken.
+        LedgerError: if the ledger's hash chain is broken.
     """
     name = done.claim.name
     with open_ledger(done.ledger_path, done.settings.anchor) as ledger:
@@ -249,7 +252,7 @@ def prove(done: FinishedRun, guarantee: Guarantee) -> Proof:
 
 
 def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdict) -> Assay:
-    """Everything that was found, as the one document that reports draw."""
+    """The document of an assay, from which reports are rendered."""
     claimed, audits = proof.parts[0], evidence.audits
     body: dict[str, Any] = {
         "schema": 1,
@@ -286,7 +289,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
 
 
 def limitations(claim: Claim) -> list[str]:
-    """How far an assay reaches, whatever the mechanism. Nothing here depends on private data."""
+    """What an assay does not show, for every mechanism; independent of private data."""
     lines = [
         "An audit that finds no leak shows nothing above its ceiling.",
         "The assay covers one run. Several runs over one data set compose: account for their ledgers together.",
@@ -307,7 +310,7 @@ def limitations(claim: Claim) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computed the numbers; of optional packages, those that are installed."""
+    """Versions of cupel, Python, and the installed packages that compute the numbers."""
     found = {"cupel": __version__, "python": platform.python_version()}
     for package in ("numpy", "scipy", "torch", "transformers", "dp-accounting", "prv-accountant", "opendp"):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -316,7 +319,7 @@ def versions() -> dict[str, str]:
 
 
 def verdict_record(assay: Assay, digests: Digests, evidence: Evidence) -> PastVerdict:
-    """The verdict of an assay as it is recorded."""
+    """The verdict of an assay, as the ledger records it."""
     asked = assay.claim.get("audits", [])
     return PastVerdict(
         created=assay.created,
@@ -343,24 +346,25 @@ def verdict_record(assay: Assay, digests: Digests, evidence: Evidence) -> PastVe
 
 
 def record_verdict(done: FinishedRun, assay: Assay) -> Assay:
-    """Records the verdict of an assay in the ledger; the assay with the ledger as it is then.
+    """Records the verdict of an assay in the ledger, before anything of it is shown.
 
-    Only after that is anything of it shown: a verdict that nobody has seen may be forgotten, no other.
+    Returns:
+        The assay with the new head and length of the ledger.
 
     Raises:
-        InputError: where another assay of the run recorded a verdict meanwhile.
+        InputError: if another assay of the run recorded a verdict meanwhile.
     """
     with open_ledger(done.ledger_path, done.settings.anchor) as ledger, input_errors():
         run = ledger.run(done.claim.name)
         if len(recorded(run)) != len(assay.history) - 1:
-            raise InputError(f"{ledger.path}: another assay of this run ended meanwhile; give the same command again")
+            raise InputError(f"{ledger.path}: another assay of this run ended meanwhile; run the same command again")
         record(run, assay.history[-1], releasable(assay))
         ends = {"head": ledger.head, "entries": ledger.entries, "anchored": ledger.anchored}
     return assay.model_copy(update={"ledger": assay.ledger.model_copy(update=ends)})
 
 
 def write(assay: Assay, private: Path) -> None:
-    """Writes ``assay.json`` and ``report.html`` into the private folder, each whole or not at all."""
+    """Writes ``assay.json`` and ``report.html`` into the private folder, each atomically."""
     with input_errors():
         write_atomically(private / REPORT, render(assay, side="private"))
         write_atomically(private / ASSAY, assay.model_dump_json(by_alias=True, indent=2) + "\n")

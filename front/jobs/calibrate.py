@@ -1,4 +1,4 @@
-"""Which noise, rate, number of steps or clip meets a target: the questions of the command line, and their answers."""
+"""Calibration: the noise, sampling probability, number of steps or clip that meets a privacy target."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ T = TypeVar("T", int, float)
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be met, and how it is judged.
+    """A privacy target, and how it is evaluated.
 
     Attributes:
         epsilon, mu, beta, r: the target; exactly one is given.
-        delta: the δ of an ε; for a μ, the δ(ε) below which the Gaussian curve need not bound, None for all of it.
-        alpha: the type I error at which the type II error is to be at least `beta`.
-        p: the probability of a guess before, which is to become at most `r`.
+        delta: the δ of an ε; for a μ, values of δ(ε) below this need not be under the Gaussian curve, None for none.
+        alpha: the type I error at which the type II error must be at least `beta`.
+        p: the prior probability of guessing a secret; the posterior one must be at most `r`.
         adjacency: the neighbouring relation.
         method: an accountant's name; None for the certified lattice, or what the target needs.
         tolerance: relative.
@@ -58,7 +58,7 @@ class Goal:
         """The target as a guarantee.
 
         Raises:
-            ValueError: unless exactly one is given, with what it needs and nothing else.
+            ValueError: unless exactly one target is given, with the parameter it needs and no other.
         """
         given = {name: value for name in ("epsilon", "mu", "beta", "r") if (value := getattr(self, name)) is not None}
         if len(given) != 1:
@@ -91,7 +91,7 @@ class Goal:
         """The value of the parameter that meets the target.
 
         Raises:
-            InputError: for a target that nothing in the bracket meets, or an event without a bound.
+            InputError: if no value in the bracket meets the target, or no accountant bounds the event.
         """
         hint = "--target-mu without --delta: " if self.mu is not None and self.delta is None else ""
         with input_errors(hint):
@@ -116,15 +116,15 @@ class Goal:
 def dp_sgd(
     goal: Goal, find: str, noise_multiplier: float | None, sampling_probability: float | None, steps: int | None
 ) -> Calibration:
-    """Noise multiplier, sampling probability or number of steps of DP-SGD; the one that is found is not given.
+    """Noise multiplier, sampling probability or number of steps of DP-SGD; the two others are given.
 
     Raises:
-        InputError: for parameters out of range, one too many or too few, or a target out of reach.
+        InputError: if a parameter is missing, superfluous or out of range, or no value meets the target.
     """
     values = {"noise": noise_multiplier, "rate": sampling_probability, "steps": steps}
     with input_errors():
         goal.target()
-        _given(values, find, {"noise": "noise-multiplier", "rate": "sampling-probability", "steps": "steps"})
+        _check_given(values, find, {"noise": "noise-multiplier", "rate": "sampling-probability", "steps": "steps"})
         sigma, rate, count = _or(noise_multiplier, 1.0), _or(sampling_probability, 0.01), _or(steps, 1)
         dp_sgd_event(sigma, rate, count)
     if find == "noise":
@@ -154,7 +154,7 @@ def gaussian(goal: Goal, find: str, noise_multiplier: float | None, count: int |
     """
     with input_errors():
         goal.target()
-        _given({"noise": noise_multiplier, "count": count}, find, {"noise": "noise-multiplier", "count": "count"})
+        _check_given({"noise": noise_multiplier, "count": count}, find, {"noise": "noise-multiplier", "count": "count"})
         sigma, releases = _or(noise_multiplier, 1.0), _or(count, 1)
         gaussian_event(sigma, releases)
     if find == "noise":
@@ -176,7 +176,7 @@ def selection(
     """
     with input_errors():
         goal.target()
-        _given({"clip": clip, "steps": count}, find, {"clip": "clip", "steps": "count"})
+        _check_given({"clip": clip, "steps": count}, find, {"clip": "clip", "steps": "count"})
         width, steps = _or(clip, 1.0), _or(count, 1)
         softmax_range(width, temperature, batch_size, goal.adjacency)
         selection_event(1.0, steps)
@@ -197,7 +197,7 @@ def selection(
 def secret(
     goal: Goal, find: str, release: SecretReleaseDpEvent, sigma: float | None, rounds: int | None
 ) -> Calibration:
-    """Noise or number of rounds of releases in which a secret may occur; σ is 0 where the bare counts protect it.
+    """Noise or number of rounds of releases in which a secret may occur; σ is 0 if random occurrence suffices.
 
     Args:
         release: one round, with any noise.
@@ -206,11 +206,11 @@ def secret(
         InputError: as for `dp_sgd`.
     """
     with input_errors():
-        _given({"noise": sigma, "rounds": rounds}, find, {"noise": "sigma", "rounds": "rounds"})
+        _check_given({"noise": sigma, "rounds": rounds}, find, {"noise": "sigma", "rounds": "rounds"})
         noise, times = _or(sigma, 0.0), validate.integer(minimum=1, maximum=10_000, rounds=_or(rounds, 1))
         target = goal.target()
         if not isinstance(target, SecretProtection):
-            raise ValueError("a secret is calibrated to --target-r at --p")
+            raise ValueError("the noise of a secret is calibrated to --target-r at --p; give both")
 
     def event(deviation: float, count: int) -> DpEvent:
         return dp_event.SelfComposedDpEvent(SecretReleaseDpEvent(deviation, release.weights, release.remainder), count)
@@ -225,12 +225,12 @@ def secret(
     return goal.search(lambda value: event(value, times), "sigma", (1e-3, 1e8), 2.0, decreasing=True)
 
 
-def _given(values: dict[str, float | int | None], find: str, options: dict[str, str]) -> None:
-    """Raises `ValueError` unless all but the parameter that is to be found are given."""
+def _check_given(values: dict[str, float | int | None], find: str, options: dict[str, str]) -> None:
+    """Raises `ValueError` unless all parameters but the one to find are given."""
     validate.one_of(tuple(values), find=find)
     for name, value in values.items():
         if name == find and value is not None:
-            raise ValueError(f"--{options[name]} is what --find {find} finds, so it must not be given")
+            raise ValueError(f"--find {find} finds --{options[name]}, so leave it out")
         if name != find and value is None:
             raise ValueError(f"--find {find} needs --{options[name]}")
 
@@ -240,27 +240,29 @@ def _or(value: T | None, otherwise: T) -> T:
 
 
 def in_words(found: Calibration, *, decreasing: bool) -> list[str]:
-    """The answer in sentences; the value is rounded to where more privacy is."""
+    """The answer in sentences; the value is rounded to the more private side."""
     rounding, name = "up" if decreasing else "down", found.parameter.replace("_", " ")
-    value = str(int(found.value)) if _whole(found) else format_number(found.value, rounding)  # type: ignore[arg-type]
-    lines = [f"{name} {value}: {_said(found.bound)}, {found.bound.rigor}, by {found.bound.method}"]
+    value = str(int(found.value)) if _is_integer(found) else format_number(found.value, rounding)  # type: ignore[arg-type]
+    lines = [f"{name} {value}: {_bound_in_words(found.bound)}, {found.bound.rigor}, by {found.bound.method}"]
     if found.beyond is None or found.beyond_bound is None:
         lines.append("Less privacy was not tried: this is the end of the range that is searched.")
         return lines
-    beyond = str(int(found.beyond)) if _whole(found) else format_number(found.beyond)
+    beyond = str(int(found.beyond)) if _is_integer(found) else format_number(found.beyond)
     if found.refuted and found.beyond_bound.interval is not None:
-        lines.append(f"At {name} {beyond} it does not: {_said(found.beyond_bound, other_end=True)}, certified.")
+        lines.append(
+            f"At {name} {beyond} it does not: {_bound_in_words(found.beyond_bound, other_end=True)}, certified."
+        )
     else:
-        lines.append(f"At {name} {beyond} nothing is proven: {_said(found.beyond_bound)} is the best bound.")
+        lines.append(f"At {name} {beyond} nothing is proven: {_bound_in_words(found.beyond_bound)} is the best bound.")
     return lines
 
 
-def _whole(found: Calibration) -> bool:
+def _is_integer(found: Calibration) -> bool:
     return found.parameter in ("steps", "count", "rounds")
 
 
-def _said(bound: Bound, *, other_end: bool = False) -> str:
-    """``ε ≤ 0.999655 at δ = 1 × 10⁻⁵``, or, of an enclosure, the end that says that privacy is no better."""
+def _bound_in_words(bound: Bound, *, other_end: bool = False) -> str:
+    """``ε ≤ 0.999655 at δ = 1 × 10⁻⁵``; with `other_end`, the opposite end of the enclosing interval."""
     symbol = SYMBOLS.get(bound.quantity, bound.quantity.replace("_", " "))
     least, value = bound.direction is Direction.LOWER, bound.value
     if other_end and bound.interval is not None:

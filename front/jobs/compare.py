@@ -1,4 +1,4 @@
-"""Every accountant on one mechanism, side by side: a table for people, JSON for programs, a figure with all curves."""
+"""Compares the bounds of all accountants on one mechanism."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from cupel.io.run_files import write_atomically
 from cupel.progress import Progress
 
 MOST_RELEASES = 10**9
-"""Steps, releases, selections or rounds that are compared; more are no mechanism that runs."""
+"""The most steps, releases, selections or rounds of a mechanism."""
 MOST_OCCURRENCES = 10**6
 
 _RECORD = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
@@ -48,7 +48,7 @@ _POISSON = (
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """How accountants are compared, whatever the mechanism.
+    """How accountants are compared, for every mechanism.
 
     Attributes:
         methods: names of accountants; empty for all.
@@ -78,7 +78,15 @@ class ComparisonSettings:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison, the curves behind it, and where they were drawn."""
+    """A comparison of accountants on one mechanism.
+
+    Attributes:
+        about: the mechanism, in words.
+        comparison: a row for each accountant.
+        panels: curves; empty unless a figure was asked for.
+        assumptions: of all bounds, in sentences.
+        figure: path of the figure, or None.
+    """
 
     about: str
     comparison: Comparison
@@ -87,7 +95,7 @@ class Compared:
     figure: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as plain JSON types; curves only where a figure was asked for."""
+        """The comparison as plain JSON types; curves only if a figure was asked for."""
         out = {"mechanism": self.about, **self.comparison.to_json(), "assumptions": list(self.assumptions)}
         if self.figure is not None:
             out |= {"panels": [panel.to_json() for panel in self.panels], "figure": str(self.figure)}
@@ -115,7 +123,7 @@ def dp_sgd(
         f"DP-SGD, noise multiplier {format_number(noise_multiplier)}, sampling probability "
         f"{format_number(sampling_probability)}, {steps} steps"
     )
-    return _of_event(event, about, relation, Unit(), delta, settings, (_POISSON,))
+    return _compare_event(event, about, relation, Unit(), delta, settings, (_POISSON,))
 
 
 def dp_sgd_event(noise_multiplier: float, sampling_probability: float, steps: int) -> DpEvent:
@@ -143,7 +151,7 @@ def gaussian(
         event = gaussian_event(noise_multiplier, count)
         relation = _relation(adjacency, delta, settings)
     about = f"Gaussian noise, multiplier {format_number(noise_multiplier)}, {count} releases"
-    return _of_event(event, about, relation, Unit(), delta, settings)
+    return _compare_event(event, about, relation, Unit(), delta, settings)
 
 
 def gaussian_event(noise_multiplier: float, count: int) -> DpEvent:
@@ -169,7 +177,9 @@ def selection(eta: float, count: int, *, adjacency: str, delta: float, settings:
     about = f"selection of bounded range η = {format_number(eta)}, {count} times"
     answers, curves = selection_answers(eta, count, delta, relation)
     wanted = not settings.methods or "adaptive" in settings.methods
-    return _of_event(event, about, relation, Unit(), delta, settings, others=(answers, curves) if wanted else ({}, {}))
+    return _compare_event(
+        event, about, relation, Unit(), delta, settings, others=(answers, curves) if wanted else ({}, {})
+    )
 
 
 def selection_event(eta: float, count: int) -> DpEvent:
@@ -183,19 +193,19 @@ def selection_event(eta: float, count: int) -> DpEvent:
 
 
 def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: str) -> float:
-    """η of softmax at `temperature` over the sum of logits clipped to [−clip, clip], divided by a public `batch_size`.
+    """η of softmax at temperature τ over the sum of logits clipped to [−c, c], divided by a public batch size s.
 
-    A record added or removed moves a score by at most clip/s either way, so η = 2c/(sτ); a record exchanged, by at most
-    twice that, so η = 4c/(sτ).
+    Adding or removing a record changes a score by at most c/s, so η = 2c/(sτ); exchanging one, by at most 2c/s, so
+    η = 4c/(sτ).
 
     Raises:
-        ValueError: for parameters out of range, and under zero_out, where the null record's logits must be known.
+        ValueError: if a parameter is out of range, or under zero_out, where η depends on the null record's logits.
     """
     validate.positive(clip=clip)
     validate.positive(temperature=temperature)
     validate.integer(minimum=1, batch_size=batch_size)
     if adjacency == Adjacency.ZERO_OUT:
-        raise ValueError("under zero_out η depends on the logits of the null record: give --eta in place of --clip")
+        raise ValueError("under zero_out η depends on the logits of the null record: give --eta instead of --clip")
     factor = 4 if adjacency == Adjacency.REPLACE_ONE else 2
     return factor * clip / (batch_size * temperature)
 
@@ -203,7 +213,7 @@ def softmax_range(clip: float, temperature: float, batch_size: int, adjacency: s
 def secret(
     release: SecretReleaseDpEvent, *, p: float, rounds: int, about: str, settings: ComparisonSettings
 ) -> Compared:
-    """Noisy releases in which a secret may occur: what the probability of guessing it may become.
+    """Noisy releases in which a secret may occur: the posterior probability r of guessing it.
 
     Raises:
         InputError: for parameters out of range.
@@ -217,7 +227,7 @@ def secret(
     curves: tuple[Panel, ...] = ()
     if settings.output is not None:
         curves = secret_panels(release, rounds, found, seconds=settings.seconds)
-    return finish(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), settings)
+    return _with_figure(Compared(about, found, curves, found.rows[0].bound.assumptions if found.rows else ()), settings)
 
 
 def vectors(
@@ -257,22 +267,22 @@ def vectors(
     sensitivity = float(mean_sensitivity(clip, records, relation))
     units = f"The standard deviation of the noise is the noise multiplier times {format_upper(sensitivity)}, the "
     notes = (units + "sensitivity of the mean of one layer.",) if epsilon is not None else ()
-    return finish(Compared(about, found, curves, notes), settings)
+    return _with_figure(Compared(about, found, curves, notes), settings)
 
 
 def secret_of(
     sigma: float, occurrences: int | None, sampling_probability: float | None, weights: str | None
 ) -> SecretReleaseDpEvent:
-    """A release in which the secret occurs at random: its records are drawn alike, or the law of the count is given.
+    """A release in which the secret occurs a random number of times.
 
     Args:
         sigma: noise, for occurrences that contribute at most 1.
-        occurrences: how many records hold the secret.
+        occurrences: number of records that hold the secret.
         sampling_probability: of each of them.
-        weights: in their place, probabilities of 0, 1, … occurrences with commas between them.
+        weights: instead of these two, probabilities of 0, 1, … occurrences, separated by commas.
 
     Raises:
-        InputError: for parameters out of range, one too many or too few.
+        InputError: if a parameter is missing, superfluous or out of range.
     """
     with input_errors():
         validate.non_negative(sigma=sigma)
@@ -292,17 +302,17 @@ def secret_of(
 def ledgers(
     paths: Sequence[Path], *, delta: float, settings: ComparisonSettings, anchor: Path | None = None
 ) -> Compared:
-    """What one or several ledgers were charged.
+    """The charges of one or several ledgers.
 
     Args:
         paths: of the ledgers, over one data set.
         delta: δ in (0, 1).
         settings: how to compare.
-        anchor: the file that holds the heads of the ledgers; None is one in the user's folder for state.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
-        InputError: for a file that is no ledger, a ledger that does not verify, ledgers at different adjacencies or of
-            secrets, or parameters out of range.
+        InputError: if a file is not a ledger or does not verify, adjacencies differ, the unit is a secret, or a
+            parameter is out of range.
     """
     with input_errors():
         settings.check()
@@ -312,20 +322,19 @@ def ledgers(
             relation, unit = relation_of(opened)
             if unit.kind == "secret":
                 raise InputError(
-                    "these ledgers are of secrets, of which one accountant has a bound, and that on r: "
-                    "ask cupel account"
+                    "these ledgers protect secrets; only one accountant bounds r for them, so use cupel account"
                 )
             event = compose_ledgers(opened)
-            assumptions = tuple(note for ledger in opened for note in _assumed_of(ledger))
+            assumptions = tuple(note for ledger in opened for note in _ledger_assumptions(ledger))
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    return _of_event(event, about, relation, unit, delta, settings, assumptions)
+    return _compare_event(event, about, relation, unit, delta, settings, assumptions)
 
 
-def _assumed_of(ledger: Ledger) -> list[str]:
-    """What the comparison assumes of a ledger."""
+def _ledger_assumptions(ledger: Ledger) -> list[str]:
+    """What the comparison assumes about a ledger."""
     name = ledger.path.name
     notes = [
-        f"{name}: run {run!r} is unfinished; what it charged so far is compared, not its whole plan."
+        f"{name}: run {run!r} is unfinished; its charges so far are compared, not its whole plan."
         for run in ledger.runs()
         if not ledger.run(run).finished
     ]
@@ -340,7 +349,7 @@ def _relation(adjacency: str, delta: float, settings: ComparisonSettings, *besid
     return Adjacency(validate.one_of(tuple(str(relation) for relation in _RECORD), adjacency=adjacency))
 
 
-def _of_event(
+def _compare_event(
     event: DpEvent,
     about: str,
     adjacency: Adjacency,
@@ -354,9 +363,9 @@ def _of_event(
 
     def shown(rows: Sequence[Row]) -> None:
         for row in rows:
-            said = format_upper(row.bound.value)
+            value = format_upper(row.bound.value)
             sign = "≤" if row.bound.rigor is Rigor.CERTIFIED else "≈"
-            settings.progress.note(f"{row.bound.method}: ε {sign} {said} ({row.bound.rigor}, {duration(row.seconds)})")
+            settings.progress.note(f"{row.bound.method}: ε {sign} {value} ({row.bound.rigor}, {duration(row.seconds)})")
 
     with settings.progress.stage("accountants") as step:
         found = compare(
@@ -373,14 +382,14 @@ def _of_event(
     if settings.output is not None:
         with settings.progress.stage("curves") as step:
             curves = panels(event, found, seconds=settings.seconds, others=others[1], progress=step)
-    return finish(Compared(about, found, curves, assumptions), settings)
+    return _with_figure(Compared(about, found, curves, assumptions), settings)
 
 
-def finish(compared: Compared, settings: ComparisonSettings) -> Compared:
+def _with_figure(compared: Compared, settings: ComparisonSettings) -> Compared:
     """`compared` with its figure drawn, if one was asked for.
 
     Raises:
-        InputError: where no accountant that was asked has a bound, or the figure cannot be written.
+        InputError: if none of the accountants has a bound, or the figure cannot be written.
     """
     found = compared.comparison
     if not found.rows:
@@ -397,7 +406,7 @@ def finish(compared: Compared, settings: ComparisonSettings) -> Compared:
 
 
 def relation_in_words(found: Comparison) -> str:
-    """What a comparison is about: adjacency, unit, and the δ or p at which it is asked."""
+    """Adjacency, unit, and the δ or p of a comparison, in words."""
     at = "p" if found.quantity == "r" else "δ"
     unit = "" if found.unit == unit_of(found.adjacency) else f", unit {found.unit}"
     return f"{found.adjacency}{unit}, {at} = {format_number(found.at)}"

@@ -1,4 +1,4 @@
-"""Runs the generator of a claim: data in, synthetic data and a ledger out; an interrupted run is resumed."""
+"""Runs the generator of a claim, or resumes an interrupted run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From a finished run to a folder that may leave: rendered from the ledger, gated by public facts, and recorded.
+"""Releases a finished run: writes a folder that may be published, from the ledger alone.
 
-What goes out is decided by public facts: the plan, the a-priori bound, the claim. A verdict weighs attacks on the
-private data, so it never decides. One exception is made, and the released page says so: where an audit contradicted the
-run's own events, the run did not do what its ledger says, and nothing of it leaves.
+Public facts decide whether a run may be released: the plan, the a-priori bound, the claim. A verdict depends on attacks
+on the private data, so it does not decide. There is one exception, which the released page states: if an audit
+contradicted the run's own events, the run did not do what its ledger says, and it is not released.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Released:
     """A release that was made.
 
     Attributes:
-        folder: that may leave.
-        run: its name in the ledger.
+        folder: may be published.
+        run: name of the run in the ledger.
         files: name → SHA-256.
-        accepted: the reason that was given, where the proof falls short of the claim.
-        head: of the ledger, as the page prints it.
-        anchored: whether the ledger is known elsewhere, so that an older or a rewritten file would have shown.
+        accepted: the reason that was given if the proof falls short of the claim; else None.
+        head: head of the ledger, as printed on the page.
+        anchored: whether an anchor of the ledger was found, which detects an older or rewritten file.
     """
 
     folder: Path
@@ -64,7 +64,7 @@ class Released:
     anchored: bool
 
     def to_json(self) -> dict[str, Any]:
-        """In JSON types."""
+        """The release as plain JSON types."""
         return {**dataclasses.asdict(self), "folder": str(self.folder)}
 
 
@@ -76,31 +76,31 @@ def release(
     run: str | None = None,
     anchor: Path | None = None,
 ) -> Released:
-    """Makes the folder of a finished run that may leave.
+    """Releases a finished run into a new folder.
 
     Args:
-        folder: that `cupel assay` wrote.
-        output: the folder to make; it must not exist, or be empty.
+        folder: written by `cupel assay`.
+        output: folder of the release; it must not exist, or be empty.
         accept: why a run whose proof falls short of its claim is released; public.
-        run: its name, where the ledger holds several.
-        anchor: the file that knows how far the ledger was before; None for the one in the user's state folder.
+        run: name of the run, if the ledger holds several.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
-        InputError: where the run may not be released, or cannot be.
+        InputError: if the run may not be released, or a file cannot be read or written.
     """
     folder, output = Path(folder), Path(output)
     ledger = folder / PRIVATE / LEDGER
     if not ledger.exists():
-        raise InputError(f"{folder}: holds no run, {ledger} is not there; name a folder that cupel assay wrote")
+        raise InputError(f"{folder}: holds no run, because there is no {ledger}; name a folder that cupel assay wrote")
     check_output(output, folder)
-    reason = None if accept is None else _checked(accept)
+    reason = None if accept is None else _printable_reason(accept)
     with one_process(folder / PRIVATE), open_ledger(ledger, anchor) as opened:
         if anchor is not None and not opened.anchored:
-            raise InputError(f"{anchor}: knows nothing of {ledger}; name the file that its run was anchored in")
+            raise InputError(f"{anchor}: has no head of {ledger}; name the anchor file that its run was made with")
         with input_errors():
             chosen = _run_of(opened, run)
             page, documents = releasable_of(chosen, opened.head, reason)
-        with _appearing(output) as partial:
+        with _new_folder(output) as partial:
             files = _write(partial, page, documents)
             chosen.record_release(_record(page, files))
         anchored = opened.anchored
@@ -108,17 +108,17 @@ def release(
 
 
 def releasable_of(run: Run, head: str, accept: str | None = None) -> tuple[Release, Documents]:
-    """What of a run may leave: its page, and its documents.
+    """The page and the documents of a run that may be released.
 
     Args:
-        run: in its open ledger, whose chain was verified.
+        run: in its open, verified ledger.
         head: of the ledger.
-        accept: why it is released where the proof falls short of the claim.
+        accept: why it is released if the proof falls short of the claim.
 
     Raises:
-        InputError: where it may not.
+        InputError: if it may not be released.
     """
-    documents, history = _finished(run)
+    documents, history = _documents_and_verdicts(run)
     last = history[-1]
     if last.past.documents != documents.sha256:
         raise InputError(f"run {run.name!r}: its last verdict is about other documents; run cupel assay again")
@@ -147,17 +147,19 @@ def _run_of(ledger: Ledger, name: str | None) -> Run:
     return ledger.run(names[0] if name is None else name)
 
 
-def _finished(run: Run) -> tuple[Documents, list[Recorded]]:
+def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
     """The documents of a run and the verdicts on it.
 
     Raises:
-        InputError: where it is not finished, not to be released, or without a verdict.
+        InputError: if it is unfinished, used recorded noise, committed no documents, or has no verdict.
     """
     where = f"run {run.name!r}: "
     if not run.finished:
         raise InputError(f"{where}is not finished; run cupel assay again, which resumes it")
     if run.about.get("noise") != OS_ENTROPY.name:
-        raise InputError(f"{where}its noise was recorded, so it protects nobody; it is never released")
+        raise InputError(
+            f"{where}its noise was recorded, so it protects nobody; a run with recorded noise is never released"
+        )
     documents = Documents.committed(run)
     if documents is None:
         raise InputError(f"{where}was finished by a version of cupel that did not commit documents; run it anew")
@@ -178,8 +180,8 @@ def _accepted(run: Run, shortfalls: list[str], accept: str | None) -> Accepted |
     return None if accept is None else Accepted(reason=accept)
 
 
-def _checked(reason: str) -> str:
-    """A reason as it may be printed."""
+def _printable_reason(reason: str) -> str:
+    """The reason on one line, if it can be printed."""
     words = " ".join(reason.split())
     if not words or len(words) > LONGEST_REASON or not words.isprintable():
         raise InputError(f"--accept: must be a reason of 1 to {LONGEST_REASON} characters that can be printed")
@@ -187,16 +189,16 @@ def _checked(reason: str) -> str:
 
 
 def check_output(output: Path, folder: Path) -> None:
-    """That a release can be made there.
+    """Checks that a release can be written to a folder.
 
     Raises:
-        InputError: where something is there, or the place is a private folder.
+        InputError: if the folder is not empty, or lies in the private folder of the run.
     """
     with input_errors():
         if output.is_symlink() or (output.exists() and (not output.is_dir() or any(output.iterdir()))):
             raise InputError(f"{output}: exists and is not empty; name a new folder with -o")
         if real_path(folder / PRIVATE) in real_path(output).parents:
-            raise InputError(f"{output}: lies in the private folder of the run; name another place with -o")
+            raise InputError(f"{output}: lies in the private folder of the run; name another folder with -o")
 
 
 def _write(folder: Path, page: Release, documents: Documents) -> dict[str, str]:
@@ -219,11 +221,11 @@ def _record(page: Release, files: dict[str, str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _appearing(output: Path) -> Iterator[Path]:
-    """A folder beside `output` that gets its name when the block ends well, and is removed otherwise.
+def _new_folder(output: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `output` after the block, or removed if the block fails.
 
     Raises:
-        InputError: where a file cannot be written, or the ledger cannot be.
+        InputError: if a file or the ledger cannot be written.
     """
     partial = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
     made = [path for path in output.parents if not os.path.lexists(path)]
@@ -246,9 +248,9 @@ def _appearing(output: Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(output: Path) -> None:
-    """Removes what a release to this folder that was killed left beside it."""
+    """Removes temporary folders of killed releases to the same output."""
     left = re.compile(rf"\.{re.escape(output.name)}\.[0-9a-f]{{8}}\.partial")
-    with contextlib.suppress(OSError):  # it is in nobody's way
+    with contextlib.suppress(OSError):  # they do no harm
         for path in output.parent.iterdir():
             if left.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Draws the page of a finished assay again, from its document."""
+"""Renders the page of a finished assay again, from its document."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from cupel.reports.html import render
 
 
 def report(folder: str | Path) -> AssayResult:
-    """Draws ``private/report.html`` of a run's folder from ``private/assay.json``.
+    """Renders ``private/report.html`` of a run's folder from ``private/assay.json``.
 
     Args:
-        folder: that `cupel.assay` wrote.
+        folder: written by `cupel.assay`.
 
     Raises:
-        InputError: where it holds no assay that this version reads, or the page cannot be written.
+        InputError: if the folder holds no assay that this version reads, or the page cannot be written.
     """
     private = Path(folder) / PRIVATE
     with input_errors():

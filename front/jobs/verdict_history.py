@@ -1,7 +1,7 @@
-"""The verdicts on a run, as its ledger holds them: each is recorded, and counts for every later one.
+"""The verdicts on a run in its ledger. Every later verdict takes them into account.
 
-Otherwise a claim that an audit refuted would come out as supported when the audit is left out and the run assayed
-again. Finite-sample bounds of all verdicts hold jointly: the j-th verdict's audits may err with probability
+Otherwise a refuted claim could be made to look supported by leaving out the audit and assaying the run again.
+Finite-sample bounds of all verdicts hold jointly: the j-th verdict's audits may err with probability
 `ALLOWED_ERROR`/2^j, and Σ_j 2^-j = 1.
 """
 
@@ -21,7 +21,7 @@ from cupel.reports.assay import PastVerdict
 from cupel.reports.release import Release
 
 MOST = 40
-"""The most verdicts on a run: the audits of a later one would have to be all but certain, and could show nothing."""
+"""The most verdicts on a run: later audits would need a confidence so close to 1 that they could show nothing."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Recorded:
     """A verdict in the ledger.
 
     Attributes:
-        past: the verdict, and what it rests on; private.
-        public: what of its assay may leave.
+        past: the verdict, and the bounds it rests on; private.
+        public: the releasable part of its assay.
     """
 
     past: PastVerdict
@@ -38,10 +38,10 @@ class Recorded:
 
 
 def recorded(run: Run) -> list[Recorded]:
-    """The verdicts on a run, in their order.
+    """The verdicts on a run, oldest first.
 
     Raises:
-        LedgerError: where an entry is no verdict.
+        LedgerError: if an entry is not a verdict of this version.
     """
     try:
         return [
@@ -50,7 +50,7 @@ def recorded(run: Run) -> list[Recorded]:
         ]
     except (KeyError, TypeError, ValidationError):
         raise LedgerError(
-            f"run {run.name!r}: a verdict in the ledger was written by another version of cupel; use that one"
+            f"run {run.name!r}: a verdict in the ledger was written by another version of cupel; use that version"
         ) from None
 
 
@@ -64,15 +64,15 @@ def confidence_of_next(earlier: Sequence[PastVerdict], audited: bool) -> float:
 
     Args:
         earlier: the verdicts so far.
-        audited: whether it makes audits.
+        audited: whether the next verdict includes audits.
 
     Raises:
-        InputError: where there were too many verdicts for another one with audits.
+        InputError: if there are too many verdicts for another one with audits.
     """
     if audited and len(earlier) >= MOST:
         raise InputError(
             f"this run has {len(earlier)} verdicts. All audits of a run share one probability of error, so another one "
-            "could show nothing; read the report that is there"
+            "could show nothing; read the existing report"
         )
     return 1 - ALLOWED_ERROR / 2.0 ** (min(len(earlier), MOST) + 1)
 
@@ -83,7 +83,7 @@ def bounds_of(earlier: Iterable[PastVerdict]) -> list[Bound]:
 
 
 def distinct(bounds: Iterable[Bound]) -> list[Bound]:
-    """The bounds in their order, equal ones once."""
+    """The bounds in their order, without duplicates."""
     found: list[Bound] = []
     for bound in bounds:
         if bound not in found:

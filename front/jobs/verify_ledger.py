@@ -1,4 +1,4 @@
-"""Whether a ledger, or its export, is what was written: every entry against the hashes that chain them."""
+"""Verifies a ledger, or its export, by its hash chain."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from cupel.jobs.account import LedgerState
 
 
 def verify_ledger(path: str | Path, *, expect: str | None = None, anchor: str | Path | None = None) -> LedgerState:
-    """Verifies a ledger, and says what it was then.
+    """Verifies a ledger and returns its state.
 
     Args:
-        path: a ledger (``.sqlite``), or its export (``.jsonl``), which is read by itself.
-        expect: a head that was printed; it must be the hash of one of the entries.
-        anchor: the file that holds the heads of ledgers; None is the one in the user's folder for state.
+        path: a ledger (``.sqlite``), or its export (``.jsonl``).
+        expect: a head that was printed earlier; it must be the hash of an entry.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Returns:
-        The state of the ledger. An export has no anchor, and what is unfinished is not read from it.
+        The state of the ledger. An export has no anchor, and its unfinished runs are not listed.
 
     Raises:
-        InputError: naming the first bad entry, or the head that is missing.
+        InputError: naming the first bad entry, or the missing head.
     """
     file = Path(path)
     with input_errors():
         if file.suffix == ".jsonl":
             if anchor is not None:
-                raise InputError(f"{file}: is an export, which has no anchor; give --expect in place of --anchor")
+                raise InputError(f"{file}: is an export, which has no anchor; give --expect instead of --anchor")
             head = verify_export(file, expected_head=expect)
             with file.open(encoding="utf-8") as lines:
                 return LedgerState(file, head, sum(1 for _ in lines), False, ())

@@ -1,4 +1,4 @@
-"""For tests of mechanisms, your own included. What runs here write protects nobody, and nothing of it is released."""
+"""Tests of mechanisms, including your own. Runs made here use seeded noise and must not be released."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""For tests of mechanisms, your own included. What runs here write protects nobody, and nothing of it is released.
+"""Tests of mechanisms, including your own. Runs made here use seeded noise and must not be released.
 
-- `assert_never_exceeds`: a mechanism is run many times on two neighbours, and the test fails if that shows more than
-  the claim allows. `docs/testing.md` has examples, `cupel.pytest_plugin` a fixture.
-- `assert_events_hold`: a mechanism is recorded and replayed on neighbours, and the test fails if a query moves by more
-  than its event declares, or anything is read past the events. `docs/known-bugs.md` has an example.
-- `recorded_run`: a generator of a claim with noise that can be played again.
+- `assert_never_exceeds`: runs a mechanism many times on two neighbours, and fails if the lower bound on its privacy
+  loss exceeds the claim. `docs/testing.md` has examples, `cupel.pytest_plugin` a fixture.
+- `assert_events_hold`: records a mechanism and replays it on neighbours, and fails if a query has a larger sensitivity
+  than its event declares, or if data are read that no event covers. `docs/known-bugs.md` has an example.
+- `recorded_run`: runs the generator of a claim with seeded noise, so that the run can be repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cupel.audits.result import AuditResult
 from cupel.mechanisms.primitives.randomness import Recorded
 from cupel.testing.mechanism_identity import name_of, settings
 
-if TYPE_CHECKING:  # a test-suite that needs neither models nor claims does not load them
+if TYPE_CHECKING:  # not loaded by test-suites that need neither models nor claims
     from cupel.claims.base import Claim
     from cupel.generators.base import FinishedRun
     from cupel.progress import Step
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # a test-suite that needs neither models nor claims does not 
 RUNS = 2000
 """Runs on each data set; at the default confidence they can show ε = 4.5."""
 CONFIDENCE = 1 - 1e-6
-"""A mechanism that keeps its claim fails one assertion with probability at most one in a million."""
+"""A mechanism that meets its claim fails an assertion with probability at most one in a million."""
 
 _LOOK_AT = {
     Adjacency.ADD_REMOVE: "one record more or less",
@@ -51,7 +51,7 @@ _LOOK_AT = {
 
 
 class SeededSource(Recorded):
-    """The randomness of one run: a `cupel.mechanisms.primitives.randomness.Source` with a NumPy generator beside it."""
+    """The randomness of one run: a `cupel.mechanisms.primitives.randomness.Source`, with a NumPy generator as well."""
 
     def __init__(self, seed: np.random.SeedSequence) -> None:
         self._seed = seed
@@ -83,13 +83,13 @@ def assert_never_exceeds(
     folder: Path | str | None = None,
     progress: Step | None = None,
 ) -> tuple[Bound, ...]:
-    """Runs a mechanism on neighbours and fails if the outputs show more than it claims.
+    """Runs a mechanism on neighbours, and fails if a lower bound on its privacy loss exceeds the claim.
 
-    Each run draws its randomness from a `SeededSource` of its own. If the mechanism has no other, the result is the
-    same in every run of a test-suite. A mechanism may ignore it and ask the operating system; then each run of the
-    suite is a new sample, and `confidence` is what holds for each.
+    Each run draws its randomness from its own `SeededSource`. If the mechanism uses no other randomness, every run of a
+    test-suite gives the same result. A mechanism may use the operating system's entropy instead; then each run of the
+    suite is a new sample, and `confidence` holds for each.
 
-    Passing is no proof: the bound is about these data, and a leak above its ceiling cannot be found.
+    Passing is no proof: the bound is about these data, and the test cannot show a privacy loss above its ceiling.
 
     Args:
         mechanism: called as ``mechanism(data, source)``; returns a number, an array, a text, or lists of them. It must
@@ -97,35 +97,32 @@ def assert_never_exceeds(
             ``lambda data, source: mine(data, rng=source.generator)`` adapts one that takes a NumPy generator. For more
             than one worker it must be importable.
         claim: a guarantee, such as ``PureDP(1.0)`` or ``ApproxDP(1.0, 1e-5)``.
-        data, neighbor: two data sets that differ in one unit. Those are best where one unit changes most.
-        pairs: several of them instead, ``[(data, neighbor), …]``. They are paid for: each is tested at
-            1 − (1 − confidence)/len(pairs).
-        adjacency: what the claim calls neighbours. Lists and arrays of records are checked to be some.
+        data, neighbor: two data sets that differ in one unit; best are those where this unit changes the output most.
+        pairs: several such pairs instead, ``[(data, neighbor), …]``, each tested at 1 − (1 − confidence)/len(pairs).
+        adjacency: the neighbouring relation of the claim. Lists and arrays of records are checked to be neighbours.
         unit: what the claim protects; a record by default.
-        runs: on each data set. A share of 0.3 is for training.
-        confidence: of all that is shown together.
-        score: from an output to a number that is larger for the neighbor, chosen before: the log-likelihood ratio where
-            it is known. By default it is fitted on the runs for training. With it, outputs may be anything.
+        runs: on each data set. A fraction of 0.3 of them is for training.
+        confidence: with which all bounds hold jointly.
+        score: maps an output to a number that is larger for the neighbor; chosen before the runs, best as the
+            log-likelihood ratio. By default it is fitted on the training runs. With it, outputs may be of any type.
         seed: another seed is another sample.
         workers: number of processes.
-        folder: where outputs are kept while it runs, so that an interrupted test goes on; a folder of other data, of
-            a mechanism with other arguments, or of another state of the file that defines it, is refused. Changes
-            elsewhere are not seen: delete it then.
-        progress: called with the runs done and all runs.
+        folder: keeps outputs, so that an interrupted test resumes. It is refused if it was made with other data, other
+            arguments of the mechanism, or another version of the file that defines it. After other changes, delete it.
+        progress: called with the number of runs done and in all.
 
     Returns:
-        One lower bound on ε a pair, with the ceiling that its test could have reached.
+        For each pair, a lower bound on ε with its ceiling.
 
     Raises:
-        AssertionError: if a bound exceeds what the claim allows: what was shown, and what to look at.
-        ValueError: if so few runs could not refute the claim whatever they showed, for a claim that cannot be tested
-            like this (ex-post DP, secret protection), for data sets that are no neighbours, or a mechanism that changes
-            them.
+        AssertionError: if a bound exceeds the claim; the message says by how much, and what to look at.
+        ValueError: if so few runs cannot refute the claim, claims of this type are not supported (ex-post DP, secret
+            protection), the data sets are not neighbours, or the mechanism changes them.
     """
     __tracebackhide__ = True  # pytest then shows the test and the message
     relation, unit, pairs = Adjacency(adjacency), unit or Unit(), _pairs(data, neighbor, pairs)
     each = 1 - (1 - validate.open_probability(confidence=confidence)) / len(pairs)
-    _check_that_it_can_fail(claim, runs, each)
+    _check_can_refute(claim, runs, each)
     for pair in pairs:
         _check_neighbors(*pair, relation, unit)
     outputs = repeat(
@@ -162,12 +159,12 @@ def _run(
     index: int,
     seed: np.random.SeedSequence,
 ) -> list[Any]:
-    """One output, or its score, on both data sets of a pair; each with randomness of its own."""
+    """The output, or its score, on both data sets of a pair, with independent randomness."""
     outputs = []
     for data, own in zip(pairs[index % len(pairs)], seed.spawn(2), strict=True):
         before = _copied(data) if index < len(pairs) else None
         output = mechanism(data, SeededSource(own))
-        if before is not None and not len(before) == len(data) == _common(before, data):
+        if before is not None and not len(before) == len(data) == _common_prefix(before, data):
             raise ValueError(
                 f"{name_of(mechanism)} changes its data, so that later runs have others; give it a copy, as in "
                 "lambda data, source: mechanism(list(data), source)"
@@ -177,12 +174,12 @@ def _run(
 
 
 def _copied(data: Any) -> Any:
-    """A copy of a list or an array to compare with later; None where there is none, or it is no equal one."""
+    """A copy of a list or an array, to compare with later; None if no copy compares equal."""
     if not isinstance(data, list | np.ndarray):
         return None
     try:
         copied = copy.deepcopy(data)
-        return copied if len(data) == _common(copied, data) else None
+        return copied if len(data) == _common_prefix(copied, data) else None
     except Exception:  # 0 dimensions, records that cannot be copied or compared
         return None
 
@@ -200,8 +197,8 @@ def _pairs(data: Any, neighbor: Any, pairs: Sequence[tuple[Any, Any]] | None) ->
     return pairs
 
 
-def _check_that_it_can_fail(claim: Guarantee, runs: int, confidence: float) -> None:
-    """A test that no leak could fail would only look like one."""
+def _check_can_refute(claim: Guarantee, runs: int, confidence: float) -> None:
+    """Raises `ValueError` unless so many runs can refute the claim."""
     most = detection_limit(claim, runs, confidence=confidence)
     if most.can_refute:
         return
@@ -215,7 +212,7 @@ def _check_that_it_can_fail(claim: Guarantee, runs: int, confidence: float) -> N
             (least, middle) if detection_limit(claim, middle, confidence=confidence).can_refute else (middle, enough)
         )
     advice = (
-        f"take more than {enough} runs" if enough < 10**12 else "no number of runs will do; test smaller parts of it"
+        f"take more than {enough} runs" if enough < 10**12 else "no number of runs is enough; test smaller parts of it"
     )
     raise ValueError(
         f"{runs} runs can show at most ε = {format_upper(most.ceiling)}, and {describe(claim)} allows "
@@ -224,26 +221,26 @@ def _check_that_it_can_fail(claim: Guarantee, runs: int, confidence: float) -> N
 
 
 def _check_neighbors(data: Any, neighbor: Any, adjacency: Adjacency, unit: Unit) -> None:
-    """Lists and arrays of records: what is left between a common beginning and a common end must be one record."""
+    """Checks that lists and arrays of records differ in one record between a common beginning and a common end."""
     if not isinstance(data, list | np.ndarray) or type(data) is not type(neighbor) or unit != Unit():
         return
     try:
-        begin = _common(data, neighbor)
+        begin = _common_prefix(data, neighbor)
         rest, other = len(data) - begin, len(neighbor) - begin
-        end = _common(data[begin:][::-1], neighbor[begin:][::-1])
+        end = _common_prefix(data[begin:][::-1], neighbor[begin:][::-1])
     except (TypeError, ValueError):  # records that cannot be compared
         return
     left = (rest - end, other - end)
     allowed = {Adjacency.ADD_REMOVE: {(0, 1), (1, 0)}, Adjacency.REPLACE_ONE: {(1, 1)}, Adjacency.ZERO_OUT: {(1, 1)}}
     if adjacency in allowed and left not in allowed[adjacency]:
         raise ValueError(
-            f"data and neighbor are no neighbours at {adjacency}: between their common beginning and end, {left[0]} "
-            f"and {left[1]} records are left; write the others in the same order"
+            f"data and neighbor are not neighbours under {adjacency}: between their common beginning and end, "
+            f"{left[0]} and {left[1]} records are left; give the other records in the same order"
         )
 
 
-def _common(one: Any, other: Any) -> int:
-    """How many records at the beginning are the same."""
+def _common_prefix(one: Any, other: Any) -> int:
+    """The number of equal records at the beginning."""
     count = 0
     for a, b in zip(one, other, strict=False):
         if isinstance(a, np.ndarray | np.floating):
@@ -257,7 +254,7 @@ def _common(one: Any, other: Any) -> int:
 
 
 def describe_bound(mechanism: Mechanism, claim: Guarantee, bound: Bound) -> str:
-    """What an assertion that passed has shown, in one line."""
+    """The bound of an assertion that passed, in one line."""
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     return (
         f"{name_of(mechanism)} was shown to have ε ≥ {format_lower(bound.value)}{at}, and up to "
@@ -269,10 +266,10 @@ def describe_bound(mechanism: Mechanism, claim: Guarantee, bound: Bound) -> str:
 def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which: str, again: str) -> str:
     bound, (hits, alarms) = result.bounds[0], result.rates
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    sure, threshold = format_confidence(bound.confidence or 0.0), format_number(result.details["threshold"])
+    confidence, threshold = format_confidence(bound.confidence or 0.0), format_number(result.details["threshold"])
     lines = [
         f"{name_of(mechanism)} leaks more than it claims, {describe(claim)} ({bound.adjacency}, unit {bound.unit})",
-        f"shown:   ε ≥ {format_lower(bound.value)}{at} with confidence {sure}; the claim allows "
+        f"shown:   ε ≥ {format_lower(bound.value)}{at} with confidence {confidence}; the claim allows "
         f"{describe_limit(claim, result.details['limit'])}",
         f"counts:  {result.details['score']} ≥ {threshold} in {hits.hits} of {hits.trials} runs on "
         f"the neighbor and in {alarms.hits} of {alarms.trials} on the data",
@@ -286,7 +283,7 @@ def _message(mechanism: Mechanism, claim: Guarantee, result: AuditResult, which:
 
 
 def recorded_run(claim: Claim, output: Path, *, seed: int, device: str = "cpu") -> FinishedRun:
-    """Runs a claim's generator with noise from a seed in place of the operating system's entropy.
+    """Runs the generator of a claim with noise from a seed instead of the operating system's entropy.
 
     The ledger says ``noise: recorded``, and the documents go to ``private/``.
 

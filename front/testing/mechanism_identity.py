@@ -1,4 +1,4 @@
-"""Which mechanism it is: its name, the file that defines it, and the values that it carries along."""
+"""What identifies a mechanism: its name, the file that defines it, its arguments and its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 def settings(
     mechanism: Callable[..., Any], pairs: Sequence[tuple[Any, Any]], score: Callable[[Any], float] | None
 ) -> dict[str, Any]:
-    """What kept outputs depend on, as far as it can be seen: the data, and code and arguments of both functions."""
+    """What the outputs depend on, as hashes: the data, and the code and arguments of both functions."""
     found: dict[str, Any] = {"pairs": hashlib.sha256(pickle.dumps(tuple(pairs))).hexdigest()}
     for name, function in (("mechanism", mechanism), ("score", score)):
         if function is not None:
@@ -23,7 +23,7 @@ def settings(
 
 
 def _arguments(function: Any) -> list[str]:
-    """Hashes of what a function carries along: a partial's arguments, an object's state, a closure's values."""
+    """Hashes of the arguments of a partial, the state of an object, the values in a closure."""
     if isinstance(function, functools.partial):
         values = [*function.args, *sorted(function.keywords.items())]
         return [*_arguments(function.func), *map(_hash, values)]
@@ -36,12 +36,12 @@ def _arguments(function: Any) -> list[str]:
 def _hash(value: Any) -> str:
     try:
         return hashlib.sha256(pickle.dumps(value)).hexdigest()
-    except Exception:  # a function of a function, a module
+    except Exception:  # a nested function, a module
         return type(value).__qualname__
 
 
 def _source(function: Any) -> str:
-    """The hash of the file that defines a function; nothing where there is none."""
+    """The hash of the file that defines a function; empty if there is none."""
     try:
         file = inspect.getsourcefile(_unwrapped(function))
     except TypeError:  # a builtin
@@ -56,5 +56,5 @@ def _unwrapped(function: Any) -> Any:
 
 
 def name_of(function: Any) -> str:
-    """Of a function, of the one that a partial calls, or of an object's class."""
+    """The name of a function, of the function that a partial calls, or of an object's class."""
     return str(getattr(_unwrapped(function), "__qualname__", function))

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupel.accounting import validate
-from cupel.accounting.arrays import Bools
+from cupel.accounting.arrays import Bools, Floats
+from cupel.utility.result import Result
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,6 +29,57 @@ _ITERATIONS = 300
 _ROWS = 4096  # texts hashed at once
 
 Labels = NDArray[np.str_]
+TestedOn = Literal["held_out", "real"]
+
+
+@dataclass(frozen=True)
+class Score(Result):
+    """A score in [0, 1] with the lower and upper end of its bootstrap interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scores(Result):
+    """Accuracy and macro F1 of one classifier on the test texts."""
+
+    accuracy: Score
+    macro_f1: Score
+
+
+@dataclass(frozen=True)
+class TrainingTexts(Result):
+    """The numbers of texts that classifiers were trained and tested on."""
+
+    synthetic: int
+    real_training: int
+    real_test: int
+
+
+@dataclass(frozen=True)
+class ClassifierComparison(Result):
+    """Scores of three classifiers on the same real test texts.
+
+    Attributes:
+        train_on_synthetic: trained on synthetic texts.
+        train_on_real: trained on real texts, the ceiling.
+        majority_class: the most frequent label of the real training texts everywhere, the floor.
+        confidence: of the intervals, in (0, 1).
+        texts: sizes of the training and test sets.
+        labels: the number of different labels of real texts.
+        unknown_label_share: fraction of synthetic texts whose label no real text has, in [0, 1].
+        tested_on: ``held_out`` for texts that the generator never saw, ``real`` for texts set apart of those it saw.
+    """
+
+    train_on_synthetic: Scores
+    train_on_real: Scores
+    majority_class: Scores
+    confidence: float
+    texts: TrainingTexts
+    labels: int
+    unknown_label_share: float
+    tested_on: TestedOn
 
 
 def held_out(texts: Sequence[str], share: float = HELD_OUT_SHARE, seed: int = 0) -> Bools:
@@ -106,7 +159,7 @@ def largest_class(labels: Sequence[str], count: int) -> Labels:
     return np.full(count, known[counts.argmax()])
 
 
-def scores(true: Sequence[str], predicted: Sequence[str], *, confidence: float = 0.95, seed: int = 0) -> dict[str, Any]:
+def scores(true: Sequence[str], predicted: Sequence[str], *, confidence: float = 0.95, seed: int = 0) -> Scores:
     """Accuracy and macro F1 with percentile bootstrap intervals over the test texts.
 
     Macro F1 is the mean over the labels of the test texts of 2TP/(2TP + FP + FN). A resample depends on the numbers of
@@ -137,12 +190,15 @@ def scores(true: Sequence[str], predicted: Sequence[str], *, confidence: float =
     both = resamples @ (one_hot[right] + one_hot[left])  # 2TP + FP + FN
     with np.errstate(invalid="ignore"):
         f1 = (2 * hits / both)[:, occurs]
-    values = {"accuracy": correct.sum(axis=1) / n, "macro_f1": np.nanmean(f1, axis=1)}
-    quantiles = [(1 - confidence) / 2, (1 + confidence) / 2]
-    return {
-        name: {"value": float(of[0]), "interval": [float(end) for end in np.quantile(of[1:], quantiles)]}
-        for name, of in values.items()
-    }
+    return Scores(
+        accuracy=_score(correct.sum(axis=1) / n, confidence), macro_f1=_score(np.nanmean(f1, axis=1), confidence)
+    )
+
+
+def _score(values: Floats, confidence: float) -> Score:
+    """The first value, with the percentile interval of the others."""
+    low, high = np.quantile(values[1:], [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Score(float(values[0]), (float(low), float(high)))
 
 
 def downstream(
@@ -152,8 +208,9 @@ def downstream(
     *,
     confidence: float = 0.95,
     seed: int = 0,
-) -> dict[str, Any]:
-    """Scores on real test texts of three predictors.
+    tested_on: TestedOn = "held_out",
+) -> ClassifierComparison:
+    """Scores of three classifiers on real test texts.
 
     Args:
         synthetic: texts and labels to train on.
@@ -161,13 +218,10 @@ def downstream(
         test: texts and labels to test on.
         confidence: of the intervals.
         seed: of the resamples.
-
-    Returns:
-        ``train_on_synthetic``, ``train_on_real`` (the ceiling) and ``majority_class`` of the real training texts (the
-        floor), each with accuracy and macro F1; the sizes; the share of synthetic texts whose label no real one has.
+        tested_on: where the test texts are from.
 
     Raises:
-        ValueError: where one of the three is empty, or there are too many labels.
+        ValueError: if one of the three is empty, or there are too many labels.
     """
     for name, (texts, _) in {"synthetic": synthetic, "real training": real, "real test": test}.items():
         if not len(texts):
@@ -178,12 +232,12 @@ def downstream(
         "train_on_real": predictions(*real, texts),
         "majority_class": largest_class(real[1], len(texts)),
     }
-    out: dict[str, Any] = {
-        name: scores(true, of.tolist(), confidence=confidence, seed=seed) for name, of in answers.items()
-    }
     known = {*real[1], *true}
-    out["confidence"] = confidence
-    out["texts"] = {"synthetic": len(synthetic[0]), "real_training": len(real[0]), "real_test": len(texts)}
-    out["labels"] = len(known)
-    out["unknown_label_share"] = sum(label not in known for label in synthetic[1]) / len(synthetic[1])
-    return out
+    return ClassifierComparison(
+        **{name: scores(true, of.tolist(), confidence=confidence, seed=seed) for name, of in answers.items()},
+        confidence=confidence,
+        texts=TrainingTexts(len(synthetic[0]), len(real[0]), len(texts)),
+        labels=len(known),
+        unknown_label_share=sum(label not in known for label in synthetic[1]) / len(synthetic[1]),
+        tested_on=tested_on,
+    )

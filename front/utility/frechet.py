@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.arrays import Floats, Integers
+from cupel.utility.result import Result, Sides
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 """Texts to vectors, shape (N, d)."""
@@ -192,7 +192,34 @@ def embedded_moments(
     return moments
 
 
-def compare_embeddings(synthetic: Moments, real: Moments, *, confidence: float = 0.95, seed: int = 0) -> dict[str, Any]:
+@dataclass(frozen=True)
+class FrechetComparison(Result):
+    """The squared Fréchet distance of two sets of embeddings, all values in the squared unit of the vectors.
+
+    Attributes:
+        value: the plain estimate, ≥ 0.
+        corrected: the estimate with the bootstrap's estimate of its bias taken off, ≥ 0; None in more than 1024
+            dimensions.
+        interval: lower and upper end of the bootstrap interval of the distance, ≥ 0; None in more than 1024 dimensions.
+        sampling_alone: the plain estimate that equal distributions would give on average, ≥ 0; None in more than 1024
+            dimensions or with fewer than 4 real texts.
+        confidence: of the interval, in (0, 1).
+        dimensions: of the vectors.
+        texts: the number of texts embedded on each side.
+    """
+
+    value: float
+    corrected: float | None
+    interval: tuple[float, float] | None
+    sampling_alone: float | None
+    confidence: float
+    dimensions: int
+    texts: Sides[int]
+
+
+def compare_embeddings(
+    synthetic: Moments, real: Moments, *, confidence: float = 0.95, seed: int = 0
+) -> FrechetComparison:
     """The squared Fréchet distance with a bootstrap interval, and what sampling alone would make it.
 
     The plain estimate θ̂ is too large, by about a constant over n. `corrected` takes the bootstrap's estimate of that
@@ -201,19 +228,14 @@ def compare_embeddings(synthetic: Moments, real: Moments, *, confidence: float =
     of texts are resampled as a whole. Where n is not well above d, neither is worth much.
     `sampling_alone` is what equal distributions would come to at these numbers of texts: the mean distance of random
     halves of the real texts, scaled by (1/n₁ + 1/n₂)/(4/n₂), because that bias goes with 1/n (Chong and Forsyth 2020).
-
-    Returns:
-        ``value``; ``corrected``, ``interval`` and ``sampling_alone`` (None in more than 1024 dimensions, the
-        last also with fewer than 4 texts), ``confidence``, ``dimensions``.
     """
     validate.open_probability(confidence=confidence)
     assert synthetic.fit is not None
     assert real.fit is not None
     value = synthetic.fit.distance(real.fit)
-    out: dict[str, Any] = {"value": value, "corrected": None, "interval": None, "sampling_alone": None}
-    out |= {"confidence": confidence, "dimensions": len(real.fit.mean)}
+    dimensions, texts = len(real.fit.mean), Sides(synthetic.count, real.count)
     if synthetic.squares is None or real.squares is None:
-        return out
+        return FrechetComparison(value, None, None, None, confidence, dimensions, texts)
     draw = np.random.default_rng(seed)
     resampled = [
         _by_moments(
@@ -222,14 +244,14 @@ def compare_embeddings(synthetic: Moments, real: Moments, *, confidence: float =
         for _ in range(REPLICATES)
     ]
     low, high = np.quantile(resampled, [(1 - confidence) / 2, (1 + confidence) / 2])
-    out["corrected"] = max(0.0, float(2 * value - np.mean(resampled)))
-    out["interval"] = [max(0.0, float(2 * value - high)), max(0.0, float(2 * value - low))]
-    groups = len(real.counts)
+    corrected = max(0.0, float(2 * value - np.mean(resampled)))
+    interval = max(0.0, float(2 * value - high)), max(0.0, float(2 * value - low))
+    groups, sampling_alone = len(real.counts), None
     if groups >= 4:
         halves = [draw.permutation(groups) < groups // 2 for _ in range(HALVINGS)]
         apart = np.mean([_by_moments(*real.weighted(half * 1), *real.weighted(~half * 1)) for half in halves])
-        out["sampling_alone"] = float(apart) * (1 + real.count / synthetic.count) / 4
-    return out
+        sampling_alone = float(apart) * (1 + real.count / synthetic.count) / 4
+    return FrechetComparison(value, corrected, interval, sampling_alone, confidence, dimensions, texts)
 
 
 def _with_replacement(moments: Moments, draw: np.random.Generator) -> Integers:

@@ -10,15 +10,34 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
+from cupel.utility.result import Result
 
 SCALING = 5
 BUCKETS = 50
+
+
+@dataclass(frozen=True)
+class MauveScore(Result):
+    """MAUVE of two sets of embeddings.
+
+    Attributes:
+        value: MAUVE, in (0, 1]; 1 for equal distributions.
+        smoothed: MAUVE*, in (0, 1], which does not fall with empty buckets.
+        buckets: number of clusters.
+        scaling: the scaling factor.
+    """
+
+    value: float
+    smoothed: float
+    buckets: int
+    scaling: int
 
 
 def compute_mauve() -> Callable[..., Any]:
@@ -36,7 +55,7 @@ def compute_mauve() -> Callable[..., Any]:
     return compute
 
 
-def mauve_score(synthetic: ArrayLike, real: ArrayLike, *, buckets: int = BUCKETS, seed: int = 0) -> dict[str, Any]:
+def mauve_score(synthetic: ArrayLike, real: ArrayLike, *, buckets: int = BUCKETS, seed: int = 0) -> MauveScore:
     """MAUVE of two sets of embeddings, 1 for alike and near 0 for apart, with scaling factor 5.
 
     Args:
@@ -45,11 +64,8 @@ def mauve_score(synthetic: ArrayLike, real: ArrayLike, *, buckets: int = BUCKETS
             with different numbers of buckets do not compare.
         seed: of the clustering.
 
-    Returns:
-        ``value``, ``smoothed`` (MAUVE*, which does not fall with empty buckets), ``buckets``, ``scaling``.
-
     Raises:
-        ValueError: one line, where the package is missing, or there are too few or no different texts.
+        ValueError: one line, if the package is missing, there are fewer texts than buckets, or all vectors are equal.
     """
     validate.integer(minimum=2, buckets=buckets)
     rows = {name: np.asarray(of, dtype=np.float32) for name, of in (("synthetic", synthetic), ("real", real))}
@@ -66,9 +82,4 @@ def mauve_score(synthetic: ArrayLike, real: ArrayLike, *, buckets: int = BUCKETS
         seed=seed,
         verbose=False,
     )
-    return {
-        "value": float(found.mauve),
-        "smoothed": float(found.mauve_star),
-        "buckets": buckets,
-        "scaling": SCALING,
-    }
+    return MauveScore(float(found.mauve), float(found.mauve_star), buckets, SCALING)

@@ -1,4 +1,4 @@
-"""Utility of synthetic text: reads both sides, computes every metric, and keeps the numbers on the private side."""
+"""Utility of synthetic text: reads synthetic and real texts and computes every metric. The numbers are private."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from cupel.accounting import validate
 from cupel.errors import input_errors
 from cupel.io.private_results import synthetic_file
 from cupel.progress import Progress
-from cupel.utility.text_sample import Sample
+from cupel.utility.result import Result
+from cupel.utility.text_sample import Sample, TextFile
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from cupel.mechanisms.data.text_overlap import Overlap
     from cupel.mechanisms.embedding.embedder import Embedder
+    from cupel.utility.downstream import ClassifierComparison
+    from cupel.utility.frechet import FrechetComparison
+    from cupel.utility.mauve import MauveScore
+    from cupel.utility.text_metrics import DistinctN, LengthComparison
 
 PRIVATE = (
     "Every number here is computed from private data without noise. It is covered by no guarantee and belongs to the "
@@ -76,11 +82,88 @@ class UtilitySettings:
         validate.integer(minimum=2, mauve_buckets=self.mauve_buckets)
 
 
-def measure(synthetic: Path, settings: UtilitySettings) -> dict[str, Any]:
-    """All metrics of a synthetic file or run folder, in JSON types.
+@dataclass(frozen=True)
+class EmbedderIdentity(Result):
+    """Which embedder was used: its name, and a hash of all that decides its vectors."""
+
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Lengths(Result):
+    """The lengths of texts in words and in characters."""
+
+    words: LengthComparison
+    characters: LengthComparison
+
+
+@dataclass(frozen=True)
+class SameSizeOverlap(Result):
+    """The overlap of synthetic texts with equally many seen and unseen real texts.
+
+    Attributes:
+        texts: the number of real texts that are searched on each side.
+        real: overlap with texts that the generator saw.
+        held_out: overlap with texts that it did not see.
+    """
+
+    texts: int
+    real: Overlap
+    held_out: Overlap
+
+
+@dataclass(frozen=True)
+class Memorisation(Result):
+    """The overlap of synthetic texts with real ones.
+
+    Attributes:
+        real: overlap with all texts of the real file.
+        same_size: overlap with equally many seen and unseen texts; None without held-out texts.
+    """
+
+    real: Overlap
+    same_size: SameSizeOverlap | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utility(Result):
+    """How far synthetic texts are from real ones. Private: see `PRIVATE`.
+
+    Attributes:
+        synthetic, real, held_out: the files compared; held_out is None if it was not given.
+        embedder: of the texts.
+        seed: of all draws.
+        classifier: scores of classifiers; None if no label was given.
+        frechet: Fréchet distance of the embeddings.
+        mauve: MAUVE of the embeddings; None if it was not asked for.
+        diversity: distinct-n for n = 1 to 4.
+        lengths: lengths of the texts.
+        memorisation: words that synthetic texts have in common with real ones.
+    """
+
+    synthetic: TextFile
+    real: TextFile
+    held_out: TextFile | None
+    embedder: EmbedderIdentity
+    seed: int
+    classifier: ClassifierComparison | None
+    frechet: FrechetComparison
+    mauve: MauveScore | None
+    diversity: tuple[DistinctN, ...]
+    lengths: Lengths
+    memorisation: Memorisation
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON types."""
+        return {"schema": 1, "private": PRIVATE, "version": __version__, **super().to_json()}
+
+
+def measure(synthetic: Path, settings: UtilitySettings) -> Utility:
+    """All metrics of a synthetic file or run folder.
 
     Raises:
-        InputError: one line, for files, columns or parameters that do not do.
+        InputError: one line, if a file, a column or a setting is invalid.
     """
     with input_errors():
         settings.check()
@@ -99,28 +182,35 @@ def measure(synthetic: Path, settings: UtilitySettings) -> dict[str, Any]:
         if settings.held_out is not None:
             held_out = Sample.read(settings.held_out, settings.text, settings.label, limit=limit, seed=seed)
         step(1, 1)
-    found: dict[str, Any] = {"schema": 1, "private": PRIVATE, "version": __version__}
-    found["synthetic"], found["real"] = written.about(), real.about()
-    found["held_out"] = held_out.about() if held_out else None
-    found["embedder"] = {"name": embedder.name, "fingerprint": embedder.fingerprint}
-    found["seed"] = settings.seed
     with input_errors():
-        found |= _classified(written, real, held_out, settings)
-        found |= _embedded(written, real, embedder, settings)
-        found |= _worded(written, real, held_out, settings)
-    return found
+        classifier = _classifier(written, real, held_out, settings) if settings.label is not None else None
+        frechet, mauve = _embedding_metrics(written, real, embedder, settings)
+        diversity, lengths, memorisation = _word_metrics(written, real, held_out, settings)
+    return Utility(
+        synthetic=written.file,
+        real=real.file,
+        held_out=held_out.file if held_out else None,
+        embedder=EmbedderIdentity(embedder.name, embedder.fingerprint),
+        seed=settings.seed,
+        classifier=classifier,
+        frechet=frechet,
+        mauve=mauve,
+        diversity=diversity,
+        lengths=lengths,
+        memorisation=memorisation,
+    )
 
 
 def _embedder(settings: UtilitySettings) -> Embedder:
     from cupel.mechanisms.embedding.load import load_embedder
 
-    # Nothing is released, so texts may share a forward, which moves the last bits of their vectors.
+    # Nothing is released, so texts may share a forward pass, which changes the last bits of their vectors.
     return load_embedder(settings.embedder, device=settings.device, texts_at_once=32, download=settings.download)
 
 
-def _classified(written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings) -> dict[str, Any]:
-    if settings.label is None:
-        return {"classifier": None}
+def _classifier(
+    written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings
+) -> ClassifierComparison:
     from cupel.utility.downstream import downstream
     from cupel.utility.downstream import held_out as set_apart
 
@@ -130,12 +220,21 @@ def _classified(written: Sample, real: Sample, held_out: Sample | None, settings
         else:
             apart = set_apart(real.texts, seed=settings.seed)
             training, test = real.part((~apart).tolist()), real.part(apart.tolist())
-        found = downstream(written.part(), training, test, confidence=settings.confidence, seed=settings.seed)
+        found = downstream(
+            written.part(),
+            training,
+            test,
+            confidence=settings.confidence,
+            seed=settings.seed,
+            tested_on="held_out" if held_out else "real",
+        )
         step(1, 1)
-    return {"classifier": {**found, "tested_on": "held_out" if held_out else "real"}}
+    return found
 
 
-def _embedded(written: Sample, real: Sample, embedder: Embedder, settings: UtilitySettings) -> dict[str, Any]:
+def _embedding_metrics(
+    written: Sample, real: Sample, embedder: Embedder, settings: UtilitySettings
+) -> tuple[FrechetComparison, MauveScore | None]:
     from cupel.utility.frechet import compare_embeddings, embedded_moments
 
     kept: dict[str, list[NDArray[np.float32]]] = {"synthetic": [], "real": []}
@@ -152,25 +251,26 @@ def _embedded(written: Sample, real: Sample, embedder: Embedder, settings: Utili
             texts = sample.draw(min(settings.embedded, len(sample.texts)), settings.seed)
             moments[side] = embedded_moments(texts, embed, settings.seed + number, step)
     with settings.progress.stage("Resampling") as step:
-        compared = compare_embeddings(
+        frechet = compare_embeddings(
             moments["synthetic"], moments["real"], confidence=settings.confidence, seed=settings.seed
         )
         step(1, 1)
-    compared["texts"] = {side: of.count for side, of in moments.items()}
-    found: dict[str, Any] = {"frechet": compared, "mauve": None}
-    if settings.mauve:
-        import numpy as np
+    if not settings.mauve:
+        return frechet, None
+    import numpy as np
 
-        from cupel.utility.mauve import mauve_score
+    from cupel.utility.mauve import mauve_score
 
-        with settings.progress.stage("MAUVE") as step:
-            sides = (np.concatenate(kept[side]) for side in ("synthetic", "real"))
-            found["mauve"] = mauve_score(*sides, buckets=settings.mauve_buckets, seed=settings.seed)
-            step(1, 1)
-    return found
+    with settings.progress.stage("MAUVE") as step:
+        sides = (np.concatenate(kept[side]) for side in ("synthetic", "real"))
+        mauve = mauve_score(*sides, buckets=settings.mauve_buckets, seed=settings.seed)
+        step(1, 1)
+    return frechet, mauve
 
 
-def _worded(written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings) -> dict[str, Any]:
+def _word_metrics(
+    written: Sample, real: Sample, held_out: Sample | None, settings: UtilitySettings
+) -> tuple[tuple[DistinctN, ...], Lengths, Memorisation]:
     from cupel.mechanisms.data.text_overlap import overlap
     from cupel.mechanisms.data.word_runs import Words
     from cupel.utility.text_metrics import compare_lengths, diversity
@@ -178,19 +278,19 @@ def _worded(written: Sample, real: Sample, held_out: Sample | None, settings: Ut
     with settings.progress.stage("Comparing words") as step:
         words, real_words = Words.of(written.texts), Words.of(real.texts)
         step(1, 4)
-        lengths = {
-            "words": compare_lengths(words.lengths.tolist(), real_words.lengths.tolist()),
-            "characters": compare_lengths([len(text) for text in written.texts], [len(text) for text in real.texts]),
-        }
+        lengths = Lengths(
+            words=compare_lengths(words.lengths.tolist(), real_words.lengths.tolist()),
+            characters=compare_lengths([len(text) for text in written.texts], [len(text) for text in real.texts]),
+        )
         distinct = diversity(words, real_words)
         step(2, 4)
-        memorisation: dict[str, Any] = {"real": overlap(words, real.all_words(real_words)).summary(), "same_size": None}
+        with_real, same_size = overlap(words, real.all_words(real_words)), None
         step(3, 4)
-        if held_out is not None:  # more texts hold more runs, so only as many seen and unseen ones compare
-            same = {"real": real, "held_out": held_out}
-            texts = min(len(sample.texts) for sample in same.values())
-            pieces = {side: Words.of(sample.draw(texts, settings.seed)).pieces() for side, sample in same.items()}
-            found = {side: overlap(words, of).summary() for side, of in pieces.items()}
-            memorisation["same_size"] = {"texts": texts, **found}
+        if held_out is not None:  # overlap grows with the number of texts searched
+            texts = min(len(real.texts), len(held_out.texts))
+            seen, unseen = (
+                overlap(words, Words.of(sample.draw(texts, settings.seed)).pieces()) for sample in (real, held_out)
+            )
+            same_size = SameSizeOverlap(texts, seen, unseen)
         step(4, 4)
-    return {"diversity": distinct, "lengths": lengths, "memorisation": memorisation}
+    return distinct, lengths, Memorisation(with_real, same_size)

@@ -6,8 +6,8 @@ rarefaction is Hurlbert, "The nonconcept of species diversity" (1971), equation 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,9 +16,59 @@ from scipy.stats import ks_2samp, wasserstein_distance
 
 from cupel.accounting import validate
 from cupel.mechanisms.data.word_runs import Words, occurrences
+from cupel.utility.result import Result, Sides
 
 LARGEST_N = 4
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(frozen=True)
+class DistinctN(Result):
+    """Distinct-n: the share of different ones among all runs of n words.
+
+    Attributes:
+        n: words in a run.
+        runs: the number of runs on each side.
+        same_size: the smaller of the two numbers.
+        distinct: among all runs of a side, in [0, 1]; None where a side has no run.
+        distinct_at_same_size: expected among `same_size` runs of a side drawn without replacement, in [0, 1]; None
+            where a side has no run.
+    """
+
+    n: int
+    runs: Sides[int]
+    same_size: int
+    distinct: Sides[float | None]
+    distinct_at_same_size: Sides[float | None]
+
+
+@dataclass(frozen=True)
+class LengthSummary(Result):
+    """The lengths of the texts of one side.
+
+    Attributes:
+        mean: in the unit of the lengths.
+        quantiles: for each probability in `QUANTILES`, the quantile in the unit of the lengths.
+    """
+
+    mean: float
+    quantiles: Mapping[float, float]
+
+
+@dataclass(frozen=True)
+class LengthComparison(Result):
+    """The lengths of synthetic and of real texts.
+
+    Attributes:
+        synthetic, real: mean and quantiles of each side.
+        wasserstein_1: Wasserstein-1 distance, ≥ 0, in the unit of the lengths.
+        kolmogorov_smirnov: Kolmogorov–Smirnov distance, in [0, 1].
+    """
+
+    synthetic: LengthSummary
+    real: LengthSummary
+    wasserstein_1: float
+    kolmogorov_smirnov: float
 
 
 def expected_distinct(occurrences: ArrayLike, draws: int) -> float:
@@ -48,46 +98,38 @@ def expected_distinct(occurrences: ArrayLike, draws: int) -> float:
     return float(kinds[c] @ seen)
 
 
-def diversity(synthetic: Words, real: Words) -> list[dict[str, Any]]:
-    """Distinct-n for n = 1 to 4: the share of different ones among all runs of n words, synthetic and real.
-
-    ``distinct`` is of all texts of a side; ``distinct_at_same_size`` is what is expected among as many runs as the
-    smaller side has. A value is None where a side has no run of n words.
-    """
-    rows: list[dict[str, Any]] = []
-    for n in range(1, LARGEST_N + 1):
-        kinds = {side: occurrences(of.runs(n)) for side, of in (("synthetic", synthetic), ("real", real))}
-        totals = {side: int(np.arange(len(of)) @ of) for side, of in kinds.items()}
-        common = min(totals.values())
-        row: dict[str, Any] = {"n": n, "runs": totals, "same_size": common}
-        row["distinct"] = {side: int(of.sum()) / totals[side] if totals[side] else None for side, of in kinds.items()}
-        row["distinct_at_same_size"] = {
-            side: expected_distinct(of, common) / common if common else None for side, of in kinds.items()
-        }
-        rows.append(row)
-    return rows
+def diversity(synthetic: Words, real: Words) -> tuple[DistinctN, ...]:
+    """Distinct-n for n = 1 to 4, of all texts of a side and at the same number of runs."""
+    return tuple(_distinct_n(n, synthetic, real) for n in range(1, LARGEST_N + 1))
 
 
-def compare_lengths(synthetic: Sequence[int], real: Sequence[int]) -> dict[str, Any]:
-    """Lengths of texts: quantiles, Wasserstein-1 distance in the unit of the lengths, Kolmogorov–Smirnov distance.
+def _distinct_n(n: int, synthetic: Words, real: Words) -> DistinctN:
+    kinds = occurrences(synthetic.runs(n)), occurrences(real.runs(n))
+    totals = [int(np.arange(len(of)) @ of) for of in kinds]
+    common = min(totals)
+    distinct = [int(of.sum()) / total if total else None for of, total in zip(kinds, totals, strict=True)]
+    expected = [expected_distinct(of, common) / common if common else None for of in kinds]
+    return DistinctN(n, Sides(*totals), common, Sides(*distinct), Sides(*expected))
+
+
+def compare_lengths(synthetic: Sequence[int], real: Sequence[int]) -> LengthComparison:
+    """Quantiles of the lengths of texts, and two distances of their distributions.
 
     Args:
         synthetic, real: one length a text, at least one.
 
     Raises:
-        ValueError: where a side is empty.
+        ValueError: if a side is empty.
     """
     sides = {"synthetic": np.asarray(synthetic, dtype=np.float64), "real": np.asarray(real, dtype=np.float64)}
     for side, lengths in sides.items():
         if not lengths.size:
             raise ValueError(f"lengths are compared of at least one text; there is no {side} one")
-    out: dict[str, Any] = {
-        side: {
-            "mean": float(lengths.mean()),
-            "quantiles": {f"{q:g}": float(np.quantile(lengths, q)) for q in QUANTILES},
-        }
-        for side, lengths in sides.items()
-    }
-    out["wasserstein_1"] = float(wasserstein_distance(sides["synthetic"], sides["real"]))
-    out["kolmogorov_smirnov"] = float(ks_2samp(sides["synthetic"], sides["real"], method="asymp").statistic)
-    return out
+    return LengthComparison(
+        **{
+            side: LengthSummary(float(lengths.mean()), {q: float(np.quantile(lengths, q)) for q in QUANTILES})
+            for side, lengths in sides.items()
+        },
+        wasserstein_1=float(wasserstein_distance(sides["synthetic"], sides["real"])),
+        kolmogorov_smirnov=float(ks_2samp(sides["synthetic"], sides["real"], method="asymp").statistic),
+    )

@@ -1,4 +1,4 @@
-"""The texts of a file that are used: at most so many, drawn evenly."""
+"""The texts of a file that are used: all, or a uniform sample of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.records import read_texts
+from cupel.utility.result import Result
 
 if TYPE_CHECKING:
     from cupel.mechanisms.data.word_runs import Words
+
+
+@dataclass(frozen=True)
+class TextFile(Result):
+    """A file of texts.
+
+    Attributes:
+        path: the file.
+        texts: the number of texts in it.
+        used: the number of texts drawn from it.
+    """
+
+    path: Path
+    texts: int
+    used: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +39,8 @@ class Sample:
     Attributes:
         path: the file.
         columns: of text and label.
-        texts: those drawn, in no order that means anything.
-        labels: theirs, or None.
+        texts: those drawn, in arbitrary order.
+        labels: of the texts drawn, or None.
         total: the number of texts in the file.
         empty: whether texts may be empty.
     """
@@ -38,7 +54,7 @@ class Sample:
 
     @classmethod
     def read(cls, path: Path, text: str, label: str | None, *, limit: int, seed: int, empty: bool = False) -> Sample:
-        """Draws at most `limit` texts evenly, reading the file once (Vitter 1985, algorithm R).
+        """Draws at most `limit` texts uniformly, reading the file once (Vitter 1985, algorithm R).
 
         Raises:
             InputError: for a file that cannot be read, or holds fewer than 2 texts.
@@ -72,12 +88,13 @@ class Sample:
             yield piece
 
     def draw(self, count: int, seed: int) -> list[str]:
-        """So many of the texts, drawn evenly."""
+        """`count` of the texts, drawn uniformly without replacement."""
         return random.Random(seed).sample(self.texts, count)
 
-    def about(self) -> dict[str, Any]:
-        """What it is, in JSON types."""
-        return {"path": str(self.path), "texts": self.total, "used": len(self.texts)}
+    @property
+    def file(self) -> TextFile:
+        """The file, its size, and the number of texts drawn."""
+        return TextFile(self.path, self.total, len(self.texts))
 
     def part(self, chosen: Sequence[bool] | None = None) -> tuple[list[str], list[str]]:
         """Texts and labels, all or some of them."""

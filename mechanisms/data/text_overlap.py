@@ -43,15 +43,35 @@ class Overlap:
     share: Floats
     longest: Integers
 
+    @property
+    def exact_share(self) -> float:
+        """Fraction of synthetic texts that equal a real one, ignoring case and spacing."""
+        return float(self.exact.mean())
+
+    @property
+    def near_share(self) -> float:
+        """Fraction of synthetic texts of which at least `NEAR` of the runs occur in real texts."""
+        return float((self.share >= NEAR).mean())
+
+    @property
+    def mean_overlap(self) -> float:
+        """Mean of `share`, in [0, 1]."""
+        return float(self.share.mean())
+
+    @property
+    def longest_stretch_words(self) -> dict[float, float]:
+        """Quantiles of `longest`, in words, for each probability in `QUANTILES`."""
+        return {q: float(np.quantile(self.longest, q)) for q in QUANTILES}
+
     def summary(self) -> dict[str, Any]:
         """Fractions of texts and quantiles, as JSON types."""
         return {
             "run_words": self.run_words,
-            "exact_share": float(self.exact.mean()),
-            "near_share": float((self.share >= NEAR).mean()),
+            "exact_share": self.exact_share,
+            "near_share": self.near_share,
             "near_from": NEAR,
-            "mean_overlap": float(self.share.mean()),
-            "longest_stretch_words": {f"{q:g}": float(np.quantile(self.longest, q)) for q in QUANTILES},
+            "mean_overlap": self.mean_overlap,
+            "longest_stretch_words": {f"{q:g}": words for q, words in self.longest_stretch_words.items()},
         }
 
 

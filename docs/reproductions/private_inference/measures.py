@@ -68,14 +68,14 @@ def utility(written: Rows, real: Rows, test: Rows, seed: int = 0) -> dict[str, A
     assert fits[0] is not None
     assert fits[1] is not None
     made, true = topics(texts), topics(real_texts)
-    distinct = diversity(Words.of(texts), Words.of(real_texts))[1]["distinct_at_same_size"]
+    distinct = diversity(Words.of(texts), Words.of(real_texts))[1].distinct_at_same_size
     found: dict[str, Any] = {
         "documents": len(texts),
         "frechet": fits[0].distance(fits[1]),
         "mauve": _mauve(texts, real_texts, seed),
         "topic_distance": total_variation(made, true),
         "in_grammar": 1 - made["none"] / len(texts),
-        "distinct_2": distinct["synthetic"] / distinct["real"],
+        "distinct_2": distinct.synthetic / distinct.real,
         "accuracy": accuracy(written, test),
         "topics": dict(sorted(made.items())),
     }
@@ -97,6 +97,6 @@ def _mauve(texts: Sequence[str], real: Sequence[str], seed: int) -> float | None
     embed = HashedNgrams().embed
     try:
         compute_mauve()
-        return float(mauve_score(embed(texts), embed(real), seed=seed)["value"])
+        return float(mauve_score(embed(texts), embed(real), seed=seed).value)
     except ValueError:
         return None

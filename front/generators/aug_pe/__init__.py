@@ -1,1 +1,1 @@
-"""Aug-PE as a claim and a run."""
+"""Claims about Aug-PE, and its runs."""

@@ -25,7 +25,7 @@ class AugPEClaim(EvolutionClaim):
     def check(self) -> None:
         super().check()
         if self.audits:
-            raise ValueError("audits: there is none of aug_pe yet; leave them out")
+            raise ValueError("audits: cupel has no audit of aug_pe; leave them out")
 
     def generator(self) -> AugPE:
         return AugPE(

@@ -1,4 +1,4 @@
-"""Aug-PE through the front door: how a claim about it is run, proven and reported."""
+"""Runs claims about Aug-PE, bounds their privacy loss, and describes them for reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.errors import input_errors
 from cupel.generators.aug_pe.claim import AugPEClaim
-from cupel.generators.base import FinishedRun, Part, RunSettings
+from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
 from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -26,8 +26,6 @@ from cupel.generators.evolution.run import (
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
 from cupel.mechanisms.models.writers import Writer
-
-_CHANGED = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +54,7 @@ class AugPERun(FinishedRun):
         if self.mechanism.counts_labels:
             why.append("How many texts each label gets is read off the private labels without noise.")
         row = {
-            "statement": f"{_asked(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
+            "statement": f"{_claimed_quantity(claimed.guarantee)} after all rounds, with votes of sensitivity 1",
             "published": min(certified),
             "recomputed": best,
             "why": " ".join(why) or "Both count the same: one record more or less moves one vote.",
@@ -76,8 +74,8 @@ class AugPERun(FinishedRun):
         return [
             "The adversary knows the mechanism, its parameters, the writer, the embedder, and every record but the one "
             "in question; it sees the noisy votes of all rounds and all candidates.",
-            f"Neighbouring data sets differ in one record, which is {_CHANGED[self.adjacency]}.",
-            "It does not see the private folder, the machine, or how long the run took.",
+            f"Neighbouring data sets differ in one record, which is {CHANGES[self.adjacency]}.",
+            NOT_SEEN,
         ]
 
     def side_channels(self) -> list[str]:
@@ -88,8 +86,8 @@ class AugPERun(FinishedRun):
         return facts(self.claim, self.settings, self.writer)
 
 
-def _asked(guarantee: Guarantee) -> str:
-    """What a claim bounds, and where."""
+def _claimed_quantity(guarantee: Guarantee) -> str:
+    """The quantity that a claim bounds, in words."""
     match guarantee:
         case ApproxDP(delta=delta):
             return f"ε at δ = {format_number(delta)}"
@@ -104,14 +102,14 @@ def _asked(guarantee: Guarantee) -> str:
 
 
 def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun:
-    """Runs Aug-PE as the claim says, or resumes the run that `output` holds.
+    """Runs Aug-PE as claimed, or resumes the run that `output` holds.
 
-    Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
-    journal of all candidates is, too.
+    Texts are committed to the ledger before the run is finished. They and the journal of all candidates are written to
+    ``private/``.
 
     Raises:
-        InputError: for bad data, a bad writer, or a folder that holds another run; nothing has been written then. And
-            for an endpoint that fails on the way: the same command resumes the run.
+        InputError: if the data or the writer is invalid, or the folder holds another run; nothing has been written
+            then. Also if an endpoint fails during the run; the same command resumes it.
     """
     claim.check_allowed(settings.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)

@@ -1,1 +1,1 @@
-"""What claims about generators by evolution, and their runs, share."""
+"""What the claims and runs of evolutionary generators share."""

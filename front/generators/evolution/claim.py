@@ -1,4 +1,4 @@
-"""What claims about the evolutions of text share: who writes the candidates, and how."""
+"""What claims about evolutionary text generators share: the writer of candidates and its settings."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from cupel.mechanisms.models.endpoint import EndpointWriter
 
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
-"""What is sent to them does not leave this machine."""
+"""Requests to these hosts stay on this machine."""
 
 Count = Annotated[int, BeforeValidator(no_bool)]
 
 
 class Endpoint(Strict):
-    """An OpenAI-compatible endpoint that writes candidates. It is sent prompts, candidates and `examples` only."""
+    """An OpenAI-compatible endpoint that writes candidates. It receives prompts, candidates and `examples` only."""
 
     url: str = Field(description="such as https://api.example.com/v1 or http://127.0.0.1:8000/v1/completions")
-    model: str = Field(description="its name there")
+    model: str = Field(description="name of the model at the endpoint")
     api_key_env: str | None = Field(default=None, description="the environment variable that holds the API key")
-    at_once: Count = Field(default=4, description="how many requests are open at a time")
-    timeout: Number = Field(default=60.0, description="seconds that one answer may take")
-    tries: Count = Field(default=6, description="how often a request is sent while it fails in a way that may go away")
+    at_once: Count = Field(default=4, description="number of concurrent requests")
+    timeout: Number = Field(default=60.0, description="seconds to wait for a response")
+    tries: Count = Field(default=6, description="number of attempts if a request fails in a way that may be temporary")
 
 
 class Writing(Strict):
-    """How candidates are written; what is left out is the writer's own choice."""
+    """How candidates are written. What is not given has the writer's default."""
 
     random_prompt: str | None = Field(default=None, description="of a new text; with {label} and {example}")
     variation_prompt: str | None = Field(default=None, description="of a variation; with {label} and {text}")
@@ -42,21 +42,23 @@ class Writing(Strict):
     top_p: Number | None = None
     max_tokens: Count | None = None
     stop: str | None = Field(default=None, description="a string that ends a text")
-    chat: bool | None = Field(default=None, description="whether prompts are a user's turn; of a local model only")
-    whole: bool | None = Field(default=None, description="whether a text that reached max_tokens is thrown away")
+    chat: bool | None = Field(
+        default=None, description="whether prompts are a user's turn in a chat; local models only"
+    )
+    whole: bool | None = Field(default=None, description="whether texts that reached max_tokens are discarded")
 
 
 WRITER_FIELDS: dict[str, Any] = {
     "writing": (Writing, Writing()),
-    "endpoint": (Endpoint | None, Field(default=None, description="writes in place of `model`")),
+    "endpoint": (Endpoint | None, Field(default=None, description="writes candidates instead of `model`")),
 }
-"""The parameters of a claim that say who writes, for `parameters_model`."""
+"""The parameters of a claim about the writer, for `parameters_model`."""
 
 NOT_OF_THE_MECHANISM = set(WRITER_FIELDS)
 
 
 class EvolutionClaim(Claim):
-    """A claim about an evolution of synthetic text, or the configuration of a run."""
+    """A claim about an evolutionary text generator, or the configuration of a run."""
 
     def check(self) -> None:
         if self.public.context_tokens is not None:
@@ -69,10 +71,10 @@ class EvolutionClaim(Claim):
             self.writer_of_endpoint({})
 
     def writer_of_endpoint(self, examples: Mapping[str | None, Sequence[str]]) -> EndpointWriter:
-        """The writer behind the claim's endpoint, which nothing has been sent to yet.
+        """The writer at the claim's endpoint; nothing is sent yet.
 
         Raises:
-            ValueError: for a URL that is none, or a prompt that does not render.
+            ValueError: if the URL is invalid, or a prompt does not render.
         """
         from cupel.mechanisms.models.endpoint import EndpointWriter
 
@@ -83,16 +85,16 @@ class EvolutionClaim(Claim):
         )
 
     def check_allowed(self, allowed: str | None) -> None:
-        """That whoever runs the claim, and not only its author, wants something to be sent to the endpoint.
+        """Checks that the user who runs the claim allows its endpoint.
 
-        A claim may come from somebody else, and name any address and any environment variable. An endpoint of this
-        machine that is sent no key needs no consent.
+        The author of a claim may be somebody else, and could name any address and any environment variable. An endpoint
+        on this machine that receives no key needs no consent.
 
         Args:
-            allowed: the address that the command line allows; None allows none.
+            allowed: address that the command line allows; None for none.
 
         Raises:
-            InputError: for another endpoint than that.
+            InputError: if the endpoint has another address.
         """
         endpoint = self.parameters.endpoint
         if endpoint is None or (allowed is not None and allowed.rstrip("/") == endpoint.url.rstrip("/")):
@@ -110,7 +112,7 @@ class EvolutionClaim(Claim):
         parameters = body["parameters"]
         if not parameters["writing"]:
             del parameters["writing"]
-        if self.parameters.endpoint is not None:  # its address may tell of a network
+        if self.parameters.endpoint is not None:  # its address describes a network
             parameters["endpoint"] = {"model": self.parameters.endpoint.model}
             del body["model"]
         if is_local(self.parameters.embedder):

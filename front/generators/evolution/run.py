@@ -1,4 +1,4 @@
-"""What runs of the evolutions share: who writes, the ledger, and the files that come out."""
+"""What runs of evolutionary generators share: the writer, the ledger, and the output files."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ JOURNAL = "candidates.jsonl"
 def load_writer(
     claim: EvolutionClaim, settings: RunSettings, examples: Mapping[str | None, Sequence[str]] | None = None
 ) -> Writer:
-    """Who writes candidates: the endpoint of the claim, or the model that the command line or else the claim names.
+    """The writer of candidates: the claim's endpoint, else the model of the command line, else the claim's model.
 
-    The claim's embedder is fetched, too, where `--download` says so.
+    With `--download`, the claim's embedder is fetched, too.
 
     Raises:
-        InputError: when there is no such model on this machine, or a setting does not fit it.
+        InputError: if the model is not on this machine, or a setting does not fit it.
     """
     with input_errors():
         if settings.download:
@@ -59,14 +59,14 @@ def load_writer(
 def open_run(
     claim: EvolutionClaim, ledger: Path, plan: DpEvent, settings: RunSettings, writer: Writer, **about: Any
 ) -> Iterator[Run]:
-    """The claim's run in its ledger, begun or resumed, and finished after the block.
+    """The claim's run in its ledger, started or resumed, and finished after the block.
 
     Raises:
-        InputError: when the ledger holds a run of that name with another claim or writer, or is damaged, and for what
-            may stop a run half-way, such as an endpoint or a full disk; the same command resumes it.
+        InputError: if the ledger is damaged or holds a run of that name with another claim or writer, or if an endpoint
+            or a disk fails; the same command resumes the run.
     """
     described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
-    # Paths tell of a machine, an address of a network; what they hold is in the fingerprints and in the run's digest.
+    # Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
     hidden = {"embedder", "secrets", "endpoint"}
     described["parameters"] = claim.parameters.model_dump(mode="json", exclude=hidden)
     with open_ledger(ledger, settings.anchor) as opened:
@@ -91,13 +91,13 @@ def open_run(
 
 
 def documents_of(texts: Iterable[SyntheticText]) -> Documents:
-    """The last selection, as it is committed and written."""
+    """The documents of the last selection."""
     rows = [(text.label, text.rank, text.text) for text in texts]
     return Documents({"label": "string", "rank": "int64", "text": "string"}, rows)
 
 
 def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[str, str]:
-    """What a report says of the writer, the noise and the data."""
+    """The writer, the noise and the data, as rows of a report."""
     endpoint = claim.parameters.endpoint
     found = {
         "language model": writer.name if endpoint is None else endpoint.model,
@@ -113,12 +113,12 @@ def facts(claim: EvolutionClaim, settings: RunSettings, writer: Writer) -> dict[
 
 
 def sent_to_writer(claim: EvolutionClaim, *, examples: int = 0, releasable: bool) -> list[str]:
-    """What a report says of what the writer of candidates is sent.
+    """What the writer of candidates receives, in sentences of a report.
 
     Args:
-        claim: says whether it is an endpoint.
-        examples: how many public records of each label it is shown.
-        releasable: whether the numbers that choose candidates are protected.
+        claim: of the run.
+        examples: number of public records of each label in prompts.
+        releasable: whether the numbers that select candidates are protected.
     """
     away = claim.parameters.endpoint is not None
     sent = "Whoever writes candidates is sent prompts and candidates, which released numbers have chosen"

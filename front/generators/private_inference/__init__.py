@@ -1,1 +1,1 @@
-"""Private inference as a claim, a run, its audits and its words."""
+"""Claims about private inference, its runs, their audits, and the sentences of their reports."""

@@ -1,4 +1,4 @@
-"""Plays the games of a claim about private inference: which attack watches which run, with which controls."""
+"""Audits of private inference: leave-one-out, record and replay, and reconstruction of canaries."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from cupel.generators.private_inference.run import InferenceRun
 
 RERUNS = 4
-"""How many records are taken out of the whole pipeline: those with the largest losses, and as many others."""
+"""The number of records removed for a rerun of the whole pipeline: half with the largest losses, half others."""
 
 REPLAYED = 4
-"""How many units record and replay takes out, and copies: the longest, the shortest, and others."""
+"""The number of units that record and replay removes or copies: the longest, the shortest, and others."""
 
 CONTROL_CANDIDATES = 512
 GAME_CANDIDATES = 512
 
 
 def plays_on_canaries(claim: Claim) -> bool:
-    """Whether the claim's own data are canaries, so that the audited run is the claimed run."""
+    """Whether the claim's own data are canaries, so that the claimed run itself is audited."""
     return "reconstruction" in claim.audits and claim.data == BuiltinData(source="builtin", name="keys")
 
 
 def kept_canaries(path: Path, candidates: int) -> Canaries:
-    """The canaries that a file holds, or new ones, kept there before they are used; the first of two writers wins."""
+    """The canaries in a file, which is written first if it is missing; of two processes, the first writes it."""
     if not path.exists():
         drawn = Canaries.draw(candidates)
         body = {"keys": drawn.keys, "included": drawn.included.tolist(), "never": drawn.never}
@@ -57,8 +57,8 @@ def kept_canaries(path: Path, candidates: int) -> Canaries:
 def canary_records(canaries: Canaries, labels: Sequence[str], unit: str) -> list[Record]:
     """A record for each canary that is in the data.
 
-    A canary's label and user follow from its place among *all* candidates, so that its coin decides this one record and
-    moves no other: the one-run bound needs a guarantee against each coin by itself.
+    A canary's label and user depend on its index among *all* candidates, so its coin changes no other record: the
+    one-run bound needs a guarantee for each coin by itself.
     """
     rows = [
         (PREFIX + key, labels[place % len(labels)] if labels else None, f"canary {place}" if unit == "user" else None)
@@ -69,7 +69,7 @@ def canary_records(canaries: Canaries, labels: Sequence[str], unit: str) -> list
 
 
 def loss_observer(mechanism: PrivateInference, records: int) -> LeaveOneOut | None:
-    """What watches a run for the leave-one-out audit; None where a row is not one unit, or not all of a sum is seen."""
+    """The observer for the leave-one-out audit; None if a row is not one unit, or the mechanism has an anchor."""
     if mechanism.records_per_context > 1 or mechanism.anchor:
         return None
     return LeaveOneOut.of(mechanism, records)
@@ -85,16 +85,16 @@ def leave_one_out(
     profile: Profile | None,
     progress: Progress,
 ) -> AuditResult:
-    """The leave-one-out audit of a finished run: within batches, and, as an estimate, out of the whole pipeline.
+    """The leave-one-out audit of a finished run: within batches, and, as an estimate, of the whole pipeline.
 
     Args:
-        run: the claimed run; without an observer only the second part is left.
-        guarantee: what is claimed.
+        run: the claimed run; without an observer, batches are not audited.
+        guarantee: the claim.
         costs: slot → (ε*, Σ γ), for medians.
         a_priori: the certified pure ε of the charged events.
         realised: the certified ex-post ε of the run, for medians.
         profile: the certified curve of the charged events.
-        progress: shows the second part.
+        progress: where to show the reruns.
     """
     observer = run.observer
     losses = observer.losses if observer else np.zeros(len(run.records))
@@ -120,13 +120,13 @@ def leave_one_out(
 
 
 def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
-    """Every token of a finished run against what was charged for it, on some neighbours of the data."""
+    """Replays every token of a finished run on some neighbours, and compares its loss with its charge."""
     others = replay_neighbors(run.records, run.mechanism.unit.kind, run.mechanism.adjacency)
     with progress.stage("Replaying neighbours") as step:
         findings = inference_findings(
             run.mechanism,
             run.records,
-            _told(others, step),
+            _with_progress(others, step),
             run.model,
             run.generation,
             key=run.key,
@@ -134,7 +134,7 @@ def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
     return inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)
 
 
-def _told(others: Sequence[list[Record]], step: Step) -> Iterator[list[Record]]:
+def _with_progress(others: Sequence[list[Record]], step: Step) -> Iterator[list[Record]]:
     for done, other in enumerate(others):
         step(done, len(others))
         yield other
@@ -142,13 +142,13 @@ def _told(others: Sequence[list[Record]], step: Step) -> Iterator[list[Record]]:
 
 
 def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency) -> list[list[Record]]:
-    """Neighbours of the data: some units are removed, and copies of their records are added.
+    """Neighbours of the data, in which a unit is removed or a copy of one is added.
 
     The units with the longest and with the shortest record come first, because lengths decide the shapes of forward
     passes; the others are spread evenly over the data.
 
-    Under add_remove one of the two happens, under replace_one a unit goes and a copy of the next one's comes. A copy
-    has an id of its own, so that it may fall into any slot.
+    Under add_remove, one unit is removed or a copy is added; under replace_one, a unit is replaced by a copy of the
+    next. A copy has a new id, so that it may fall into any slot.
     """
     units: dict[str, list[Record]] = {}
     for record in records:
@@ -189,15 +189,15 @@ def reconstruction(
     """The reconstruction audit with its positive and negative controls.
 
     Args:
-        run: the claimed run. If its data are no canaries, the game is played on a run of its own, over the claim's data
-            with canaries among them.
-        folder: where the runs of the audit keep their ledgers; private.
-        guarantee: what is claimed.
+        run: the claimed run. If its data are not canaries, the game is played on another run, over the claim's data
+            with canaries added.
+        folder: of the ledgers of the audit's runs; private.
+        guarantee: the claim.
         confidence: of the audit's bound and intervals.
-        progress: shows the runs of the audit.
+        progress: where to show the runs of the audit.
     """
-    prepare(folder, run.settings.anchor)  # before the canaries: kept without their ledger, they are refused
-    found = _disclosed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
+    prepare(folder, run.settings.anchor)  # before the canaries, which are refused without their ledger
+    found = _reconstructed(run, run.canaries) if run.canaries is not None else _game(run, folder, progress)
     return reconstruction_audit(
         found,
         guarantee=guarantee,
@@ -208,12 +208,12 @@ def reconstruction(
     )
 
 
-def _disclosed(run: InferenceRun, canaries: Canaries) -> Reconstruction:
+def _reconstructed(run: InferenceRun, canaries: Canaries) -> Reconstruction:
     return reconstruct(run.generation.documents, canaries, [record.text for record in run.records])
 
 
 def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:
-    """The claimed mechanism over the claimed data with canaries among them; it begins documents as canaries begin."""
+    """The attack on the claimed mechanism over the claim's data and canaries; documents begin as canaries do."""
     canaries = kept_canaries(folder / "canaries.json", GAME_CANDIDATES)
     mechanism = dataclasses.replace(run.mechanism, prefix=PREFIX)
     added = canary_records(canaries, mechanism.labels, mechanism.unit.kind)
@@ -221,10 +221,10 @@ def _game(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction
 
 
 def _positive_control(run: InferenceRun, folder: Path, progress: Progress) -> Reconstruction:
-    """The same attack where there is no protection: each document is written from one record, at temperature 1."""
+    """The same attack without protection: each document is generated from one record, at temperature 1."""
     canaries = kept_canaries(folder / "control-canaries.json", CONTROL_CANDIDATES)
     mechanism = run.mechanism
-    # Canaries are of one length, which is public: the claim's own lengths are enough where its data are canaries.
+    # All canaries have one public length, so the claim's lengths suffice if its data are canaries.
     lengths: dict[str, Any] = {"context_tokens": mechanism.context_tokens, "document_tokens": mechanism.document_tokens}
     control = PrivateInference(
         aggregate="none",

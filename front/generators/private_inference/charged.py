@@ -1,4 +1,4 @@
-"""Private inference under a ledger: for claimed runs, and for those that audits play."""
+"""Runs private inference under a ledger, for claims and for audits."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def charge_and_generate(
     documents: Callable[[Generation, bytes], Documents] | None = None,
     anchor: Path | None = None,
 ) -> tuple[Generation, bytes]:
-    """Runs private inference under the run `name` of a ledger file, or resumes that run.
+    """Runs private inference as the run `name` of a ledger file, or resumes that run.
 
-    `documents`, where it is given, makes of what was generated what is committed before the run is finished.
+    If `documents` is given, the documents that it returns are committed before the run is finished.
 
     Returns:
-        What was generated, and the batching key.
+        The generation, and the batching key.
 
     Raises:
-        InputError: when the ledger holds a run of that name with other parameters, another model or other records.
+        InputError: if the ledger holds a run of that name with other parameters, another model or other records.
     """
     with open_ledger(ledger, anchor) as opened:
         with input_errors():

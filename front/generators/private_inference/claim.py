@@ -65,6 +65,13 @@ class PrivateInferenceClaim(Claim):
                 body["parameters"][name] = Path(value).resolve().name
         return body
 
+    def _parameter_files(self) -> list[str]:
+        return [self.parameters.centres] if self.parameters.centres else []
+
+    def estimate_reasons(self) -> list[str]:
+        packed = self.parameters.rows == "packed"
+        return [f"claim {self.name!r} packs rows, whose shapes follow the data"] if packed else []
+
     def located(self, folder: Path) -> Self:
         located = super().located(folder)
         parameters = {"centres": self.parameters.centres and str(folder / self.parameters.centres)}

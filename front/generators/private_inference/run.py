@@ -1,4 +1,4 @@
-"""Private inference through the front door: how a claim about it is run, proven, attacked and reported."""
+"""Runs claims about private inference, bounds their privacy loss, audits them, and describes them for reports."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class InferenceRun(FinishedRun):
     """A finished run of private inference.
 
     Attributes:
-        mechanism: what ran.
-        model: that wrote.
-        key: of the batching.
-        generation: everything that came out.
-        canaries: those that the records consist of, if they do.
-        observer: that watched the run for the leave-one-out audit.
+        mechanism: the generator.
+        model: the language model.
+        key: batching key.
+        generation: transcript, documents and costs.
+        canaries: the canaries that the records are; None if they are not canaries.
+        observer: observer of the run for the leave-one-out audit, or None.
     """
 
     claim: PrivateInferenceClaim
@@ -101,7 +101,7 @@ class InferenceRun(FinishedRun):
         return audits
 
     def slot_costs(self) -> dict[int, tuple[float, float]] | None:
-        """Slot → (ε*, Σ γ) of the slots that ran; None where tokens have no ex-post cost."""
+        """Slot → (ε*, Σ γ) of the slots that ran; None if tokens have no ex-post cost."""
         spent = self.generation.spent
         if spent is None:
             return None
@@ -116,7 +116,7 @@ class InferenceRun(FinishedRun):
         }
 
     def _batch_rows(self, audits: Sequence[AuditResult]) -> list[dict[str, Any]]:
-        """A row for each slot that ran, with what it cost and what it was shown to leak; for medians only."""
+        """A row for each slot that ran, with its cost and its leave-one-out loss; for medians only."""
         costs = self.slot_costs()
         if costs is None:
             return []
@@ -160,7 +160,7 @@ class InferenceRun(FinishedRun):
         return rows
 
     def _spending(self, guarantee: Guarantee) -> dict[str, float]:
-        """Where the budget went: stage → ε, in the currency of the claim."""
+        """The ε of each stage of the run."""
         stages: dict[str, float] = {}
         if self.mechanism.centres is not None:
             stages["noisy counts of clusters"] = self.mechanism.cluster_count_epsilon
@@ -188,10 +188,10 @@ class InferenceRun(FinishedRun):
 
 
 def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, download: bool) -> LanguageModel:
-    """The language model that the command line or else the claim names; the claim's embedder is fetched, too.
+    """The language model of the command line, else of the claim. With `download`, the claim's embedder is fetched, too.
 
     Raises:
-        InputError: when it is no model, or not on this machine.
+        InputError: if it is not a model, or not on this machine.
     """
     with input_errors():
         if download:
@@ -200,13 +200,13 @@ def load_model(claim: PrivateInferenceClaim, model: str | None, device: str, dow
 
 
 def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) -> InferenceRun:
-    """Runs private inference as the claim says, or resumes the run that `output` holds.
+    """Runs private inference as claimed, or resumes the run that `output` holds.
 
-    The ledger is ``private/ledger.sqlite``. Documents, batching key and the counts that were paid for are committed to
-    it before the run is finished, and written beside it. The batching key is drawn once.
+    The ledger is ``private/ledger.sqlite``. Documents, batching key and noisy counts are committed to it before the run
+    is finished, and written beside it. The batching key is drawn once.
 
     Raises:
-        InputError: for bad data, a bad model, or a folder that holds another run; nothing has been written then.
+        InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
     """
     check_ledger_is_there(output / PRIVATE)
     mechanism, on_canaries = claim.generator(), settings.audited and evidence.plays_on_canaries(claim)
@@ -220,7 +220,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
     records = given if canaries is None else evidence.canary_records(canaries, claim.public.labels, claim.unit)
     watched = settings.audited and "leave_one_out" in claim.audits
     observer = evidence.loss_observer(mechanism, len(records)) if watched else None
-    # Paths tell of a machine; what the files hold is in the digest that the run begins with.
+    # Paths describe a machine; the digest at the start of the run covers the content of the files.
     about = {"claim": claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})}
     about["claim"]["parameters"] = claim.parameters.model_dump(mode="json", exclude={"centres", "embedder"})
     generation, key = charge_and_generate(
@@ -257,7 +257,7 @@ def generate(claim: PrivateInferenceClaim, output: Path, settings: RunSettings) 
 
 
 def documents_of(generation: Generation, key: bytes) -> Documents:
-    """The complete documents, with the batching key and the counts of clusters, as they are committed and written."""
+    """The complete documents, with the batching key and the noisy counts of clusters."""
     complete = [document for document in generation.documents if document.complete]
     files = {"batching-key.txt": key.hex() + "\n"}
     if (counts := generation.transcript.cluster_counts) is not None:

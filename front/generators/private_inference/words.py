@@ -1,16 +1,16 @@
-"""The sentences of a report on private inference that no number decides; nothing here depends on private data."""
+"""The sentences of a report on private inference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, Guarantee
 from cupel.accounting.number_format import format_number
 from cupel.accounting.registry import upper_bounds
 from cupel.claims.base import Claim
+from cupel.generators.base import CHANGES, NOT_SEEN
 
 if TYPE_CHECKING:
     from cupel.generators.private_inference.run import InferenceRun
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def row_assumption(plan: RowPlan, difference: float) -> str:
-    """That rows do not influence each other: how far that is by construction, and how it was tested."""
+    """The assumption that rows of a batch do not influence each other, and how it was tested."""
     if plan.exact:
         return (
             "The kernels compute each row of a batch alike, whatever the other rows hold. Every forward pass has a "
@@ -42,7 +42,7 @@ def row_assumption(plan: RowPlan, difference: float) -> str:
 
 
 def _shapes(plan: RowPlan) -> str:
-    """The shapes of a plan in words, equal ones once."""
+    """The shapes of a plan in words, without duplicates."""
     shapes = dict.fromkeys((plan.shapes or {}).values())
     return "; ".join(
         f"{shape.rows} rows of {shape.context} tokens, with a cache of {shape.positions} positions" for shape in shapes
@@ -50,7 +50,7 @@ def _shapes(plan: RowPlan) -> str:
 
 
 def not_protected(claim: Claim) -> list[str]:
-    """What the claim leaves open even where it holds."""
+    """What is not protected even if the claim holds."""
     lines = [
         f"The number of units ({claim.public.records}) and the set of labels are public by assumption.",
         "What many records say together may appear in the output: that is what synthetic data are for.",
@@ -62,21 +62,18 @@ def not_protected(claim: Claim) -> list[str]:
     return lines
 
 
-_CHANGED = {Adjacency.ADD_REMOVE: "added or removed", Adjacency.REPLACE_ONE: "exchanged for another"}
-
-
 def threat_model(claim: Claim) -> list[str]:
-    """Whom the guarantee is against."""
+    """The adversary that the guarantee is about."""
     return [
         "The adversary knows the mechanism, its parameters, the batching key, the language model, and every record "
         "but the one in question; it sees all released tokens.",
-        f"Neighbouring data sets differ by one {claim.unit}, {_CHANGED[claim.adjacency]}.",
-        "It does not see the private folder, the machine, or how long the run took.",
+        f"Neighbouring data sets differ by one {claim.unit}, {CHANGES[claim.adjacency]}.",
+        NOT_SEEN,
     ]
 
 
 def side_channels(generation: Generation) -> list[str]:
-    """What leaks outside the model of the proof."""
+    """Leakage outside the model of the proof."""
     plan = generation.row_plan
     follows = (
         "Timing and memory use of the run depend on the data"
@@ -102,7 +99,7 @@ def implementation(done: InferenceRun) -> dict[str, str]:
         "batching key": done.key.hex(),
         "precision": done.model.dtype,
         "rows": "packed" if done.generation.row_plan.shapes is None else _shapes(done.generation.row_plan),
-        "records that were cut to the public length": f"{_cut(done)} of {len(done.records)}",
+        "records that were cut to the public length": f"{_cut_records(done)} of {len(done.records)}",
     }
     if done.mechanism.centres is not None:
         facts["fingerprint of centres and embedder (SHA-256)"] = done.mechanism.clusters().fingerprint
@@ -110,8 +107,8 @@ def implementation(done: InferenceRun) -> dict[str, str]:
     return facts
 
 
-def _cut(done: InferenceRun) -> int:
-    """How many records have more tokens than a context shows of each. Private."""
+def _cut_records(done: InferenceRun) -> int:
+    """The number of records with more tokens than a context has room for; private."""
     shown = {
         label: done.mechanism.prompt(done.model, label).record_tokens for label in done.mechanism.labels or (None,)
     }

@@ -1,1 +1,1 @@
-"""Secret-protected evolution as a claim, a run and its audits."""
+"""Claims about secret-protected evolution, its runs and their audits."""

@@ -1,4 +1,4 @@
-"""Plays the game of a claim of secret protection: one of its secrets takes values by chance, and is guessed."""
+"""The audit of a claim of secret protection: a secret takes a random value, and an attacker guesses it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cupel.mechanisms.secret_evolution.inclusion import SecretNoise
 
 MOST_VALUES = 100_000
-"""The most values that a secret takes in a game."""
+"""The most values of a secret in a game."""
 
 _RANKED = 1000  # secrets whose r is compared to choose the one to attack
 _MOST_GAMES, _FEWEST_GAMES, _RECORDED_WORK = 5000, 50, 15.0  # seconds on one slow core, about
@@ -34,7 +34,7 @@ _CONTROL_GAMES = 100
 
 
 class Releasing(Protocol):
-    """What is asked of a mechanism: which release it makes."""
+    """The part of a mechanism that the audit uses."""
 
     @property
     def variant(self) -> str:
@@ -51,27 +51,27 @@ def secret_reconstruction(
     progress: Progress,
     labels: Integers | None = None,
 ) -> AuditResult:
-    """The secret reconstruction audit of a claim, on the secret whose r is largest for its places.
+    """The secret reconstruction audit of a claim, on the secret with the largest r.
 
     Args:
-        mechanism: says which release it makes.
+        mechanism: its variant decides the release.
         incidence: where secrets occur.
         noise: of the claimed run, with the inclusion probabilities.
-        guarantee: what is claimed, for every secret.
-        folder: private; games that were played are kept there.
+        guarantee: the claim, for every secret.
+        folder: keeps the games; private.
         confidence: of the audit.
-        progress: shows the games.
-        labels: shape (n,), the label of each record where labels have clusters of their own. Then the records of one
-            label are attacked: clusters add up no others.
+        progress: where to show the games.
+        labels: shape (n,), the label of each record if each label has its own clusters. Then the records of one label
+            are attacked, since only they share clusters.
 
     Returns:
-        The audit; without a bound, and saying why, where no game can be played.
+        The audit. If no game can be played, it has no bound and says why.
     """
     drawn = weakest_secret(incidence, noise, guarantee.p, labels)
     if drawn is None:
-        return _not_played("no secret of the claim occurs in a record that may be drawn")
+        return _without_games("no secret of the claim occurs in a record that may be drawn")
     if 1 / guarantee.p > MOST_VALUES:
-        return _not_played(
+        return _without_games(
             f"a secret would take 1/p = {format_number(1 / guarantee.p)} values, and at most {MOST_VALUES} are"
         )
     variant: Variant = "as_published" if mechanism.variant == "as_published" else "sound"
@@ -88,14 +88,12 @@ def secret_reconstruction(
 
 
 def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float, labels: Integers | None = None) -> Floats | None:
-    """The inclusion probabilities of the records of the secret that is protected least at p, shape (m,).
+    """The inclusion probabilities of the records of the least protected secret at p, shape (m,).
 
-    With `labels`, of its records of one label.
+    With `labels`, of its records of one label. None if no secret occurs in a record that may be drawn.
 
-    None where no secret occurs in a record that may be drawn.
-
-    Secrets are ranked by a lower bound on r, which follows from places and inclusion probabilities, both public. Which
-    one is attacked decides how much can be found, and not whether a bound holds.
+    Secrets are ranked by a lower bound on r, which depends on occurrences and inclusion probabilities, both public. The
+    choice affects the power of the audit, not its validity.
     """
     matrix, chances = incidence.matrix, np.asarray(noise.probabilities, dtype=np.float64)
     by_law: dict[bytes, Floats] = {}
@@ -110,14 +108,14 @@ def weakest_secret(incidence: Incidence, noise: SecretNoise, p: float, labels: I
     if not by_law:
         return None
     ranked = sorted(by_law.values(), key=lambda drawn: -float(drawn.sum()))[:_RANKED]
-    return max(ranked, key=lambda drawn: _least_r(drawn, noise.sigma, p, noise.rounds))
+    return max(ranked, key=lambda drawn: _lower_r(drawn, noise.sigma, p, noise.rounds))
 
 
-def _least_r(drawn: Floats, sigma: float, p: float, rounds: int) -> float:
+def _lower_r(drawn: Floats, sigma: float, p: float, rounds: int) -> float:
     return lower_r_of_rounds(occurrences(drawn, 1e-12 * p), sigma, p, rounds)
 
 
-def _not_played(why: str) -> AuditResult:
+def _without_games(why: str) -> AuditResult:
     return AuditResult(
         name="secret_reconstruction",
         game="one of 1/p values is put into noisy releases; guess which",
@@ -139,23 +137,23 @@ def audit_secret(
     confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Guesses one secret in the release's own code, with its records where the guarantee has its worst case.
+    """Guesses one secret from releases of the mechanism's own code, in the worst case of the guarantee.
 
-    How many games there are follows from the numbers here alone, so that it is fixed before the first is played.
+    The number of games depends on the arguments alone, so it is fixed before the first is played.
 
     Args:
         drawn: the probability that each record with the secret takes part, shape (m,).
         sigma: σ₁ of the release.
         rounds: releases.
         variant: ``sound`` or ``as_published``.
-        guarantee: what is claimed; the secret has ⌈1/p⌉ values.
-        folder: private; games that were played are kept there. None keeps none.
+        guarantee: the claim; the secret has ⌈1/p⌉ values.
+        folder: keeps the games; private. None to keep none.
         confidence: of the audit.
-        progress: shows the games.
+        progress: where to show the games.
     """
     show = progress or Progress()
     game = SecretGame.worst_case(number_of_values(guarantee.p), drawn, sigma, rounds=rounds, variant=variant)
-    seed = _kept_seed(folder)
+    seed = _saved_seed(folder)
 
     def play(of: SecretGame, noise: Noise, games: int, name: str, title: str) -> SecretGuesses:
         with show.stage(title) as step:
@@ -173,7 +171,7 @@ def number_of_values(p: float) -> int:
     """⌈1/p⌉, so that each of equally likely values is guessed with probability at most p.
 
     Raises:
-        ValueError: for a p below 1e-5: so many clusters cannot be released again and again.
+        ValueError: if p < 1e-5, which would need too many clusters.
     """
     if p * MOST_VALUES < 1:
         raise ValueError(f"secret_reconstruction plays with 1/p values, at most {MOST_VALUES}; p = {p:g} is too small")
@@ -182,7 +180,7 @@ def number_of_values(p: float) -> int:
 
 
 def number_of_games(game: SecretGame) -> tuple[int, int]:
-    """How many games with recorded noise, and how many with the operating system's entropy; 0 where they are too slow.
+    """The number of games with recorded noise, and with the operating system's entropy; 0 if they are too slow.
 
     A release takes about a millisecond, and its V(d + 1) numbers, guess included, some 150 ns each with recorded noise
     and 60 µs with entropy.
@@ -194,7 +192,7 @@ def number_of_games(game: SecretGame) -> tuple[int, int]:
     return min(_MOST_GAMES, max(_FEWEST_GAMES, int(fast))), (0 if slow < few else min(_MOST_ENTROPY_GAMES, int(slow)))
 
 
-def _kept_seed(folder: Path | None) -> int:
+def _saved_seed(folder: Path | None) -> int:
     if folder is None:
         return secrets.randbits(62)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

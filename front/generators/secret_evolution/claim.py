@@ -18,38 +18,38 @@ from cupel.mechanisms.secret_evolution.generator import SecretEvolution
 
 
 class _Source(Strict):
-    p: Number | None = Field(default=None, description="of these secrets; that of the parameters if not given")
-    r: Number | None = Field(default=None, description="of these secrets; that of the parameters if not given")
+    p: Number | None = Field(default=None, description="for these secrets; by default that of the parameters")
+    r: Number | None = Field(default=None, description="for these secrets; by default that of the parameters")
 
 
 class ListedSource(_Source):
-    """Secrets in a file, one a line, or as CSV or JSON Lines with columns `secret` and perhaps `p` and `r`."""
+    """Secrets in a file: one per line, or CSV or JSON Lines with a column `secret` and optional columns `p` and `r`."""
 
     list: str = Field(description="the path, relative to the claim file")
 
 
 class PatternSource(_Source):
-    """What a regular expression of Python's `re` matches."""
+    """Matches of a regular expression of Python's `re`."""
 
     pattern: str
     each: Literal["match", "pattern"] | None = Field(
-        default=None, description="whether each match is a secret, or all are one"
+        default=None, description="whether each match is a secret, or all matches are one secret"
     )
 
 
 class QuantileSource(_Source):
-    """Words of some frequency, for experiments."""
+    """Words of a given frequency, for experiments."""
 
     quantile: Number
     count: Count
 
 
 class PresidioSource(_Source):
-    """What Presidio recognises in English text."""
+    """Entities that Presidio recognises in English text."""
 
     presidio: Sequence[str] = Field(description="names of its entities, such as EMAIL_ADDRESS")
     each: Literal["match", "entity"] | None = Field(
-        default=None, description="whether each match is a secret, or all are one"
+        default=None, description="whether each match is a secret, or all matches are one secret"
     )
     model: str | None = Field(default=None, description="an installed model of spaCy")
 
@@ -63,7 +63,7 @@ _KINDS: dict[str, type[_Source]] = {
 
 
 def _kind(value: object) -> str | None:
-    """The name of the model of a source; None unless it has exactly one of the keys that tell them apart."""
+    """The name of the class of a source; None unless it has exactly one of the keys in `_KINDS`."""
     if isinstance(value, _Source):
         return type(value).__name__
     found = [kind for kind in _KINDS if isinstance(value, dict) and kind in value]
@@ -90,14 +90,18 @@ SecretEvolutionParameters: Any = parameters_model(
     secrets=(list[SecretSource], Field(min_length=1)),
     examples=(
         Count,
-        Field(0, ge=0, description="public records of each label that the writer, an endpoint too, is shown"),
+        Field(
+            0,
+            ge=0,
+            description="number of public records of each label in prompts, also those for an endpoint",
+        ),
     ),
     **WRITER_FIELDS,
 )
 
 
 class SecretPublic(Public):
-    """What is public by assumption, besides the places of secrets and the records without any."""
+    """What is public by assumption, besides where secrets occur and the records without a secret."""
 
     records: int | None = Field(default=None, ge=1, description="the number of records; needed for builtin data")  # type: ignore[assignment]
 
@@ -138,10 +142,10 @@ class SecretEvolutionClaim(EvolutionClaim):
             return Plan(mechanism.plan(places), places.fingerprint, places.budgets)
 
     def check_records(self, found: int) -> None:
-        """That the data hold as many records as the claim says, if it does; reports print the number.
+        """Checks the number of records in the data against the public number of the claim, if it states one.
 
         Raises:
-            InputError: where they do not. The number is public.
+            InputError: if they differ. The number is public.
         """
         if self.public.records not in (None, found):
             raise InputError(
@@ -156,8 +160,16 @@ class SecretEvolutionClaim(EvolutionClaim):
                 source["list"] = Path(source["list"]).name
         return body
 
-    def _read_besides(self) -> list[str]:
+    def _parameter_files(self) -> list[str]:
         return [source.list for source in self.parameters.secrets if isinstance(source, ListedSource)]
+
+    def parameter_warnings(self) -> list[str]:
+        if not any(isinstance(source, PresidioSource) for source in self.parameters.secrets):
+            return []
+        return [
+            "Secrets are found by a recogniser that looks at their values (checksums, names): with another value a "
+            "secret might not have been found. That places are public does not cover this."
+        ]
 
     def located(self, folder: Path) -> Self:
         located = super().located(folder)

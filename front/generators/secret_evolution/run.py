@@ -1,4 +1,4 @@
-"""Secret-protected evolution through the front door: how a claim about it is run, proven, attacked and reported."""
+"""Runs claims about secret-protected evolution, bounds their privacy loss, audits and describes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cupel.accounting.registry import upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
-from cupel.generators.base import FinishedRun, Part, RunSettings
+from cupel.generators.base import NOT_SEEN, FinishedRun, Part, RunSettings
 from cupel.generators.evolution.run import (
     FLOATING_POINT,
     JOURNAL,
@@ -27,7 +27,7 @@ from cupel.generators.evolution.run import (
     open_run,
     sent_to_writer,
 )
-from cupel.generators.secret_evolution import audits as evidence_secrets
+from cupel.generators.secret_evolution import audits
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.data.batching import label_indices
@@ -42,11 +42,11 @@ class SecretEvolutionRun(FinishedRun):
     """A finished run of secret-protected evolution.
 
     Attributes:
-        mechanism: what ran.
-        incidence: where secrets are; public.
-        labels: shape (n,), the place of each record's label; public.
+        mechanism: the generator.
+        incidence: where secrets occur; public.
+        labels: shape (n,), the index of each record's label; public.
         writer: of candidates.
-        result: everything that came out.
+        result: texts, noise and sources of secrets.
     """
 
     claim: SecretEvolutionClaim
@@ -58,15 +58,12 @@ class SecretEvolutionRun(FinishedRun):
 
     @property
     def default_group(self) -> int | None:
-        """The group of the secrets without a budget of their own, which the claimed guarantee is for."""
+        """The group of secrets that have the claimed budget; None if every secret has another one."""
         budgets, default = self.incidence.budgets, SecretProtection(self.mechanism.p, self.mechanism.r)
         return budgets.index(default) if default in budgets else None
 
     def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
-        """The claim for the secrets without a budget of their own (for all, where each has one); then each other group.
-
-        A claim that only one group is there for is not split.
-        """
+        """The claim for the secrets with its budget (for all secrets if none has it), then each other group."""
         own = self.default_group
         first = Part(guarantee, event if own is None else of_group(event, own))
         others = [
@@ -79,9 +76,9 @@ class SecretEvolutionRun(FinishedRun):
             return []
         assert isinstance(claimed.guarantee, SecretProtection)
         with input_errors("audits: "):
-            result = evidence_secrets.secret_reconstruction(
+            result = audits.secret_reconstruction(
                 self.mechanism,
-                self._claimed_places(),
+                self._claimed_incidence(),
                 self.result.noise,
                 claimed.guarantee,
                 self.ledger_path.parent / "audits",
@@ -91,8 +88,8 @@ class SecretEvolutionRun(FinishedRun):
             )
         return [result]
 
-    def _claimed_places(self) -> Incidence:
-        """The places of the secrets that the claimed guarantee is for."""
+    def _claimed_incidence(self) -> Incidence:
+        """Where the secrets with the claimed budget occur."""
         own = self.default_group
         if own is None:
             return self.incidence
@@ -193,7 +190,7 @@ class SecretEvolutionRun(FinishedRun):
             "candidates.",
             "Neighbouring data sets differ in the value of one secret, wherever it occurs. Before the release, no "
             "guess of it is right with a probability above p.",
-            "It does not see the private folder, the machine, or how long the run took.",
+            NOT_SEEN,
         ]
 
     def side_channels(self) -> list[str]:
@@ -210,7 +207,7 @@ class SecretEvolutionRun(FinishedRun):
 def public_examples(
     claim: SecretEvolutionClaim, mechanism: SecretEvolution, records: Sequence[Record], incidence: Incidence
 ) -> dict[str | None, list[str]]:
-    """Public records of each label that the writer may be shown, chosen by the public seed."""
+    """Public records of each label for the prompts of the writer, drawn with the public seed."""
     count = claim.parameters.examples
     found: dict[str | None, list[str]] = {}
     for label in mechanism.settings.groups if count else ():
@@ -225,14 +222,14 @@ def public_examples(
 
 
 def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -> SecretEvolutionRun:
-    """Runs secret-protected evolution as the claim says, or resumes the run that `output` holds.
+    """Runs secret-protected evolution as claimed, or resumes the run that `output` holds.
 
-    Texts are committed to the ledger before the run is finished, and written to ``private/`` beside it, where the
-    journal of all candidates is, too.
+    Texts are committed to the ledger before the run is finished. They and the journal of all candidates are written to
+    ``private/``.
 
     Raises:
-        InputError: for bad data, secrets or writer, or a folder that holds another run; nothing has been written then.
-            And for an endpoint that fails on the way: the same command resumes the run.
+        InputError: if the data, the secrets or the writer are invalid, or the folder holds another run; nothing has
+            been written then. Also if an endpoint fails during the run; the same command resumes it.
     """
     claim.check_allowed(settings.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)

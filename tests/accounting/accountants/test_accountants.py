@@ -10,6 +10,7 @@ import pytest
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import ACCOUNTANTS, Accountant, Adjacency, Rigor, Unit, accountant, events
+from cupel.accounting.accountants.basic import PURE
 from cupel.accounting.bounds import Direction
 from cupel.accounting.events import (
     BoundedRangeSelectionDpEvent,
@@ -126,6 +127,15 @@ def epsilon(name: str, adjacency: str, *composed: tuple[DpEvent, int]) -> float:
 
 
 # --- the contract
+
+
+@pytest.mark.parametrize("name", ["advanced", "zcdp", "gdp", "rdp", "lattice"])
+def test_whatever_has_a_pure_epsilon_has_a_bound(name: str) -> None:
+    """A new event with a pure ε is a row of `PURE`, and no other accountant refuses it."""
+    pure = [event for event in events.EXAMPLES.values() if type(event) in PURE]
+    assert {type(event) for event in pure} == set(PURE)
+    for event in pure:
+        assert accountant(name, "replace_one").supports(event) is None, event
 
 
 @every_supported

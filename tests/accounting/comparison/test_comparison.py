@@ -12,13 +12,13 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import DpEvent, dp_event
+from dp_accounting import dp_event
 
 from cupel.accounting import ACCOUNTANTS, Adjacency, Bound, Direction, Rigor, Unsupported, account, accountant, events
 from cupel.accounting.comparison import comparison as job
 from cupel.accounting.comparison import curves
-from cupel.accounting.comparison.comparison import EXAMPLES, compare, measure, support
-from cupel.accounting.events import BoundedRangeSelectionDpEvent
+from cupel.accounting.comparison.comparison import compare, measure, support
+from cupel.accounting.events import EXAMPLES, BoundedRangeSelectionDpEvent
 
 GAUSSIANS = dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(5.0), 10)
 SAMPLED = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0)), 100)
@@ -272,12 +272,18 @@ def test_coarse_first_visits_all_once() -> None:
 # --- who supports what
 
 
-def contained(event: DpEvent) -> set[str]:
-    return {type(event).__name__}.union(*(contained(child) for child in events.children(event)))
+# What ledgers of releases so far hold, and must be read for ever.
+IN_LEDGERS = {
+    *("BoundedRangeSelectionDpEvent", "ExPostSelectionDpEvent", "ParallelDpEvent", "SecretGroupsReleaseDpEvent"),
+    *("SecretReleaseDpEvent", "TruncatedPoissonSampledDpEvent", "NoOpDpEvent", "NonPrivateDpEvent"),
+    *("RandomizedResponseDpEvent", "GaussianDpEvent", "LaplaceDpEvent", "DiscreteLaplaceDpEvent"),
+    *("SelfComposedDpEvent", "ComposedDpEvent", "PoissonSampledDpEvent", "SampledWithReplacementDpEvent"),
+    *("SampledWithoutReplacementDpEvent", "MixtureOfGaussiansDpEvent", "ZCDpEvent"),
+}
 
 
-def test_there_is_an_example_of_every_event_of_the_ledger() -> None:
-    assert set(events._EVENTS) <= set().union(*map(contained, EXAMPLES.values()))
+def test_a_ledger_holds_every_event_that_it_ever_held() -> None:
+    assert set(events._EVENTS) >= IN_LEDGERS
     for event in EXAMPLES.values():
         written = json.loads(json.dumps(events.to_json(event)))
         assert events.to_json(events.from_json(written)) == written

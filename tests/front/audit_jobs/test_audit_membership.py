@@ -207,7 +207,7 @@ GOOD = rows(n=20, m=2, k=4)
         ({"target": "1" * 400}, [], r"line 2: column 'target' must hold a finite number"),
         ({}, ["--attack", "rmia-online", "--gamma", 0], "gamma must be above 0"),
         ({}, ["--records", "x.jsonl"], "Missing option .--synthetic"),
-        ({}, ["-o", "nowhere/out.json"], "is no file in a folder that exists"),
+        ({}, ["-o", "nowhere/out.json"], "name a file in an existing folder with -o"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, change: dict[str, Any], arguments: list[object], message: str) -> None:

@@ -234,7 +234,7 @@ def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:
         (["--holdout", "gone.jsonl"], "there is no such file"),
         (["--user", "note", "--holdout", "SEEN"], "60 users of column 'note' are in both"),
         (["--holdout", "SEEN"], "one of them holds nothing that the other does not"),
-        (["-o", "nowhere/x.json"], "is no file in a folder that exists"),
+        (["-o", "nowhere/x.json"], "name a file in an existing folder with -o"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(

@@ -45,6 +45,14 @@ def test_defaults(tmp_path: Path) -> None:
     assert claim.claimed() == ExPostDP(3.0)
 
 
+def test_a_claim_reads_the_files_of_its_parameters(tmp_path: Path) -> None:
+    """An output folder may not hold what a run reads."""
+    text = GOOD.replace("tokens: 64", "tokens: 64, centres: c.safetensors, kept_centres: 3")
+    assert read_claim(write(tmp_path, text)).reads() == [None, tmp_path / "c.safetensors"]
+    listed = (CLAIMS / "secrets-evolution.yaml").read_text().replace("{pattern: '\\b\\d{5}\\b'}", "{list: s.txt}")
+    assert read_claim(write(tmp_path, listed)).reads() == [None, tmp_path / "s.txt"]
+
+
 def test_delta_from_the_public_number_of_records(tmp_path: Path) -> None:
     text = GOOD.replace("{type: ex_post, epsilon: 3.0}", "{type: approx_dp, epsilon: 1.0, delta: n^-1.1}")
     # 4096 = 2^12, so 4096^-1.1 = 2^-13.2.

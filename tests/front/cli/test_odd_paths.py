@@ -125,7 +125,7 @@ def nothing() -> None:
 LONG = "x" * 300
 
 ODD: dict[str, tuple[Callable[[], None], str, list[str]]] = {
-    "DIR is a file": (file("run"), "run: is a file, and the output is a folder", []),
+    "DIR is a file": (file("run"), "run: is a file, but the output is a folder", []),
     "DIR is a link to nowhere": (link("run", "nowhere"), "run: file exists", []),
     "DIR is a link to a file": (link("run", "claim.yaml"), "run: is what the command reads", []),
     "DIR is a link to itself": (link("run", "run"), "run.*(too many levels|file exists)", []),
@@ -141,8 +141,8 @@ ODD: dict[str, tuple[Callable[[], None], str, list[str]]] = {
     "the ledger is a folder": (folder("run/private/ledger.sqlite"), "ledger.sqlite: a ledger is a file", []),
     "the ledger is text": (file("run/private/ledger.sqlite"), "ledger.sqlite: this file is not a ledger", []),
     "the ledger is empty": (lambda: write("run/private/ledger.sqlite", ""), "this file is not a ledger", []),
-    "a candidate's file without its ledger": (file("run/private/candidates.jsonl"), "is there without its ledger", []),
-    "documents that are a folder": (folder("run/private/synthetic.jsonl"), "is there without its ledger", []),
+    "a candidate's file without its ledger": (file("run/private/candidates.jsonl"), "exists without its ledger", []),
+    "documents that are a folder": (folder("run/private/synthetic.jsonl"), "exists without its ledger", []),
     "the anchor lies nowhere": (nothing, "no/anchor: there is no anchor file", ["--anchor", "no/anchor"]),
     "the anchor is a folder": (folder("anchor"), "anchor: is a directory", ["--anchor", "anchor"]),
     "the anchor is text": (file("anchor"), "anchor: this file is damaged", ["--anchor", "anchor"]),
@@ -160,7 +160,7 @@ def test_a_run_on_an_odd_path_is_refused_and_leaves_nothing(name: str, here: Pat
 
 def test_the_same_command_works_when_the_path_is_free(here: Path) -> None:
     file("run")()
-    refused("run: is a file, and the output is a folder", "generate", "claim.yaml", "-o", "run")
+    refused("run: is a file, but the output is a folder", "generate", "claim.yaml", "-o", "run")
     Path("run").unlink()
     assert command.run("generate", "claim.yaml", "-o", "run").returncode == 0
     assert {path.name for path in Path("run/private").iterdir()} == {
@@ -191,7 +191,7 @@ def test_a_folder_where_a_file_of_a_run_goes(
 
 
 RELEASES: dict[str, tuple[Callable[[], None], str, str]] = {
-    "OUT is a file": (file("out"), "out: is a file, and the output is a folder", "out"),
+    "OUT is a file": (file("out"), "out: is a file, but the output is a folder", "out"),
     "OUT is a link to nowhere": (link("out", "nowhere"), "out: exists and is not empty", "out"),
     "OUT holds something": (file("out/a"), "out: exists and is not empty", "out"),
     "OUT lies in a file": (nothing, "claim.yaml/out: (not a directory|file exists)", "claim.yaml/out"),
@@ -370,8 +370,8 @@ def test_commands_that_write_on_a_full_disk_and_where_something_lies(name: str, 
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "run/a"), "run/a: no space left on device; mend that"),
-        (OSError(errno.EIO, "Input/output error"), "a file cannot be written: input/output error; mend that"),
+        (OSError(errno.ENOSPC, "No space left on device", "run/a"), "run/a: no space left on device; correct this"),
+        (OSError(errno.EIO, "Input/output error"), "a file cannot be written: input/output error; correct this"),
         (LedgerFileError("run/ledger.sqlite: the disk is full"), "run/ledger.sqlite: the disk is full"),
         (LedgerError("commit of 'a' without a charge"), None),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "templates/a"), None),

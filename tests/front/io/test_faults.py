@@ -26,9 +26,9 @@ FEW = (
 )
 REASONS = "|".join(
     [
-        "no space left on device; mend that and give the same command again",
+        "no space left on device; correct this and run the same command again",
         "no space left on device",
-        "file too large; mend that and give the same command again",
+        "file too large; correct this and run the same command again",
         "file too large",
         "the disk is full; what was committed is kept, make room and start again",
         "the ledger cannot be read or written: (disk i/o error|disk I/O error|database or disk is full)",

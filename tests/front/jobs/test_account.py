@@ -157,9 +157,9 @@ def test_every_bound_on_r_says_whose_it_is(
     at_p = account_files([path], delta=None, method=None, p=0.01)
     assert (at_p.budgets, [bound.value for bound in at_p.bounds]) == ((), [found.bounds[0].value])
     assert "budgets" not in at_p.to_json()
-    with pytest.raises(InputError, match="--delta says nothing at unit secret; give --p, or neither"):
+    with pytest.raises(InputError, match="--delta does not apply to unit secret; give --p, or neither"):
         account_files([path], delta=1e-5, method=None)
-    with pytest.raises(InputError, match="--p says nothing at unit record; give --delta, or neither"):
+    with pytest.raises(InputError, match="--p does not apply to unit record; give --delta, or neither"):
         account_files([ledger(tmp_path / "one.sqlite", dp_event.GaussianDpEvent(2.0))], delta=None, method=None, p=0.01)
 
 
@@ -185,7 +185,7 @@ def test_an_account_says_which_ledgers_are_anchored_and_which_runs_unfinished(
     printed = capsys.readouterr().out
     assert "If each unfinished run charges its whole plan" in printed
     assert f"{path}: verified, 3 entries, head {head}; no anchor of this ledger was found, so a restored" in printed
-    assert f"{path}: run 'the run' is unfinished: what it charged so far is counted" in printed
+    assert f"{path}: run 'the run' is unfinished: its charges so far are counted" in printed
     assert f"{done}: verified, 5 entries, head {finished.head}; agrees with its anchor" in printed
     written = found.to_json()
     assert written["ledgers"][0] == {

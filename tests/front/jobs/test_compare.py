@@ -154,7 +154,7 @@ def test_ledgers_of_secrets_are_not_compared(tmp_path: Path) -> None:
         kept.begin("run", plan=release, adjacency=Adjacency.SECRET, unit=Unit("secret"), about={})
     result = cupel("compare", path, "--delta", 1e-5)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.rstrip().endswith("ask cupel account")
+    assert result.stderr.rstrip().endswith("use cupel account")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -179,7 +179,7 @@ def test_a_comparison_of_ledgers_says_what_it_assumes_of_them(ledger: Path, tmp_
         run.step(charge=Charge(key="s", event=event, stage="s"))
     found = json.loads(cupel("compare", path, "--delta", 1e-5, "--method", "basic", "--json").stdout)
     assert found["assumptions"] == [
-        "part.sqlite: run 'run' is unfinished; what it charged so far is compared, not its whole plan.",
+        "part.sqlite: run 'run' is unfinished; its charges so far are compared, not its whole plan.",
         "part.sqlite: no anchor of this ledger was found, so a restored or rewritten file would not show.",
     ]
 

@@ -298,7 +298,7 @@ def test_an_anchor_of_ones_own_is_kept_and_compared(finish: Callable[..., Finish
     newer = case.ledger.read_bytes()
     shutil.rmtree(case.folder / "state")
     other.write_text("{}\n")
-    case.refused("knows nothing of", "--anchor", other)
+    case.refused("has no head of", "--anchor", other)
     case.ledger.write_bytes(older)
     case.refused("had more entries before", "--anchor", anchor)
     case.ledger.write_bytes(newer)
@@ -363,7 +363,7 @@ def test_a_place_that_is_taken_is_refused(kind: str, case: Finished) -> None:
         (out / "mine.txt").write_text("mine")
     elif kind == "a file":
         out.write_text("mine")
-        says = "is a file, and the output is a folder"
+        says = "is a file, but the output is a folder"
     elif kind == "a link":
         out.symlink_to(case.folder / "elsewhere")
     elif kind == "the private folder":
@@ -611,7 +611,7 @@ def test_what_is_kept_of_a_run_without_its_ledger_is_refused(name: str, tmp_path
     path.write_text("{}\n")
     for job in ("generate", "assay"):
         result = command.run(job, claim, "-o", tmp_path / "run")
-        one_line(result, "is there without its ledger")
+        one_line(result, "exists without its ledger")
         assert str(path.parent if "audits" in name else path) in result.stderr
     assert not (tmp_path / "run" / "private" / "ledger.sqlite").exists()
     one_line(command.run("release", tmp_path / "run", "-o", tmp_path / "out"), "holds no run")
@@ -622,7 +622,7 @@ def test_a_release_of_an_earlier_version_without_its_ledger_is_refused(tmp_path:
     (tmp_path / "run" / "release").mkdir(parents=True)
     (tmp_path / "run" / "release" / "synthetic.jsonl").write_text("{}\n")
     for job in ("generate", "assay"):
-        one_line(command.run(job, claim, "-o", tmp_path / "run"), "is there without its ledger")
+        one_line(command.run(job, claim, "-o", tmp_path / "run"), "exists without its ledger")
     assert not (tmp_path / "run" / "private").exists()
 
 
@@ -631,7 +631,7 @@ def test_a_new_ledger_beside_documents_is_refused(case: Finished) -> None:
         case.ledger.with_name(case.ledger.name + extra).unlink(missing_ok=True)
     Ledger.open(case.ledger).close()
     for job in ("generate", "assay"):
-        one_line(command.run(job, case.claim, "-o", case.folder / "run"), "is of a finished run")
+        one_line(command.run(job, case.claim, "-o", case.folder / "run"), "is from a finished run")
 
 
 def test_games_are_not_played_anew_without_their_ledger(finish: Callable[..., Finished]) -> None:
@@ -641,7 +641,7 @@ def test_games_are_not_played_anew_without_their_ledger(finish: Callable[..., Fi
     folder.mkdir()
     (folder / "canaries.json").write_text("{}\n")
     case.edit("[record_replay]", "[reconstruction]")
-    one_line(case.assay(), "canaries.json: is there without its ledger")
+    one_line(case.assay(), "canaries.json: exists without its ledger")
 
 
 def test_generate_prints_the_head(finish: Callable[..., Finished]) -> None:

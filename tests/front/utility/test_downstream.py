@@ -32,14 +32,14 @@ def test_a_ceiling_a_floor_and_what_lies_between() -> None:
     turn = dict(zip(WORDS, [*list(WORDS)[1:], next(iter(WORDS))], strict=True))
     good = downstream((texts, labels), real, test)
     bad = downstream((texts, [turn[label] for label in labels]), real, test)
-    ceiling = good["train_on_real"]["accuracy"]["value"]
-    floor = good["majority_class"]["accuracy"]["value"]
+    ceiling = good.train_on_real.accuracy.value
+    floor = good.majority_class.accuracy.value
     assert floor == pytest.approx(np.mean([label == largest_class(real[1], 1)[0] for label in test[1]]))
     assert ceiling > 0.9
-    assert good["train_on_synthetic"]["accuracy"]["value"] > 0.9
-    assert bad["train_on_synthetic"]["accuracy"]["value"] < 0.1 < floor < 0.5
-    assert good["texts"] == {"synthetic": 300, "real_training": 300, "real_test": 300}
-    assert (good["labels"], good["unknown_label_share"]) == (3, 0)
+    assert good.train_on_synthetic.accuracy.value > 0.9
+    assert bad.train_on_synthetic.accuracy.value < 0.1 < floor < 0.5
+    assert good.texts.to_json() == {"synthetic": 300, "real_training": 300, "real_test": 300}
+    assert (good.labels, good.unknown_label_share) == (3, 0)
     again = downstream((texts, labels), real, test)
     assert again == good
 
@@ -47,7 +47,7 @@ def test_a_ceiling_a_floor_and_what_lies_between() -> None:
 def test_labels_that_no_real_text_has_are_counted() -> None:
     real = labelled(50, 1)
     found = downstream((["moon", "apple"], ["sky", "fruit"]), real, labelled(50, 2))
-    assert found["unknown_label_share"] == 0.5
+    assert found.unknown_label_share == 0.5
 
 
 def test_one_label_is_the_answer_everywhere() -> None:
@@ -83,12 +83,12 @@ def test_values_are_those_of_scikit_learn() -> None:
     true = draw.choice(["a", "b", "c"], size=120, p=[0.6, 0.3, 0.1]).tolist()
     predicted = draw.choice(["a", "b", "c", "z"], size=120).tolist()
     found = scores(true, predicted)
-    assert found["accuracy"]["value"] == pytest.approx(accuracy_score(true, predicted), rel=1e-14)
+    assert found.accuracy.value == pytest.approx(accuracy_score(true, predicted), rel=1e-14)
     # Over the labels of the test texts, as documented; scikit-learn is told so.
     expected = f1_score(true, predicted, average="macro", labels=["a", "b", "c"])
-    assert found["macro_f1"]["value"] == pytest.approx(expected, rel=1e-12)
-    for of in found.values():
-        assert of["interval"][0] < of["value"] < of["interval"][1]
+    assert found.macro_f1.value == pytest.approx(expected, rel=1e-12)
+    for of in (found.accuracy, found.macro_f1):
+        assert of.interval[0] < of.value < of.interval[1]
 
 
 def test_the_interval_of_accuracy_is_binomial() -> None:
@@ -96,10 +96,10 @@ def test_the_interval_of_accuracy_is_binomial() -> None:
 
     1000 resamples put their 2.5 % quantile between the 1.4 % and 4 % ones (3 binomial deviations): .60 to .62.
     """
-    found = scores(["a"] * 70 + ["b"] * 30, ["a"] * 100)["accuracy"]
-    assert found["value"] == 0.7
-    assert found["interval"][0] == pytest.approx(0.61, abs=0.0101)
-    assert found["interval"][1] == pytest.approx(0.79, abs=0.0101)
+    found = scores(["a"] * 70 + ["b"] * 30, ["a"] * 100).accuracy
+    assert found.value == 0.7
+    assert found.interval[0] == pytest.approx(0.61, abs=0.0101)
+    assert found.interval[1] == pytest.approx(0.79, abs=0.0101)
 
 
 def test_macro_f1_resamples_as_texts_do() -> None:
@@ -107,7 +107,7 @@ def test_macro_f1_resamples_as_texts_do() -> None:
     draw = np.random.default_rng(5)
     true = draw.choice(["a", "b"], size=60).tolist()
     predicted = [label if draw.random() < 0.8 else "a" for label in true]
-    low, high = scores(true, predicted, confidence=0.68)["macro_f1"]["interval"]
+    low, high = scores(true, predicted, confidence=0.68).macro_f1.interval
     drawn = draw.integers(60, size=(1000, 60))
     one_by_one = [
         f1_score([true[i] for i in row], [predicted[i] for i in row], average="macro", labels=["a", "b"])
@@ -141,7 +141,7 @@ def test_mauve_is_asked_with_public_numbers(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "mauve", SimpleNamespace(compute_mauve=compute))
     synthetic, real = np.eye(9), 2 * np.eye(9)
     found = mauve_score(synthetic, real, buckets=7, seed=3)
-    assert found == {"value": 0.5, "smoothed": 0.6, "buckets": 7, "scaling": 5}
+    assert found.to_json() == {"value": 0.5, "smoothed": 0.6, "buckets": 7, "scaling": 5}
     assert (asked["num_buckets"], asked["mauve_scaling_factor"], asked["seed"]) == (7, 5, 3)
     assert asked["p_features"].tolist() == real.tolist()
     assert asked["q_features"].tolist() == synthetic.tolist()
@@ -164,5 +164,5 @@ def test_mauve_by_its_own_package() -> None:
     pytest.importorskip("mauve")
     draw = np.random.default_rng(0)
     real = draw.normal(size=(400, 8)).astype(np.float32)
-    assert mauve_score(real, real, buckets=10)["value"] == pytest.approx(1, abs=1e-5)
-    assert mauve_score(-np.abs(real), np.abs(real), buckets=10)["value"] < 0.1
+    assert mauve_score(real, real, buckets=10).value == pytest.approx(1, abs=1e-5)
+    assert mauve_score(-np.abs(real), np.abs(real), buckets=10).value < 0.1

@@ -160,9 +160,11 @@ def test_intervals_cover_the_truth() -> None:
     for trial in range(60):
         one, two = draw.normal(size=(2, 1000, 3))
         found = compare_embeddings(moments_of(one, trial), moments_of(mean + scale * two, trial + 1), seed=trial)
-        low, high = found["interval"]
+        assert found.interval is not None
+        assert found.corrected is not None
+        low, high = found.interval
         hit += low <= truth <= high
-        assert low <= found["corrected"] <= high
+        assert low <= found.corrected <= high
     assert hit >= 47
 
 
@@ -177,16 +179,16 @@ def test_equal_distributions_are_foretold() -> None:
         (moments_of(draw.normal(size=(300, 10)), i), moments_of(draw.normal(size=(900, 10)), i)) for i in range(20)
     ]
     found = [compare_embeddings(*pair) for pair in pairs]
-    values = np.mean([of["value"] for of in found])
-    assert values == pytest.approx(np.mean([of["sampling_alone"] for of in found]), rel=0.2)
+    values = np.mean([of.value for of in found])
+    assert values == pytest.approx(np.mean([of.sampling_alone for of in found]), rel=0.2)
 
 
 def test_high_dimensions_have_a_value_and_no_interval() -> None:
     rows = np.random.default_rng(9).normal(size=(4, 1025))
     found = compare_embeddings(moments_of(rows, 0), moments_of(rows + 1, 0))
-    assert found["value"] == pytest.approx(1025, rel=1e-9)
-    assert found["interval"] is None
-    assert found["sampling_alone"] is None
+    assert found.value == pytest.approx(1025, rel=1e-9)
+    assert found.interval is None
+    assert found.sampling_alone is None
 
 
 def test_one_text_has_no_covariance() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cupel.mechanisms.data import word_runs
 from cupel.mechanisms.data.text_overlap import overlap
 from cupel.mechanisms.data.word_runs import HashSet, Words, distinct, occurrences
+from cupel.utility.result import Sides
 from cupel.utility.text_metrics import compare_lengths, diversity, expected_distinct
 
 Text = tuple[str, ...]
@@ -170,27 +171,27 @@ def test_expected_distinct_of_many() -> None:
 def test_distinct_n_by_sets() -> None:
     synthetic, real = random_texts(30, "abc", 12, seed=1), random_texts(80, "abcdefgh", 12, seed=2)
     rows = diversity(Words.of(joined(synthetic)), Words.of(joined(real)))
-    assert [row["n"] for row in rows] == [1, 2, 3, 4]
+    assert [row.n for row in rows] == [1, 2, 3, 4]
     for row in rows:
         all_grams = {
-            side: [gram for text in of for gram in grams(text, row["n"])]
+            side: [gram for text in of for gram in grams(text, row.n)]
             for side, of in (("synthetic", synthetic), ("real", real))
         }
         common = min(map(len, all_grams.values()))
-        assert row["same_size"] == common
+        assert row.same_size == common
         for side, of in all_grams.items():
-            assert row["runs"][side] == len(of)
-            assert row["distinct"][side] == pytest.approx(len(set(of)) / len(of), rel=1e-15)
+            assert row.runs.to_json()[side] == len(of)
+            assert row.distinct.to_json()[side] == pytest.approx(len(set(of)) / len(of), rel=1e-15)
             expected = expected_distinct(np.bincount(list(Counter(of).values())), common) / common
-            assert row["distinct_at_same_size"][side] == pytest.approx(expected, rel=1e-12)
-        assert row["distinct_at_same_size"]["synthetic"] == pytest.approx(row["distinct"]["synthetic"], rel=1e-12)
+            assert row.distinct_at_same_size.to_json()[side] == pytest.approx(expected, rel=1e-12)
+        assert row.distinct_at_same_size.synthetic == pytest.approx(row.distinct.synthetic, rel=1e-12)
 
 
 def test_texts_without_a_run_have_no_diversity() -> None:
     rows = diversity(Words.of(["one", ""]), Words.of(["one two three four five"]))
-    assert rows[0]["distinct"] == {"synthetic": 1.0, "real": 1.0}
-    assert rows[1]["distinct"] == {"synthetic": None, "real": 1.0}
-    assert rows[1]["distinct_at_same_size"] == {"synthetic": None, "real": None}
+    assert rows[0].distinct == Sides(1.0, 1.0)
+    assert rows[1].distinct == Sides(None, 1.0)
+    assert rows[1].distinct_at_same_size == Sides(None, None)
 
 
 def test_repeats_are_counted() -> None:
@@ -205,14 +206,14 @@ def test_lengths_by_hand() -> None:
     draw = np.random.default_rng(0)
     one, two = draw.integers(0, 30, size=50), draw.integers(5, 50, size=50)
     found = compare_lengths(one.tolist(), two.tolist())
-    assert found["wasserstein_1"] == pytest.approx(np.abs(np.sort(one) - np.sort(two)).mean(), rel=1e-12)
+    assert found.wasserstein_1 == pytest.approx(np.abs(np.sort(one) - np.sort(two)).mean(), rel=1e-12)
     gaps = [abs((one <= x).mean() - (two <= x).mean()) for x in range(60)]
-    assert found["kolmogorov_smirnov"] == pytest.approx(max(gaps), rel=1e-12)
-    assert found["synthetic"]["mean"] == pytest.approx(one.mean())
-    assert found["real"]["quantiles"]["0.5"] == np.median(two)
-    assert found["real"]["quantiles"]["1"] == two.max()
+    assert found.kolmogorov_smirnov == pytest.approx(max(gaps), rel=1e-12)
+    assert found.synthetic.mean == pytest.approx(one.mean())
+    assert found.real.quantiles[0.5] == np.median(two)
+    assert found.real.quantiles[1.0] == two.max()
     same = compare_lengths([3, 4], [4, 3])
-    assert (same["wasserstein_1"], same["kolmogorov_smirnov"]) == (0, 0)
+    assert (same.wasserstein_1, same.kolmogorov_smirnov) == (0, 0)
     with pytest.raises(ValueError, match="there is no real one"):
         compare_lengths([1], [])
 

@@ -16,6 +16,7 @@ import pytest
 
 from cupel.mechanisms.data.corpora import notes
 from cupel.mechanisms.embedding.centres import Centres
+from cupel.utility import UtilitySettings, measure
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 COLUMNS = ["--text", "note", "--label", "health"]
@@ -76,6 +77,89 @@ def test_everything_is_measured_and_private(files: dict[str, Path]) -> None:
     assert classifier["tested_on"] == "held_out"
     assert classifier["texts"] == {"synthetic": 205, "real_training": 300, "real_test": 200}
     assert found["mauve"] is None
+
+
+def keys(value: Any) -> Any:
+    """The keys of a JSON document in order, with the types of its leaves."""
+    if isinstance(value, dict):
+        return {key: keys(of) for key, of in value.items()}
+    if isinstance(value, list):
+        return [keys(of) for of in value]
+    return type(value).__name__
+
+
+OVERLAP = {
+    "run_words": "int",
+    "exact_share": "float",
+    "near_share": "float",
+    "near_from": "float",
+    "mean_overlap": "float",
+    "longest_stretch_words": {"0.5": "float", "0.95": "float", "1": "float"},
+}
+SCORES = {name: {"value": "float", "interval": ["float", "float"]} for name in ("accuracy", "macro_f1")}
+FILE = {"path": "str", "texts": "int", "used": "int"}
+LENGTH = {
+    "mean": "float",
+    "quantiles": dict.fromkeys(("0", "0.05", "0.25", "0.5", "0.75", "0.95", "1"), "float"),
+}
+LENGTHS = {"synthetic": LENGTH, "real": LENGTH, "wasserstein_1": "float", "kolmogorov_smirnov": "float"}
+DISTINCT = {
+    "n": "int",
+    "runs": {"synthetic": "int", "real": "int"},
+    "same_size": "int",
+    "distinct": {"synthetic": "float", "real": "float"},
+    "distinct_at_same_size": {"synthetic": "float", "real": "float"},
+}
+WRITTEN = {
+    "schema": "int",
+    "private": "str",
+    "version": "str",
+    "synthetic": FILE,
+    "real": FILE,
+    "held_out": FILE,
+    "embedder": {"name": "str", "fingerprint": "str"},
+    "seed": "int",
+    "classifier": {
+        "train_on_synthetic": SCORES,
+        "train_on_real": SCORES,
+        "majority_class": SCORES,
+        "confidence": "float",
+        "texts": {"synthetic": "int", "real_training": "int", "real_test": "int"},
+        "labels": "int",
+        "unknown_label_share": "float",
+        "tested_on": "str",
+    },
+    "frechet": {
+        "value": "float",
+        "corrected": "float",
+        "interval": ["float", "float"],
+        "sampling_alone": "float",
+        "confidence": "float",
+        "dimensions": "int",
+        "texts": {"synthetic": "int", "real": "int"},
+    },
+    "mauve": {"value": "float", "smoothed": "float", "buckets": "int", "scaling": "int"},
+    "diversity": [DISTINCT] * 4,
+    "lengths": {"words": LENGTHS, "characters": LENGTHS},
+    "memorisation": {"real": OVERLAP, "same_size": {"texts": "int", "real": OVERLAP, "held_out": OVERLAP}},
+}
+
+
+def test_the_document_is_that_of_version_0_2(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys, their order and types; readers of `utility.json` rely on them."""
+    mauve = SimpleNamespace(compute_mauve=lambda **_: SimpleNamespace(mauve=0.25, mauve_star=0.5))
+    monkeypatch.setitem(sys.modules, "mauve", mauve)
+    settings = UtilitySettings(
+        real=files["real"], held_out=files["held_out"], text="note", label="health", mauve=True, limit=100
+    )
+    found = measure(files["run"], settings)
+    assert json.dumps(keys(found.to_json())) == json.dumps(WRITTEN)
+    bare = json.loads(json.dumps(measure(files["run"], UtilitySettings(real=files["real"], text="note")).to_json()))
+    assert list(bare) == list(WRITTEN)
+    assert [bare["classifier"], bare["mauve"], bare["held_out"], bare["memorisation"]["same_size"]] == [None] * 4
+    assert "same_size" in bare["memorisation"]
+    with pytest.warns(DeprecationWarning, match=r"Utility has attributes; in place of \['frechet'\] use .frechet"):
+        assert found["frechet"]["value"] == found.frechet.value
 
 
 CLUSTERED = """
@@ -209,8 +293,11 @@ def test_mauve_is_given_the_embeddings(files: dict[str, Path], monkeypatch: pyte
         (["run", "--real", "identified.jsonl", *COLUMNS], "at most 100 are compared"),
         (["out", "--real", "real.jsonl", *COLUMNS], "lies in a released folder"),
         (["run", "--real", "real.jsonl", *COLUMNS, "-o", "out/utility.json"], "lies in a released folder"),
-        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "no/such/folder.json"], "is no file in a folder that exists"),
-        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "run"], "is no file in a folder that exists"),
+        (
+            ["run", "--real", "real.jsonl", *COLUMNS, "-o", "no/such/folder.json"],
+            "name a file in an existing folder with -o",
+        ),
+        (["run", "--real", "real.jsonl", *COLUMNS, "-o", "run"], "name a file in an existing folder with -o"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--limit", "1"], "limit must be at least 2"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--embedded", "0"], "embedded must be at least 2"),
         (["run", "--real", "real.jsonl", *COLUMNS, "--seed", "-1"], "seed must be at least 0"),

@@ -108,7 +108,7 @@ WRONG_AUG_PE = [
     ("synthetic: 20", "synthetic: 20, secrets: []", "parameters.secrets: unknown key; known are noise_multiplier"),
     ("guarantee:", "unit: user\nguarantee:", "unit must be record for Aug-PE, not 'user'"),
     ("guarantee:", "adjacency: secret\nguarantee:", "adjacency must be add_remove or replace_one, not 'secret'"),
-    ("guarantee:", "audits: [reconstruction]\nguarantee:", "audits: there is none of aug_pe yet"),
+    ("guarantee:", "audits: [reconstruction]\nguarantee:", "audits: cupel has no audit of aug_pe"),
     ("records: 400", "labels: []", "public.records: is missing"),
     ("aug_pe", "aug-pe", "mechanism: must be private_inference, secret_evolution or aug_pe, not 'aug-pe'"),
 ]

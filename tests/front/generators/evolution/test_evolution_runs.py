@@ -346,7 +346,7 @@ def test_a_run_does_not_go_on_without_what_it_was_charged(
     result = run("generate", path, "-o", tmp_path / "run", "-q")
     assert result.returncode == 2, result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert ("candidates.jsonl: is there without its ledger" if damage == "gone" else "ledger.sqlite: ") in result.stderr
+    assert ("candidates.jsonl: exists without its ledger" if damage == "gone" else "ledger.sqlite: ") in result.stderr
     assert len(server.prompts) == asked
     assert ledger.exists() == (damage != "gone")
     for extra in ("-wal", "-shm"):
@@ -388,7 +388,7 @@ def test_what_is_kept_of_a_run_without_its_ledger_is_refused(
         result = run(job, path, "-o", tmp_path / "run")
         assert result.returncode == 2
         assert len(result.stderr.splitlines()) == 1
-        assert f"{left}: is there without its ledger" in result.stderr
+        assert f"{left}: exists without its ledger" in result.stderr
     assert server.prompts == []
     assert [file.name for file in left.parent.iterdir()] == [kept]
 

@@ -1,0 +1,50 @@
+"""What the results of all metrics share: their JSON, and, until version 0.4, access by key."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from cupel.mechanisms.data.text_overlap import Overlap
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Base class of results: frozen dataclasses whose attributes are the keys of their JSON, in the same order."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON types."""
+        return {field.name: _to_json(getattr(self, field.name)) for field in fields(self)}
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a JSON key, as when results were dicts; until version 0.4."""
+        message = (
+            f"since cupel 0.3 {type(self).__name__} has attributes; in place of [{key!r}] use .{key} or .to_json()"
+        )
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return self.to_json()[key]
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_json()
+    if isinstance(value, Overlap):
+        return value.summary()
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    if isinstance(value, Mapping):  # of quantiles
+        return {f"{probability:g}": quantile for probability, quantile in value.items()}
+    return str(value) if isinstance(value, Path) else value
+
+
+@dataclass(frozen=True)
+class Sides(Result, Generic[T]):
+    """One value of the synthetic texts and one of the real texts."""
+
+    synthetic: T
+    real: T
