@@ -63,7 +63,7 @@ class SecretEvolutionRun(FinishedRun):
         return budgets.index(default) if default in budgets else None
 
     def parts(self, guarantee: Guarantee, event: DpEvent) -> list[Part]:
-        """The claim for the secrets with the claimed budget (for all secrets if there are none), then each other group."""
+        """The claim for the secrets with its budget (for all secrets if none has it), then each other group."""
         own = self.default_group
         first = Part(guarantee, event if own is None else of_group(event, own))
         others = [
