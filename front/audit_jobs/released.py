@@ -18,7 +18,7 @@ from cupel.audits.games.released_data import holdout_audit
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
 from cupel.io.private_results import PRIVATE, synthetic_file, write
-from cupel.progress import Progress, Step
+from cupel.progress import Progress, with_progress
 
 if TYPE_CHECKING:
     from cupel.attacks.released.pii import PersonalData
@@ -228,9 +228,9 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
         seen, unseen = ((text for text, _ in side) for side in sides)
         total, first = len(written) + len(source) + len(holdout), len(written) + len(source)
         printed = personal_data(
-            _with_progress(released(), step, 0, total),
-            _with_progress(seen, step, len(written), total),
-            _with_progress(unseen, step, first, total),
+            with_progress(released(), step, total, every=1024),
+            with_progress(seen, step, total, begin=len(written), every=1024),
+            with_progress(unseen, step, total, begin=first, every=1024),
             units,
             key=key,
         )
@@ -239,13 +239,6 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
     if not key_file.exists():
         write({"key": key.hex()}, key_file)
     return TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
-
-
-def _with_progress(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterator[str]:
-    for done, text in enumerate(texts, begin + 1):
-        yield text
-        if done % 1024 == 0 or done == total:
-            step(done, total)
 
 
 def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
