@@ -1,4 +1,4 @@
-"""Audits of released text and tables, whoever made them: source against holdout, on files."""
+"""Audits of released text and tables: what they repeat of their source, compared with a holdout."""
 
 from __future__ import annotations
 
