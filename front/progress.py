@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cupel.terminal import escaped
 
@@ -18,6 +18,7 @@ Both may depend on the private data, such as the number of records, so only the 
 """
 
 Mode = Literal["bar", "json", "quiet"]
+T = TypeVar("T")
 
 
 class Progress:
@@ -59,6 +60,22 @@ class Progress:
     @staticmethod
     def _emit(row: dict[str, object]) -> None:
         print(json.dumps(row), file=sys.stderr, flush=True)
+
+
+def with_progress(items: Iterable[T], step: Step, total: int, *, begin: int = 0, every: int = 1) -> Iterator[T]:
+    """The items; after each `every` of them, and after the last, `step` is called.
+
+    Args:
+        items: of the work.
+        step: called with the items done, `begin` included, and `total`.
+        total: number of all items.
+        begin: number of items that were done before.
+        every: number of items between calls.
+    """
+    for done, item in enumerate(items, begin + 1):
+        yield item
+        if done % every == 0 or done == total:
+            step(done, total)
 
 
 def _percent(done: int, total: int) -> int:

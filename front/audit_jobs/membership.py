@@ -1,4 +1,4 @@
-"""`cupel audit membership`: scores of candidates by the attacks that were asked for, and what they show."""
+"""`cupel audit membership`: membership inference by signals of models, by a model, or by synthetic text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT_ATTACKS = ("ngram", "neighbourhood")
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    """Settings of a membership audit, all fixed before scores are seen.
+    """Settings of a membership audit, fixed before scores are seen.
 
     Attributes:
         attacks: names in `SIGNAL_ATTACKS` or `TEXT_ATTACKS`; empty for the default. The confidence is divided among
@@ -68,10 +68,10 @@ class MembershipSettings:
     progress: Progress = field(default_factory=Progress)
 
     def design(self) -> Design:
-        """What the audit needs to know.
+        """The design of the audit.
 
         Raises:
-            InputError: for numbers out of range.
+            InputError: if a setting is out of range.
         """
         side: Side = "in" if self.side == "in" else "both"
         with input_errors():
@@ -92,7 +92,7 @@ class MembershipSettings:
         """The attacks that are run, each once.
 
         Raises:
-            InputError: for an attack that does not fit what it is given.
+            InputError: if an attack does not apply to this input.
         """
         wrong = [name for name in self.attacks if name not in allowed]
         if wrong:
@@ -105,7 +105,7 @@ class ReferenceModelSettings:
     """How many reference models are trained, and how.
 
     Attributes:
-        base: the public model that the target was made from: ``builtin`` or a folder.
+        base: the public model that the target was fine-tuned from: ``builtin`` or a folder.
         models: how many; with 0 only the loss attack is possible.
         training: how each is fine-tuned; as the target was.
         device: where models run.
@@ -121,10 +121,10 @@ class ReferenceModelSettings:
 
 @dataclass(frozen=True, eq=False)
 class MembershipAudit:
-    """What a membership audit found. Private.
+    """The result of a membership audit; private.
 
     Attributes:
-        settings: with which candidates were audited.
+        settings: of the audit.
         files: the inputs: for each role the path, and for signals of models the number of reference models.
         audit: areas under the curve, rates, and bounds on ε.
     """
@@ -135,7 +135,7 @@ class MembershipAudit:
 
     @property
     def refuted(self) -> bool:
-        """Whether the audit refutes the claimed ε; False where none is claimed."""
+        """Whether the audit refutes the claimed ε; False if none is claimed."""
         bounds, claimed = self.audit.bounds, self.settings.epsilon
         return bool(bounds) and claimed is not None and bounds[0].value > claimed
 
@@ -199,7 +199,7 @@ def audit_model(
     design = settings.design()
     if not 0 <= references.models <= MOST_REFERENCES:
         raise InputError(f"--references must be from 0 to {MOST_REFERENCES}, not {references.models}")
-    _check_given(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
+    _check_inputs(settings.chosen(SIGNAL_ATTACKS, "loss"), bool(references.models), True, population is not None)
     candidates, included = read_candidates(records, text, design.unit)
     if population is not None:
         check_disjoint(candidates, population, text)
@@ -209,7 +209,7 @@ def audit_model(
             _rehearse(included, references.models, settings)
         others = [] if population is None else [row for row, _ in read_texts(population, text=text)]
         model = LanguageModel.load(target, references.device, dtype="float32")
-        said = signals(model, [*candidates, *others])
+        model_signals = signals(model, [*candidates, *others])
         trained = None
         if references.models:
             with settings.progress.stage("Training reference models") as step:
@@ -227,11 +227,11 @@ def audit_model(
                 )
     n, none = len(candidates), np.zeros((0, len(candidates)))
     found = Signals(
-        target=said[:n],
+        target=model_signals[:n],
         included=included,
         references=none if trained is None else trained.signals,
         inclusion=None if trained is None else trained.inclusion,
-        population_target=said[n:],
+        population_target=model_signals[n:],
         population_references=np.zeros((0, len(others))) if trained is None else trained.population,
     )
     return _of_signals(
@@ -297,25 +297,27 @@ def audit_texts(
 def _of_signals(
     signals: Signals, settings: MembershipSettings, design: Design, files: Mapping[str, str | int | None]
 ) -> MembershipAudit:
-    """The positive control is the same attack on the first reference model, whose members are known."""
+    """Audits signals. The positive control is the same attack on the first reference model, whose members are known."""
     default = "loss" if not len(signals.references) else "lira-offline" if signals.inclusion is None else "lira-online"
     names = settings.chosen(SIGNAL_ATTACKS, default)
     has_population = bool(len(signals.population_target))
-    _check_given(names, bool(len(signals.references)), signals.inclusion is not None, has_population)
+    _check_inputs(names, bool(len(signals.references)), signals.inclusion is not None, has_population)
     with input_errors():
         scores = _scores(names, signals, settings)
     known, control = signals.reference_as_target(), None
     if known is not None:
-        with contextlib.suppress(ValueError):  # one model less can be too few for an attack, or have seen nobody
+        with contextlib.suppress(
+            ValueError
+        ):  # with one model removed, too few may be left for an attack, or none that saw a candidate
             control = _scores(names, known, settings)
     return _result(scores, control, settings, design, {**files, "reference_models": len(signals.references)})
 
 
 def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> None:
-    """Runs the attacks on made-up signals of as many models, to raise what they would raise after the training.
+    """Runs the attacks on random signals of as many models, so that they fail before the training if they would after.
 
     Raises:
-        ValueError: for too few models.
+        ValueError: if there are too few models.
     """
     from cupel.attacks.membership.reference_models import coins
 
@@ -332,11 +334,11 @@ def _rehearse(included: Bools, models: int, settings: MembershipSettings) -> Non
     _scores(settings.chosen(SIGNAL_ATTACKS, "lira-online"), found, settings)
 
 
-def _check_given(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
-    """That there is all that the attacks need.
+def _check_inputs(names: Sequence[str], references: bool, inclusion: bool, population: bool) -> None:
+    """Checks that the inputs of all attacks are given.
 
     Raises:
-        InputError: naming the attack and what it misses.
+        InputError: naming the attack and the missing input.
     """
     for name in names:
         if name != "loss" and not references:
@@ -344,7 +346,7 @@ def _check_given(names: Sequence[str], references: bool, inclusion: bool, popula
                 "LiRA and RMIA need reference models: columns ref_1, ref_2, …, or --references with --model"
             )
         if name.endswith("online") and not inclusion:
-            raise InputError(f"{name} needs to know what reference models saw: columns ref_in_1, ref_in_2, …")
+            raise InputError(f"{name} needs the members of each reference model: columns ref_in_1, ref_in_2, …")
         if name.startswith("rmia") and not population:
             raise InputError(f"{name} needs population records: rows without `included`, or --reference with --model")
 

@@ -1,4 +1,4 @@
-"""Audits of released text and tables, whoever made them: source against holdout, on files."""
+"""Audits of released text and tables: what they repeat of their source, compared with a holdout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cupel.audits.games.released_data import holdout_audit
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
 from cupel.io.private_results import PRIVATE, synthetic_file, write
-from cupel.progress import Progress, Step
+from cupel.progress import Progress, with_progress
 
 if TYPE_CHECKING:
     from cupel.attacks.released.pii import PersonalData
@@ -36,8 +36,8 @@ class HoldoutSettings:
         holdout: file of records of the same kind that it did not see, with the same columns.
         coins: whether each unit was put into source or holdout by its own independent fair coin.
         delta: δ at which ε is bounded, where there are coins.
-        confidence: with which all bounds of the audit hold jointly. Each of k attacks has confidence
-            1 − (1 − confidence)/k, as has each of its intervals.
+        confidence: with which all bounds of the audit hold jointly. Each of k attacks, and each of its intervals, has
+            confidence 1 − (1 − confidence)/k.
         progress: where to show progress.
     """
 
@@ -100,11 +100,11 @@ class TableAuditSettings(HoldoutSettings):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HoldoutAudit:
-    """What an audit of released data found. Private.
+    """The result of an audit of released data; private.
 
     Attributes:
         synthetic: the released file.
-        settings: with which it was audited.
+        settings: of the audit.
         unit: ``record`` or ``user``.
         units: the units of source and holdout.
         audits: one result for each attack.
@@ -141,7 +141,7 @@ class HoldoutAudit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TextAudit(HoldoutAudit):
-    """What an audit of synthetic text found. Private.
+    """The result of an audit of synthetic text; private.
 
     Attributes:
         personal_data: the personal data that the synthetic texts print, as hashes.
@@ -164,10 +164,10 @@ class TextAudit(HoldoutAudit):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableAudit(HoldoutAudit):
-    """What an audit of a synthetic table found. Private.
+    """The result of an audit of a synthetic table; private.
 
     Attributes:
-        settings: with which it was audited.
+        settings: of the audit.
         numeric, categorical: names of the columns that were compared.
         used: number of units that were drawn, of source and holdout together.
     """
@@ -191,8 +191,8 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
     Args:
         synthetic: a file, or the folder of a run.
         settings: source, holdout, and how they are compared.
-        output: where the caller will write the result. The key of its hashes is read from the folder of this file, or
-            written there.
+        output: file where the caller will write the result. The key of the hashes is read from its folder, or written
+            there.
 
     Raises:
         InputError: one line, if a file, a column or a parameter is invalid.
@@ -228,9 +228,9 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
         seen, unseen = ((text for text, _ in side) for side in sides)
         total, first = len(written) + len(source) + len(holdout), len(written) + len(source)
         printed = personal_data(
-            _counted(released(), step, 0, total),
-            _counted(seen, step, len(written), total),
-            _counted(unseen, step, first, total),
+            with_progress(released(), step, total, every=1024),
+            with_progress(seen, step, total, begin=len(written), every=1024),
+            with_progress(unseen, step, total, begin=first, every=1024),
             units,
             key=key,
         )
@@ -239,13 +239,6 @@ def audit_text(synthetic: Path, settings: TextAuditSettings, output: Path) -> Te
     if not key_file.exists():
         write({"key": key.hex()}, key_file)
     return TextAudit(synthetic=path, settings=settings, unit=unit, units=units, audits=audits, personal_data=printed)
-
-
-def _counted(texts: Iterator[str], step: Step, begin: int, total: int) -> Iterator[str]:
-    for done, text in enumerate(texts, begin + 1):
-        yield text
-        if done % 1024 == 0 or done == total:
-            step(done, total)
 
 
 def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
@@ -278,10 +271,10 @@ def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
         units = Units.of(every.source.keys(), every.holdout.keys())
         _check_units(settings, units, f"{settings.source} and {settings.holdout}", "--ignore")
         step(1, 1)
-    firsts = [_firsts(of) for of in (units.source, units.holdout)]
-    every = replace(every, source=every.source.take(firsts[0]), holdout=every.holdout.take(firsts[1]))
-    order = places([side[row] for side, chosen in zip(names, firsts, strict=True) for row in chosen])
-    some = _drawn(every, order, settings.limit)
+    first_rows = [_first_rows(of) for of in (units.source, units.holdout)]
+    every = replace(every, source=every.source.take(first_rows[0]), holdout=every.holdout.take(first_rows[1]))
+    order = places([side[row] for side, chosen in zip(names, first_rows, strict=True) for row in chosen])
+    some = _subsample(every, order, settings.limit)
     hits = [exact_matches(every)]
     with progress.stage("Nearest rows") as step:
         hits.append(closest_records(some, seed=settings.seed, limit=settings.limit // 2, progress=step))
@@ -305,7 +298,7 @@ def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
 def _check_sides(settings: HoldoutSettings, source: Sequence[Any], holdout: Sequence[Any]) -> None:
     for path, side in ((settings.source, source), (settings.holdout, holdout)):
         if not side:
-            raise InputError(f"{path}: holds no record; an audit needs some of source and holdout")
+            raise InputError(f"{path}: holds no record; an audit needs records in both source and holdout")
 
 
 def _text_units(settings: TextAuditSettings, sides: list[list[tuple[str, str]]], words: tuple[Any, Any]) -> Units:
@@ -324,26 +317,27 @@ def _text_units(settings: TextAuditSettings, sides: list[list[tuple[str, str]]],
 
 def _check_units(settings: HoldoutSettings, units: Units, files: str, option: str) -> None:
     if not units.source_count or not units.holdout_count:
-        raise InputError(f"{files}: one of them holds nothing that the other does not; give files of different records")
+        raise InputError(f"{files}: every record of one of them is in the other, too; give files of different records")
     repeated = units.copies + units.in_both
     if settings.coins and repeated:
         raise InputError(
-            f"{files}: {repeated} records have the content of another one, and --coins needs a coin for each unit: "
-            "leave repeated records out before the coins are thrown"
-            + (", or name the column of what the coins were thrown for with --user" if option == "--user" else "")
+            f"{files}: {repeated} records repeat the content of another, but --coins needs one coin for each unit: "
+            "remove repeated records before coins are flipped"
+            + (", or name the column of the users whose coins were flipped with --user" if option == "--user" else "")
         )
 
 
-def _firsts(units: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _first_rows(units: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The first row of each unit, by index."""
     numbers, rows = np.unique(units, return_index=True)
     return np.sort(rows[numbers >= 0])
 
 
-def _drawn(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: int) -> Tables:
-    """At most so many units of both sides together, the first in an order that knows neither side nor synthetic rows.
+def _subsample(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: int) -> Tables:
+    """At most `limit` units of both sides together, the first in an order independent of side and synthetic rows.
 
-    Coins say nothing of a draw that knows the sides, as one by places in a list does: the source stands first in it.
+    The coins justify a bound only if the draw is independent of the sides. A draw by row number is not: the source
+    comes first.
     """
     count, total = len(tables.source), len(tables.source) + len(tables.holdout)
     if total <= limit:
@@ -351,7 +345,7 @@ def _drawn(tables: Tables, order: np.ndarray[Any, np.dtype[np.int64]], limit: in
     chosen = np.sort(np.argsort(order, kind="stable")[:limit])
     source, holdout = chosen[chosen < count], chosen[chosen >= count] - count
     if not len(source) or not len(holdout):
-        raise InputError(f"of {limit} units drawn, one of source and holdout has none: raise --limit")
+        raise InputError(f"all {limit} units drawn are from one of source and holdout; raise --limit")
     return replace(tables, source=tables.source.take(source), holdout=tables.holdout.take(holdout))
 
 
@@ -366,7 +360,7 @@ def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[Aud
 
 
 def _key(path: Path) -> bytes:
-    """The key that lies at `path`, so that hashes of several audits compare, or a new one."""
+    """The key in a file, so that hashes of several audits can be compared, or a new one."""
     import json
 
     if not path.exists():
@@ -374,4 +368,6 @@ def _key(path: Path) -> bytes:
     try:
         return bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path}: is not the key of an earlier audit; move it away, and a new one is made") from None
+        raise InputError(
+            f"{path}: is not the key of an earlier audit; move the file away, and a new key is made"
+        ) from None

@@ -32,7 +32,7 @@ class SecretAuditSettings:
     """A claim of (p, r)-secret protection, and the release that is audited.
 
     Attributes:
-        p, r: the claim: a secret that is guessed with probability at most p before is guessed with at most r after.
+        p, r: the claim: a secret with prior guessing probability at most p has posterior one at most r.
         occurrences: number of records that hold the secret.
         sampling_probability: of each of them in a release.
         rounds: number of releases.
@@ -53,13 +53,13 @@ class SecretAuditSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SecretAudit:
-    """What an audit of secret protection found.
+    """The result of an audit of secret protection.
 
     Attributes:
         settings: claim and release.
         sigma: σ₁ of the release.
         certified_r: proven upper bound on r; None for the published variant, which has none below 1.
-        audit: the games that were played, and lower bounds on r.
+        audit: games, and lower bounds on r.
     """
 
     settings: SecretAuditSettings
@@ -93,8 +93,7 @@ def audit(
 
     Args:
         settings: claim and release.
-        output: folder for the result and for the games that were played, so that an interrupted audit resumes; None
-            writes nothing.
+        output: folder for the result and the games, from which an interrupted audit resumes; None to write nothing.
         progress: where to show progress.
 
     Raises:
@@ -135,14 +134,14 @@ def audit(
 
 
 def in_words(found: SecretAudit) -> list[str]:
-    """The result in sentences: the release, what is proven of it, and what the games show."""
+    """The result in sentences: the release, its proven bound, and what the games show."""
     settings = found.settings
     records = "1 record" if settings.occurrences == 1 else f"{settings.occurrences} records"
     release = (
         f"A secret in {records}, each drawn with probability {format_number(settings.sampling_probability)}; "
         f"σ₁ = {format_number(found.sigma)}, releases: {settings.rounds}, {settings.variant.replace('_', ' ')}."
     )
-    proof = "Published steps: no r is certified but that of a release of the secret."
+    proof = "Published steps: no r below 1 is certified."
     if found.certified_r is not None:
         proof = f"Certified: r is at most {format_upper(found.certified_r)} at p = {format_number(settings.p)}."
     return [release, proof, found.audit.conclusion]

@@ -1,4 +1,4 @@
-"""What the scores of a planned audit show: a lower bound on ε, its ceiling, controls and everything that was tried."""
+"""Bounds ε from the scores of a planned audit, with its ceiling, its controls and all files that were scored."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class CheckedFile:
     """A synthetic file that was scored.
 
     Attributes:
-        scored: what was scored.
-        checked: whether the file was still there, unchanged, when ε was bounded.
+        scored: file and scores.
+        checked: whether the file was present and unchanged when ε was bounded.
     """
 
     scored: ScoredFile
@@ -46,7 +46,7 @@ class CheckedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryBound:
-    """What the scores of a planned audit show. ``bound.json`` holds it.
+    """The result of a planned audit, as in ``bound.json``.
 
     Attributes:
         manifest_sha256: hash of the manifest.
@@ -54,7 +54,7 @@ class CanaryBound:
         scores_sha256: hash of the scores.
         synthetic: the files that were scored.
         claim: the planned claim, or None.
-        refuted: whether the audit refutes the claim; None where nothing was claimed.
+        refuted: whether the audit refutes the claim; None without a claim.
         audit: lower bounds on ε, with their ceilings and controls.
     """
 
@@ -67,7 +67,7 @@ class CanaryBound:
     audit: AuditResult
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain JSON types, with a hash of all else as ``sha256``."""
+        """The result as plain JSON types, sealed with ``sha256``."""
         return sealed(
             {
                 "schema": 1,
@@ -92,7 +92,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         progress: where to show progress.
 
     Raises:
-        InputError: for files that are not there or were changed.
+        InputError: if a file is missing or was changed.
     """
     manifest, digest = read_manifest(folder, expect)
     document = read_scores(folder, digest)
@@ -121,7 +121,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
 
 
 def _is_unchanged(file: ScoredFile, progress: Progress) -> bool:
-    """Whether a synthetic file is still what was scored; False where it is gone.
+    """Whether a scored synthetic file is present and unchanged.
 
     Raises:
         InputError: if it was changed.

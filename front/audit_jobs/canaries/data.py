@@ -1,4 +1,4 @@
-"""The data that canaries are to be put into: what their columns are like, and canaries in the same format."""
+"""The data that canaries will be added to: their columns, and canaries in the same format."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from cupel.mechanisms.data.records import read_rows
 from cupel.progress import Progress
 
 SAMPLE = 20_000
-"""Rows of the data that wording, and distances to the data, are taken from; drawn evenly."""
+"""The most rows of the data, drawn uniformly, that canaries are modelled on and compared with."""
 _WHOLE = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(slots=True)
 class Data:
-    """What was learned of the data that canaries are to be put into.
+    """What was read of the data that canaries will be added to.
 
     Attributes:
         path: the file, or None.
-        columns: what its columns are like, in order.
-        rows: an even sample of its rows.
-        keys: the 5-digit numbers that its texts print.
-        whole_ids: whether all ids are whole numbers.
+        columns: its columns in order, with the kind and the values of each.
+        rows: a uniform sample of its rows.
+        keys: the 5-digit numbers in its texts.
+        whole_ids: whether all ids are integers.
     """
 
     path: Path | None = None
@@ -44,21 +44,21 @@ class Data:
     whole_ids: bool = True
 
     @property
-    def ending(self) -> str:
-        """Of the file's name."""
+    def suffix(self) -> str:
+        """Suffix of the file's name."""
         return self.path.suffix.lower() if self.path else ".jsonl"
 
 
 def read_data(path: Path | None, *, text: str | None, id: str | None, user: str | None, progress: Progress) -> Data:
-    """Learns what canaries have to know of the data, in one pass and bounded memory.
+    """Reads the data in one pass and bounded memory.
 
     Args:
-        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file; None for records of a text, and of a user if there is one.
-        text, id, user: columns; None for no text where canaries are rows of a table.
-        progress: shows the pass.
+        path: a ``.jsonl``, ``.csv`` or ``.parquet`` file; None for records with a text and, if given, a user.
+        text, id, user: names of columns; text is None if canaries are rows of a table.
+        progress: where to show progress.
 
     Raises:
-        ValueError: one line, for a file or columns that do not do.
+        ValueError: one line, if the file or a column is invalid.
     """
     if path is None:
         return Data(columns=[Column(name, "other") for name in (text, user) if name is not None])
@@ -70,16 +70,16 @@ def read_data(path: Path | None, *, text: str | None, id: str | None, user: str 
         for number, (where, row) in enumerate(read_rows(path), 1):
             for name, value in row.items():
                 readers.setdefault(name, ColumnReader(name)).read(value)
-            _look(data, row, text, id, where)
-            if len(data.rows) < SAMPLE:  # an even sample: Vitter 1985, algorithm R
+            _read_row(data, row, text, id, where)
+            if len(data.rows) < SAMPLE:  # reservoir sampling: Vitter 1985, algorithm R
                 data.rows.append(row)
             elif (place := drawn.randrange(number)) < SAMPLE:
                 data.rows[place] = row
             if number % 1000 == 0:
-                step(0, 1)  # how many there are is not known before the end
+                step(0, 1)  # the number of rows is unknown before the end
         step(1, 1)
     if not number:
-        raise ValueError(f"{path}: holds no rows to make canaries like")
+        raise ValueError(f"{path}: holds no rows; canaries are modelled on rows, so name a file with some")
     asked: list[tuple[str, str | None]] = [("text", text), ("id", id), ("user", user)]
     for what, column in asked:
         if column is not None and column not in readers:
@@ -89,8 +89,8 @@ def read_data(path: Path | None, *, text: str | None, id: str | None, user: str 
     return data
 
 
-def _look(data: Data, row: Mapping[str, Any], text: str | None, id: str | None, where: str) -> None:
-    """What canaries have to know of a row: keys that it prints, whether its id is a number."""
+def _read_row(data: Data, row: Mapping[str, Any], text: str | None, id: str | None, where: str) -> None:
+    """Adds the keys of a row to the data, and whether its id is an integer."""
     if id is not None:
         data.whole_ids &= bool(_WHOLE.fullmatch(str(row.get(id))))
     value = row.get(text) if text is not None else None
@@ -105,7 +105,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
     """Writes canaries in the format and the columns of the data.
 
     Raises:
-        InputError: where the types of a Parquet file cannot hold them.
+        InputError: if the column types of the Parquet file cannot hold them.
     """
     if path.suffix == ".parquet" and data.path is not None:
         import pyarrow
@@ -116,7 +116,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
         try:
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), content)
         except (pyarrow.ArrowException, TypeError):
-            raise InputError(f"{data.path}: canaries cannot be written in its types; use CSV or JSON Lines") from None
+            raise InputError(f"{data.path}: its column types cannot hold canaries; use CSV or JSON Lines") from None
         write_whole(path, content.getvalue())
     elif path.suffix == ".csv":
         out = io.StringIO()
@@ -129,7 +129,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]], data: Data) -> None:
 
 
 def _line_end(path: Path | None) -> str:
-    """How lines end in a file: whoever splits at another end would find canaries by what is left of theirs."""
+    """The line end of a file. With another one, canaries could be told from the data."""
     if path is None:
         return "\n"
     with path.open("rb") as file:

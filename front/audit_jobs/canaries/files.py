@@ -1,7 +1,7 @@
-"""The files of an audit of somebody else's generator: written whole, each with the hash of what it rests on.
+"""The files of an audit of a third party's generator. Each is written atomically, with the hash of its inputs.
 
-The manifest is pre-registered: whoever keeps its SHA-256 outside the folder can show later that no coin was changed.
-The hashes that the folder itself holds guard against accidents only, since who rewrites one file can rewrite another.
+The manifest is pre-registered: its SHA-256, kept outside the folder, proves later that no coin was changed. Hashes
+inside the folder only detect accidents, since all files there can be rewritten together.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from cupel.io.run_files import write_atomically
 
 MANIFEST, PLAN, SCORES, BOUND = "manifest.json", "plan.json", "scores.json", "bound.json"
 _BLOCK = 1 << 20
-_SHOWN = 1 << 26  # bytes of a file that takes long enough to be watched
+_SHOWN = 1 << 26  # bytes of a file from which progress is shown
 
 
 class Part(BaseModel):
-    """A piece of a file; unknown keys are an error."""
+    """Part of a file; unknown keys are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,8 +49,8 @@ class ScoredFile(Part):
         sha256: its hash.
         bytes, rows: its size.
         candidates: score of each candidate, larger for "in the data".
-        never: score of each control candidate, which was in no data.
-        copied: score that each candidate would have if the file also held a copy of every planted canary.
+        never: score of each control candidate, which is in no data.
+        copied: score of each candidate if the file also held a copy of every planted canary.
     """
 
     file: str
@@ -69,7 +69,7 @@ class ScoredFile(Part):
 
 
 class Claimed(Part):
-    """What is claimed of adding or removing one unit."""
+    """The claimed (ε, δ) for adding or removing one unit."""
 
     epsilon: float
     delta: float
@@ -81,20 +81,20 @@ class Manifest(Part):
     Attributes:
         schema_version: of this file.
         cupel: version that planned.
-        nonce: random, so that the hash of the manifest tells nobody the coins.
+        nonce: random, so that the hash of the manifest does not reveal the coins.
         kind: of the canaries.
         text: column of the text, for canaries of text.
         columns: of the table, for rows.
-        unit, copies: what a candidate is, and how many records it has.
-        guesses: r; None for every key that is printed.
-        files: K, the synthetic files that may be scored.
-        confidence: jointly for all of them.
+        unit, copies: privacy unit of a candidate, and its number of records.
+        guesses: number of guesses; None to guess every key that is printed.
+        files: number of synthetic files that may be scored.
+        confidence: with which the bounds of all files hold jointly.
         delta: δ of the bound.
         claim: or None.
         statistic: the rule of the one-run bound.
         candidates: in the order they were drawn.
-        included: a coin for each, ``1`` for planted.
-        never: control candidates in no list.
+        included: coin of each candidate, ``1`` for planted.
+        never: control candidates, which are in no data.
     """
 
     schema_version: Literal[1] = 1
@@ -132,7 +132,7 @@ class Manifest(Part):
 
     @property
     def design(self) -> Design:
-        """What the statistic needs to know."""
+        """The design of the audit."""
         return Design(
             candidates=len(self.candidates),
             guesses=self.guesses,
@@ -144,7 +144,7 @@ class Manifest(Part):
         )
 
     def check(self) -> None:
-        """Raises `ValueError`, `TypeError` or `LookupError` for parts that do not belong together."""
+        """Raises `ValueError`, `TypeError` or `LookupError` if fields are inconsistent."""
         _ = self.design, self.table
         if len(self.included) != len(self.candidates) or set(self.included) - {"0", "1"}:
             raise ValueError("each candidate has one coin")
@@ -158,13 +158,13 @@ class Manifest(Part):
 
     @property
     def table(self) -> list[Column]:
-        """The columns that rows have."""
+        """The columns of rows."""
         return [Column(**{**column, "values": tuple(column["values"])}) for column in self.columns]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedAudit:
-    """An audit that is planned: all that is known of it but the coins. ``plan.json`` holds it.
+    """A planned audit without its coins, as in ``plan.json``.
 
     Attributes:
         kind: of the canaries.
@@ -174,7 +174,7 @@ class PlannedAudit:
         canaries_sha256: its hash.
         manifest_sha256: hash of the manifest; proves later that no coin was changed.
         reads_data: the data file that canaries were made like; None for none.
-        made_up: columns in which canaries have a made-up word, because the data have too many different values.
+        made_up: columns in which canaries have a made-up word, since the data have too many different values.
     """
 
     kind: str
@@ -254,7 +254,7 @@ def statistic(design: Design) -> str:
 
 
 def guarantee(epsilon: float, delta: float) -> PureDP | ApproxDP:
-    """The claim in words of the accountants."""
+    """The guarantee of a claimed ε and δ."""
     return ApproxDP(epsilon, delta) if delta else PureDP(epsilon)
 
 
@@ -283,13 +283,13 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
         manifest.check()
         return manifest, found
     except ValidationError as error:
-        raise other_version(path, error) from None
+        raise version_error(path, error) from None
     except (ValueError, TypeError, LookupError):
         raise InputError(f"{path}: was not written by this version of cupel; make a new plan") from None
 
 
-def other_version(path: Path, error: ValidationError) -> InputError:
-    """What is said of a file whose parts are not those that this version writes."""
+def version_error(path: Path, error: ValidationError) -> InputError:
+    """The error for a file that another version wrote."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return InputError(f"{path}: was not written by this version of cupel ({place}: {first['msg']})")
@@ -302,14 +302,14 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """A document that was sealed.
+    """A document written with `sealed`.
 
     Raises:
-        InputError: if it was changed since.
+        InputError: if it was changed.
     """
     document = read_json(path)
     if sealed({key: value for key, value in document.items() if key != "sha256"}) != document:
-        raise InputError(f"{path}: was changed since it was written; remove it and make it anew")
+        raise InputError(f"{path}: was changed since it was written; remove it and create it again")
     return document
 
 
@@ -317,25 +317,25 @@ def read_json(path: Path) -> dict[str, Any]:
     """A file that holds one JSON object.
 
     Raises:
-        InputError: for anything else.
+        InputError: if it does not.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()  # numbers and characters that there are
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()  # no NaN, no infinity, no lone surrogate
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{path}: is no JSON that can be read; make it anew") from None
+        raise InputError(f"{path}: is not valid JSON; create it again") from None
     if not isinstance(document, dict):
         raise InputError(f"{path}: holds no JSON object")
     return document
 
 
 def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
-    """``scores.json``, which belongs to this manifest.
+    """The content of ``scores.json`` for this manifest.
 
     Raises:
-        InputError: if it is not there, was changed, or is another manifest's.
+        InputError: if the file is missing, was changed, or belongs to another manifest.
     """
     path = folder / SCORES
     if not path.is_file():
@@ -346,15 +346,15 @@ def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     try:
         TypeAdapter(Annotated[list[ScoredFile], Field(min_length=1)]).validate_python(document.get("scorings"))
     except ValidationError as error:
-        raise other_version(path, error) from None
+        raise version_error(path, error) from None
     return document
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a whole file or none, for the owner's eyes only.
+    """Writes a file atomically; only its owner may read it.
 
     Raises:
-        InputError: where it cannot be written.
+        InputError: if it cannot be written.
     """
     with input_errors():
         write_atomically(path, content)
@@ -364,7 +364,7 @@ def hashed(path: Path, step: Callable[[int, int], None] = lambda done, total: No
     """The SHA-256 of a file, read block by block.
 
     Raises:
-        InputError: for a file that cannot be read.
+        InputError: if the file cannot be read.
     """
     digest, done = hashlib.sha256(), 0
     with input_errors(), path.open("rb") as file:

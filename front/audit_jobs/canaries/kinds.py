@@ -1,4 +1,4 @@
-"""Kinds of canaries: how each is drawn, checked, scored and described. A new kind is a class and a row in `KINDS`."""
+"""Kinds of canaries: how each is drawn, checked and scored. A new kind is a class and a row in `KINDS`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Canary(BaseModel):
 
 Canaries = Sequence[Canary]
 Scores = tuple[Floats, Floats]
-"""By the synthetic file, and by the file with a copy of each planted canary added; each of shape (canaries,)."""
+"""Scores by the synthetic file, and by the file with all planted canaries added; each of shape (canaries,)."""
 
 
 class Synthetic(Protocol):
@@ -62,7 +62,7 @@ class Synthetic(Protocol):
 
     path: Path
     columns: set[str]
-    """The columns that were found so far."""
+    """The columns found so far."""
 
     def texts(self) -> Iterator[str]:
         """The text of each row."""
@@ -104,9 +104,9 @@ class CanaryKind(ABC):
         """
 
     def check(self, canary: Canary) -> None:
-        """Raises `ValueError` for what is no canary of this kind."""
+        """Raises `ValueError` if it is not a canary of this kind."""
         if not canary.end:
-            raise ValueError("canaries of text have an end that is looked for")
+            raise ValueError("a canary of text must have an end")
 
     @abstractmethod
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
@@ -166,7 +166,7 @@ class EchoCanaries(CanaryKind):
 
     @staticmethod
     def _wording(data: Data, column: str, rng: np.random.Generator) -> list[str]:
-        """Texts that echoes are made like: as much of the data as one model is fitted to, or else builtin notes."""
+        """Texts that echoes are modelled on: as much of the data as one model is fitted to, or builtin notes."""
         if data.path is None:
             from cupel.mechanisms.data.corpora import notes
 
@@ -201,7 +201,7 @@ class TableCanaries(CanaryKind):
 
     def check(self, canary: Canary) -> None:
         if canary.row is None or canary.reference <= 0:
-            raise ValueError("canaries of a table have a row and a distance")
+            raise ValueError("a canary of a table must have a row and a distance")
 
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
         references = np.array([canary.reference for canary in every])

@@ -1,4 +1,4 @@
-"""Plans an audit of somebody else's generator: draws canaries and coins, and writes what the owner of data needs."""
+"""Plans an audit of a third party's generator: draws canaries and coins, and writes files for the owner of the data."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from cupel.io.outputs import check_output
 from cupel.progress import Progress
 
 MOST_ROWS = 10**6
-"""Canaries, with all their copies."""
+"""The most canaries, with all their copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSettings:
-    """What an audit is planned for, and with which canaries.
+    """The claim that an audit tests, and its canaries.
 
     Attributes:
         kind: of the canaries, a name in `KINDS`.
         canaries: number of candidates; about half of them are planted.
-        like: file of the data; canaries get its columns and its format.
+        like: file of the data; canaries have its columns and its format.
         text: column of the text.
-        id: column of an id; canaries get new ones.
-        user: column of the user; each canary is a new one.
+        id: column of an id; each canary has a new one.
+        user: column of the user; each canary is a new user.
         unit: privacy unit of the claim: ``record``, ``user`` or ``group(k)``.
         copies: number of records of each canary; None for the size of the unit.
         epsilon: claimed ε; None for no claim.
@@ -80,18 +80,20 @@ class PlanSettings:
 
 
 def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
-    """Draws canaries and coins, and writes the folder of an audit: all of it, or nothing.
+    """Draws canaries and coins, and writes the folder of an audit atomically.
 
     Args:
         settings: claim and canaries.
-        folder: to be made; it must not exist, or be empty.
+        folder: of the audit; it must not exist, or be empty.
 
     Raises:
         InputError: one line, if a setting, the data or the folder is invalid.
     """
     check_output(folder, (settings.like,))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is there already; name a new folder with -o, a plan is never overwritten")
+        raise InputError(
+            f"{folder}: exists and is not an empty folder; a plan is never overwritten, so name a new folder with -o"
+        )
     with input_errors():
         design, copies = _design(settings)
         data = read_data(
@@ -102,7 +104,7 @@ def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
             progress=settings.progress,
         )
         rng = np.random.default_rng(secrets.randbits(256))
-        # Candidates, and after them as many for the negative control, all drawn alike.
+        # Candidates, then as many control candidates, all from one distribution.
         count, half = 2 * settings.canaries, settings.canaries // 2
         drawn = KINDS[settings.kind].draw(count, half, data, settings.text, rng)
         rows = _rows(settings, data, drawn, copies, rng)
@@ -131,15 +133,15 @@ def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
 
 
 def _design(settings: PlanSettings) -> tuple[Design, int]:
-    """Checks the numbers, and works out those that were not given."""
+    """The design, with defaults for settings that were not given, and the number of copies."""
     kind = KINDS[validate.one_of(tuple(KINDS), kind=settings.kind)]
     validate.integer(minimum=2, maximum=MOST_ROWS, canaries=settings.canaries)
     unit = Unit.parse(settings.unit)
     copies = unit.size if settings.copies is None else validate.integer(minimum=1, copies=settings.copies)
     if settings.canaries * copies > MOST_ROWS:
         raise ValueError(
-            f"{settings.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that are written; "
-            "lower one of them"
+            f"{settings.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that can be "
+            "written; lower one of the two"
         )
     if unit.kind != "user" and copies != unit.size:
         raise ValueError(
@@ -147,7 +149,7 @@ def _design(settings: PlanSettings) -> tuple[Design, int]:
             f"{copies} records is --unit 'group({copies})' or --unit user"
         )
     if unit.kind == "user" and settings.like is not None and settings.user is None:
-        raise ValueError("at unit user each canary is a user of its own; name the column of users with --user")
+        raise ValueError("at unit user each canary is a new user; name the column of users with --user")
     if not kind.of_text and settings.like is None:
         raise ValueError(f"canaries of kind {kind.name} are rows like those of a file; name it with --like")
     named = [("text", settings.text)] if kind.of_text else []
@@ -155,11 +157,11 @@ def _design(settings: PlanSettings) -> tuple[Design, int]:
     if len({column for _, column in named}) < len(named):
         raise ValueError(
             f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
-            "canaries get something new in each"
+            "canaries have a new value in each"
         )
     validate.integer(minimum=1, scorings=settings.files)
     if not kind.fixed_guesses and settings.guesses is not None:
-        raise ValueError(f"canaries of kind {kind.name} are guessed where they are found; leave --guesses out")
+        raise ValueError(f"canaries of kind {kind.name} are guessed if they are found; leave --guesses out")
     if settings.epsilon is None and settings.delta is not None and settings.delta > 0:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     claim = guarantee(settings.epsilon, settings.delta or 0.0) if settings.epsilon is not None else None
@@ -181,13 +183,13 @@ def _design(settings: PlanSettings) -> tuple[Design, int]:
 
 
 def _default_guesses(design: Design) -> int:
-    """A tenth of the candidates, or twice as many as the claim needs, so that some may be wrong; at most half."""
+    """A tenth of the candidates, or twice the number that refutes the claim if all are correct; at most half."""
     needed = design.needed(design.claim.epsilon) if design.claim else None
     return max(1, min(design.candidates // 2, max(design.candidates // 10, 2 * (needed or 0))))
 
 
 def _user(settings: PlanSettings) -> str | None:
-    """The column of users, if there is one."""
+    """The column of users, or None."""
     return settings.user or ("user" if Unit.parse(settings.unit).kind == "user" else None)
 
 
@@ -196,8 +198,8 @@ def _rows(
 ) -> list[list[dict[str, Any]]]:
     """The records of every candidate, in the columns of the data.
 
-    Everything of a candidate's records, ids and users included, is drawn before the coins, so that a coin decides
-    whether they are there and moves nothing else.
+    All values of a candidate's records, ids and users included, are drawn before the coins, so a coin decides only
+    whether they are in the data.
     """
     count = settings.canaries
     others = draw_rows(count, data.columns, rng)
@@ -218,7 +220,7 @@ def _rows(
 
 
 def _fresh_ids(count: int, whole: bool) -> Iterator[str | int]:
-    """Ids that no record has, but with a probability of less than 10⁻⁶ for a million of each."""
+    """New ids; with a million records and a million ids, one is in use with probability below 10⁻⁶."""
     seen: set[int] = set()
     while len(seen) < count:
         number = secrets.randbits(62)
@@ -235,14 +237,14 @@ def _write(
     planted: list[dict[str, Any]],
     folder: Path,
 ) -> PlannedAudit:
-    """Fills a partial folder, which gets its name when it is complete."""
+    """Writes a temporary folder, which is renamed when it is complete."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
     with input_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             partial.mkdir(mode=0o700)
             (partial / "private").mkdir(mode=0o700)
-            path = partial / f"canaries{data.ending}"
+            path = partial / f"canaries{data.suffix}"
             write_rows(path, planted, data)
             write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
             about = PlannedAudit(
@@ -264,7 +266,7 @@ def _write(
 
 
 def _made_up(settings: PlanSettings, data: Data) -> tuple[str, ...]:
-    """The columns of the data in which canaries have a made-up word."""
+    """The columns in which canaries have a made-up word."""
     given = (settings.text, settings.id, settings.user)
     names = [column.name for column in data.columns if column.kind == "other" and column.name not in given]
     return tuple(names) if data.path is not None else ()

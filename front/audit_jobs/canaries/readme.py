@@ -1,4 +1,4 @@
-"""The instructions that a plan of an audit comes with, in plain words."""
+"""The instructions of a planned audit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _unit(unit: Unit, copies: int) -> str:
 
 
 def reach(planned: PlannedAudit) -> list[str]:
-    """The largest ε that a planned audit can show, in sentences; warnings last."""
+    """The largest ε that a planned audit can show, in sentences, and warnings."""
     design, needed, half = planned.design, planned.guesses_needed, planned.design.candidates // 2
     at = f" at δ = {format_number(design.delta)}" if design.delta else ""
     lines = [

@@ -1,4 +1,4 @@
-"""The report of a planned audit: one page and one JSON file, from what `cupel audit bound` wrote."""
+"""The report of a planned audit: a page and a JSON file, from the result of `cupel audit bound`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cupel.audit_jobs.canaries.files import (
     BOUND,
     Manifest,
     guarantee,
-    other_version,
     read_manifest,
     read_scores,
     read_sealed,
+    version_error,
     write_whole,
 )
 from cupel.audits.implications import describe
@@ -35,7 +35,7 @@ def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
         expect: the hash of the manifest that was kept outside.
 
     Raises:
-        InputError: for files that are not there, were changed, or do not belong together.
+        InputError: if a file is missing, was changed, or does not belong to the plan.
     """
     manifest, digest = read_manifest(folder, expect)
     path = folder / BOUND
@@ -48,7 +48,7 @@ def report(folder: Path, *, expect: str | None = None) -> CanaryAudit:
     try:
         document = _document(folder, manifest, digest, found, expected=expect is not None)
     except ValidationError as error:
-        raise other_version(path, error) from None
+        raise version_error(path, error) from None
     write_whole(folder / "report.html", render(document))
     write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
     return document

@@ -28,8 +28,8 @@ from cupel.progress import Progress, Step
 
 
 @dataclass(slots=True)
-class _Counted:
-    """A synthetic file whose rows are counted, and shown as progress, while they are read."""
+class _CountedFile:
+    """A synthetic file that counts its rows and shows progress while it is read."""
 
     path: Path
     column: str
@@ -40,16 +40,16 @@ class _Counted:
 
     def texts(self) -> Iterator[str]:
         for text, _ in read_texts(self.path, text=self.column, empty=True):
-            self._one()
+            self._count_row()
             yield text
 
     def rows(self, names: set[str]) -> Iterator[Mapping[str, Any]]:
         for _, row in read_rows(self.path, names):
-            self._one()
+            self._count_row()
             self.columns.update(names & row.keys())
             yield row
 
-    def _one(self) -> None:
+    def _count_row(self) -> None:
         self.count += 1
         if self.count % 1000 == 0:
             self.step(self.count, max(self.count, self.total))
@@ -65,8 +65,8 @@ def score(
 ) -> ScoredFile:
     """Scores every candidate and writes ``scores.json``, which holds one entry for each synthetic file.
 
-    The same file may be scored again until a result is seen. Each other file is an audit of its own, and only as many
-    files can be scored as were planned.
+    The same file may be scored again until the result is computed. Each other file is a separate audit, and at most the
+    planned number of files can be scored.
 
     Args:
         folder: of the plan.
@@ -76,7 +76,7 @@ def score(
         progress: where to show progress.
 
     Raises:
-        InputError: for an invalid file, a plan whose result was seen, or more files than were planned.
+        InputError: if the file is invalid, the result was computed, or more files are scored than were planned.
     """
     progress = progress or Progress()
     manifest, digest = read_manifest(folder, expect)
@@ -94,14 +94,14 @@ def score(
         raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
     if found == planted.get("sha256"):
         raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
-    scorings = _others(folder, digest, found)
+    scorings = _scores_of_other_files(folder, digest, found)
     if len(scorings) >= manifest.files:
         raise InputError(
-            f"{synthetic}: would be file {len(scorings) + 1} of {manifest.files} planned; more have to be paid for "
-            "beforehand, so plan a new audit with --scorings and run again"
+            f"{synthetic}: would be file {len(scorings) + 1} of {manifest.files} planned; the confidence is "
+            "divided among planned files, so plan a new audit with --scorings and run again"
         )
     with input_errors(), progress.stage("Reading") as step:
-        counted = _Counted(synthetic, str(text or manifest.text), step, _lines(synthetic))
+        counted = _CountedFile(synthetic, str(text or manifest.text), step, _line_count(synthetic))
         scores = _scores(manifest, counted)
         step(counted.count, counted.count)
     after = synthetic.stat()
@@ -120,7 +120,7 @@ def score(
     return entry
 
 
-def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
+def _scores_of_other_files(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
     """The scores of files other than this one."""
     path = folder / SCORES
     if not path.exists():
@@ -129,16 +129,16 @@ def _others(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
     return [entry for entry in document["scorings"] if entry["sha256"] != found]
 
 
-def _lines(path: Path) -> int:
-    """About how many rows a file has, for the progress bar; 0 where that is unknown."""
+def _line_count(path: Path) -> int:
+    """About the number of rows of a file, for the progress bar; 0 if unknown."""
     if path.suffix.lower() == ".parquet":
         return 0
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
-def _scores(manifest: Manifest, file: _Counted) -> dict[str, Floats]:
-    """Scores of candidates, of control candidates, and of candidates had the file held a copy of each planted one."""
+def _scores(manifest: Manifest, file: _CountedFile) -> dict[str, Floats]:
+    """Scores of candidates, of control candidates, and of candidates if the file also held all planted canaries."""
     every, here = [*manifest.candidates, *manifest.never], len(manifest.candidates)
     plain, copied = manifest.canary_kind.score(every, manifest.planted, manifest.table, file)
     return {"candidates": plain[:here], "never": plain[here:], "copied": copied[:here]}

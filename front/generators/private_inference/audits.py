@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from cupel.generators.private_inference.charged import charge_and_generate
 from cupel.io.run_files import LEDGER, create_once, prepare
 from cupel.mechanisms.data.records import Record, with_content_ids
 from cupel.mechanisms.private_inference.generator import PrivateInference
-from cupel.progress import Progress, Step
+from cupel.progress import Progress, with_progress
 
 if TYPE_CHECKING:
     from cupel.generators.private_inference.run import InferenceRun
@@ -126,19 +126,12 @@ def record_replay(run: InferenceRun, progress: Progress) -> AuditResult:
         findings = inference_findings(
             run.mechanism,
             run.records,
-            _with_progress(others, step),
+            with_progress(others, step, len(others)),
             run.model,
             run.generation,
             key=run.key,
         )
     return inference_replay_audit(findings, neighbors=len(others), adjacency=run.mechanism.adjacency)
-
-
-def _with_progress(others: Sequence[list[Record]], step: Step) -> Iterator[list[Record]]:
-    for done, other in enumerate(others):
-        step(done, len(others))
-        yield other
-    step(len(others), len(others))
 
 
 def replay_neighbors(records: Sequence[Record], unit: str, adjacency: Adjacency) -> list[list[Record]]:

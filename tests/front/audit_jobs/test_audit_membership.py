@@ -281,7 +281,7 @@ def test_a_user_has_one_candidate(tmp_path: Path) -> None:
     given[7]["user"] = 3
     result = audit(write_csv(tmp_path / "s.csv", given), "--unit", "user", "--coins")
     assert result.returncode == 2
-    assert "line 9: this user has a candidate before" in result.stderr
+    assert "line 9: this user has an earlier candidate" in result.stderr
 
 
 def test_without_a_conclusion_no_epsilon_is_shown(tmp_path: Path) -> None:

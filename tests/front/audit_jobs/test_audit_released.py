@@ -233,7 +233,7 @@ def test_columns_may_be_left_out(tables: dict[str, Path]) -> None:
         (["--delta", "1"], "delta must be below 1"),
         (["--holdout", "gone.jsonl"], "there is no such file"),
         (["--user", "note", "--holdout", "SEEN"], "60 users of column 'note' are in both"),
-        (["--holdout", "SEEN"], "one of them holds nothing that the other does not"),
+        (["--holdout", "SEEN"], "every record of one of them is in the other, too"),
         (["-o", "nowhere/x.json"], "name a file in an existing folder with -o"),
     ],
 )
@@ -253,7 +253,7 @@ def test_coins_need_units_that_differ(files: dict[str, Path]) -> None:
         file.write(files["seen"].read_text().splitlines()[0] + "\n")
     result = text(files, "--coins")
     assert result.returncode == 2
-    assert "1 records have the content of another one, and --coins needs a coin for each unit" in result.stderr
+    assert "1 records repeat the content of another, but --coins needs one coin for each unit" in result.stderr
     assert found(text(files, "--json"))["units"]["copies"] == 1
 
 

@@ -435,13 +435,13 @@ def test_wrong_columns_of_the_data(tickets: Path, tmp_path: Path) -> None:
     assert "name the column of users with --user" in refused("plan", *like, "--unit", "user", *out)
     assert "column 'no' must hold text" in refused("plan", "--like", tickets, "--text", "no", *out)
     (tmp_path / "empty.csv").write_text("text\n")
-    assert "holds no rows to make canaries like" in refused("plan", "--like", tmp_path / "empty.csv", *out)
+    assert "holds no rows; canaries are modelled on rows" in refused("plan", "--like", tmp_path / "empty.csv", *out)
     assert not (tmp_path / "audit").exists()
 
 
 def test_a_folder_that_is_there_is_kept(planned: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()}
-    assert "is there already; name a new folder" in refused("plan", "-o", planned)
+    assert "exists and is not an empty folder" in refused("plan", "-o", planned)
     assert {path: path.read_bytes() for path in planned.rglob("*") if path.is_file()} == before
     (tmp_path / "empty").mkdir()
     done("plan", "--canaries", 10, "-o", tmp_path / "empty")
