@@ -33,7 +33,7 @@ data: {source: file, path: data.KIND, COLUMNS}
 unit: UNIT
 mechanism: private_inference
 parameters: {aggregate: median, clip: 10.0, temperature: 1.2, batch_size: 2, tokens: 4}
-public: {records: 6, labels: LABELS, context_tokens: 48}
+public: {records: 6, labels: LABELS}
 guarantee: {type: pure_dp, epsilon: 100000.0}
 """
 GOOD = [{"text": f"note {i}", "topic": "ab"[i % 2], "key": str(i), "who": f"user {i // 2}"} for i in range(6)]

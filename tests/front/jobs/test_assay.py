@@ -128,7 +128,8 @@ def test_other_architectures_run_through(architecture: str, make_model: Callable
     assert reconstruction.conclusion.startswith("No conclusion")
 
 
-def test_canaries_are_put_among_other_data(tmp_path: Path) -> None:
+def test_canaries_are_put_among_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "CONTROL_CANDIDATES", 64)  # the control runs at the model's whole length
     text = (
         SMALL.replace("name: keys", "name: notes")
         .replace("context_tokens: 26", "context_tokens: 80")
