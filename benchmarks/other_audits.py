@@ -10,7 +10,7 @@ tensorflow_privacy (pip install --no-deps tensorflow-privacy==0.8.12, then immut
 
 Both mechanisms have ε = 1: randomised response of one bit, and Laplace noise on one bit. "Many runs" are 400 with the
 unit and 400 without; "one run" is 60 candidates, each in by its own coin. At β = 5% a bound may be above 1 in 5% of the
-repetitions. An answer is called refuted where the exact 99.9% interval of its rate lies above 5%. A rate with a star is
+repetitions. A method fails where the exact 99.9% interval of its rate lies above 5%. A rate with a star is
 that of the same rule in our code, where the library is too slow to be asked 2000 times and both agree on those asked.
 """
 
@@ -53,15 +53,15 @@ BASIS = {
     ("jax_privacy", "one_run, default"): "as above; the scores choose how many are guessed",
     ("jax_privacy", "one_run, fixed"): "the scores choose how many are guessed, at δ > 0",
     ("jax_privacy", "one_run_fdp, fixed"): "assumes a Gaussian",
-    ("privacyguard", "eps_cp"): "the best of all thresholds, unpaid for",
+    ("privacyguard", "eps_cp"): "the best of all thresholds, not corrected for multiple tests",
     ("privacyguard", "fdp"): "assumes a Gaussian",
-    ("privacy_estimates", "beta"): "proof, of 2β: either side has its own β",
+    ("privacy_estimates", "beta"): "proof, at 1 − 2β: β if the attack is above chance, β if below",
     ("privacy_estimates", "jeffreys"): "a posterior",
     ("privacy_estimates", "joint-beta"): "a posterior",
-    ("tensorflow_privacy", "clopper-pearson, fixed"): "proof, of 2β: either side has its own β",
-    ("tensorflow_privacy", "clopper-pearson, default"): "the best of all thresholds, unpaid for",
+    ("tensorflow_privacy", "clopper-pearson, fixed"): "proof, at 1 − 2β: β if the attack is above chance, β if below",
+    ("tensorflow_privacy", "clopper-pearson, default"): "the best of all thresholds, not corrected for multiple tests",
     ("tensorflow_privacy", "katz-log, fixed"): "asymptotic",
-    ("tensorflow_privacy", "katz-log, default"): "the best of all thresholds, unpaid for",
+    ("tensorflow_privacy", "katz-log, default"): "the best of all thresholds, not corrected for multiple tests",
     ("cupel", "clopper_pearson, fixed"): "proof",
     ("cupel", "scores, split"): "proof",
     ("cupel", "scores, band"): "proof",
@@ -152,7 +152,7 @@ def our_audits() -> dict[str, Audit]:
 
 
 def best_of_all(inside: Floats, outside: Floats) -> float:
-    """Clopper and Pearson at every threshold, unpaid for: no bound."""
+    """Clopper and Pearson at every threshold, not corrected for multiple tests: no bound."""
     thresholds = np.unique(np.concatenate([inside, outside]))
     tp, fp = (scores.size - np.searchsorted(np.sort(scores), thresholds) for scores in (inside, outside))
     counts = (tp, inside.size - tp, fp, outside.size - fp)
@@ -190,7 +190,7 @@ def rows_of(library: str, answer: dict[str, Any], same: dict[str, dict[str, list
                 "ours": float(np.median(same[counterpart][game][: len(values)])) if counterpart and same else None,
             }
         basis = BASIS[library, method]
-        judgement = "no, measured" if refuted else "yes" if basis == "proof" else "not refuted here"
+        judgement = "no, measured" if refuted else "yes" if basis == "proof" else "did not fail here"
         rows.append({**row, "counterpart": counterpart, "basis": basis, "valid": judgement})
     return rows
 
