@@ -18,10 +18,10 @@ setup: $(VENV)/stamp  ## editable install for contributors
 demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
 	$(BIN)/cupel assay examples/claims/keys-median.yaml -o demo
 
-test: $(VENV)/stamp  ## the test-suite, about 15 minutes on 2 cores
+test: $(VENV)/stamp  ## the test-suite, 7 to 8 minutes on 2 idle cores
 	$(BIN)/pytest -q -n 2 -m "not slow"
 
-verify: $(VENV)/stamp  ## everything, with new random examples and the coverage; resumes where it was interrupted
+verify: $(VENV)/stamp  ## everything (up to an hour on 2 idle cores), with new random examples and the coverage; resumes where it was interrupted
 	$(BIN)/python tests/verify.py
 
 lint: $(VENV)/stamp

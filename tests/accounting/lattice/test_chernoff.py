@@ -21,7 +21,7 @@ def laws_of(pair: DominatingPair, side: str) -> list[tuple[Law, int]]:
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_it_bounds_the_exact_delta(family: str, seed: int) -> None:
     """Of a mechanism beside two runs of a finite one."""
     chance = random.Random(f"{family} {seed}")

@@ -578,7 +578,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_lower_curve_never_crosses_the_upper_one(family: str, seed: int, compared: Callable[[], int]) -> None:
     """In a lattice of any two laws, also of those that need none."""
     chance = random.Random(f"curves {family} {seed}")

@@ -294,6 +294,7 @@ def test_a_fault_of_the_tool_does_not_look_like_a_verdict(claim: Path) -> None:
     assert "please report" in result.stderr
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(claim: Path, tmp_path: Path) -> None:
     result = in_a_process_of_its_own("generate", claim, "-o", tmp_path / "run", "--quiet")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

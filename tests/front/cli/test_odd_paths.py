@@ -357,7 +357,8 @@ def test_commands_that_write_on_a_full_disk_and_where_something_lies(name: str, 
     else:
         Path(made).write_text("another thing")
     refused(
-        f"{made}.*: (is a (directory|folder|file)|is no file|is there already|file exists|not a directory)",
+        f"{made}.*: (is a (directory|folder|file)|is no file|is there already|file exists|not a directory"
+        "|exists and is not an empty folder)",
         *name.split(),
         *arguments,
     )

@@ -112,7 +112,9 @@ def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
     assert bound.value == pytest.approx(9.985061, abs=1e-6)
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma2", "gemma3", "qwen2"])
+@pytest.mark.parametrize(
+    "architecture", ["gemma3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "gemma2", "qwen2"))]
+)
 def test_other_architectures_run_through(architecture: str, make_model: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_model(tmp_path / "model", architecture)
     text = SMALL.replace("batch_size: 31", "batch_size: 7").replace("records: 124", "records: 28")
@@ -129,6 +131,7 @@ def test_other_architectures_run_through(architecture: str, make_model: Callable
 
 
 def test_canaries_are_put_among_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "GAME_CANDIDATES", 128)
     monkeypatch.setattr(evidence, "CONTROL_CANDIDATES", 64)  # the control runs at the model's whole length
     text = (
         SMALL.replace("name: keys", "name: notes")
