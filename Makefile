@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY := PASSIVE
 
+test verify: export OMP_NUM_THREADS := 1  # two workers, two cores
+
 .PHONY: setup demo test verify lint types imports model clean
 
 $(VENV)/stamp: pyproject.toml constraints.txt
