@@ -13,7 +13,7 @@ rare tokens would pass any test on samples.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,10 +86,28 @@ def verify(network: Any, vocabulary_size: int, shape: RowShape) -> bool:
     A row is computed along its context, the first tokens of a document, after a reset to its context, and at the last
     positions of the cache. The rows of a tile have different lengths, from the shortest to the longest.
     """
+
+    def trace(contexts: Contexts, origin: Sequence[int]) -> Trace:
+        return _trace(network, vocabulary_size, shape, contexts, origin)
+
+    return holds_in_all_arrangements(vocabulary_size, shape, trace)
+
+
+def holds_in_all_arrangements(
+    vocabulary_size: int, shape: RowShape, trace: Callable[[Contexts, Sequence[int]], Trace]
+) -> bool:
+    """Whether what is computed of a row is bitwise equal in all arrangements of a tile.
+
+    Args:
+        vocabulary_size: V.
+        shape: of the tile.
+        trace: of the contexts of a tile, and the row of the first tile at each index (−1: another row), the bits of
+            each row, shape (steps, rows, …).
+    """
     own = _contexts(vocabulary_size, shape, seed=0)
-    expected = _trace(network, vocabulary_size, shape, own, range(shape.rows))
+    expected = trace(own, range(shape.rows))
     for contexts, origin in _arrangements(vocabulary_size, shape, own):
-        found = _trace(network, vocabulary_size, shape, contexts, origin)
+        found = trace(contexts, origin)
         kept = [(place, row) for place, row in enumerate(origin) if row >= 0]
         places, rows = map(list, zip(*kept, strict=True))
         if not np.array_equal(found[:, places], expected[:, rows]):

@@ -1,0 +1,127 @@
+"""Hidden states of texts: the mean output of some blocks over a text's tokens, each text computed by itself.
+
+A record's states may depend on no other record. All forward passes have one public shape, `rows` texts of `length`
+tokens, padded on the right, where causal attention does not see the padding; `shape_of` verifies bit for bit, on the
+device and at the blocks and the shape of the run, that a row's states are the same whatever stands in the other rows,
+and wherever it stands (`mechanisms.models.row_shapes`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cupel.accounting.arrays import Floats
+from cupel.mechanisms.dataset_vectors.steering import blocks
+from cupel.mechanisms.models import row_modules, row_shapes
+from cupel.mechanisms.models.decoding import RowShape
+
+_PADDING = ([0], 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StateShape:
+    """The public shape of every forward pass that computes states.
+
+    Attributes:
+        rows: of one pass; the last one is filled with padding rows.
+        length: number of tokens to which all texts are padded.
+        exact: whether rows were verified, bit for bit, not to depend on each other.
+    """
+
+    rows: int
+    length: int
+    exact: bool
+
+
+Tokens = tuple[Sequence[int], int]
+"""A text with what precedes it: all tokens, and the index of the first token of the text."""
+
+
+def shape_of(network: Any, vocabulary_size: int, chosen: Sequence[int], *, texts: int, length: int) -> StateShape:
+    """The shape with the most rows at which rows are verified not to depend on each other.
+
+    Args:
+        network: of a causal language model whose modules `row_modules.check` accepts.
+        vocabulary_size: V.
+        chosen: blocks, counted from 0.
+        texts: the public number of texts.
+        length: the public number of tokens of a text with what precedes it.
+    """
+    wanted = row_shapes.preferred(texts, length, length, length)
+
+    def trace(contexts: row_shapes.Contexts, origin: Sequence[int]) -> row_shapes.Trace:
+        found = _pass(network, [(tokens, len(tokens) // 2) for tokens in contexts], chosen, wanted.rows, length)
+        return np.ascontiguousarray(found.transpose(1, 0, 2)).view(np.int32)
+
+    while True:
+        if row_shapes.holds_in_all_arrangements(vocabulary_size, wanted, trace):
+            return StateShape(wanted.rows, length, exact=True)
+        if wanted.rows == 1:
+            return StateShape(1, length, exact=False)
+        wanted = RowShape(wanted.rows // 2, length, length, length)
+
+
+def states(network: Any, texts: Iterable[Tokens], chosen: Sequence[int], shape: StateShape) -> Iterator[Floats]:
+    """The mean states of each text at the chosen blocks, shape (blocks, d) each, in order, float64.
+
+    Memory is that of one forward pass.
+
+    Args:
+        network: of a causal language model.
+        texts: at most `shape.length` tokens each, of which at least one is of the text itself.
+        chosen: blocks, counted from 0.
+        shape: of `shape_of`.
+
+    Raises:
+        ValueError: if a text is too long or empty.
+    """
+    for batch in _batched(texts, shape.rows):
+        for tokens, first in batch:
+            if len(tokens) > shape.length:
+                raise ValueError(f"a text may have at most {shape.length} tokens, prompt included, not {len(tokens)}")
+            if not 0 <= first < len(tokens):
+                raise ValueError("a text must have at least one token of its own")
+        yield from _pass(network, batch, chosen, shape.rows, shape.length)
+
+
+def _batched(texts: Iterable[Tokens], size: int) -> Iterator[tuple[Tokens, ...]]:
+    texts = iter(texts)
+    while batch := tuple(itertools.islice(texts, size)):
+        yield batch
+
+
+@torch.inference_mode()
+def _pass(network: Any, texts: Sequence[Tokens], chosen: Sequence[int], rows: int, length: int) -> NDArray[np.float64]:
+    """The mean states of at most `rows` texts, shape (texts, blocks, d)."""
+    filled = [*texts, *[_PADDING] * (rows - len(texts))]
+    ids, own = torch.zeros(rows, length, dtype=torch.long), torch.zeros(rows, length, dtype=torch.bool)
+    for row, (tokens, first) in enumerate(filled):
+        ids[row, : len(tokens)] = torch.tensor(list(tokens), dtype=torch.long)
+        own[row, first : len(tokens)] = True
+    device, stack = network.device, blocks(network)
+    mask, counts = own.to(device)[:, :, None], own.sum(dim=1).to(device)[:, None]
+    means: dict[int, torch.Tensor] = {}
+
+    def keep(number: int) -> Any:
+        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+            hidden = output[0] if isinstance(output, tuple) else output
+            means[number] = torch.where(mask, hidden.double(), 0.0).sum(dim=1) / counts
+
+        return hook
+
+    hooks = [stack[number].register_forward_hook(keep(number)) for number in chosen]
+    try:
+        row_modules.pin(network, length)
+        network(input_ids=ids.to(device), use_cache=False, logits_to_keep=1)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    found: NDArray[np.float64] = torch.stack([means[number] for number in chosen], dim=1).cpu().numpy()
+    return found[: len(texts)]
