@@ -27,12 +27,13 @@ from cupel.accounting.ledger.entries import AlreadyCommitted, Charge, Commit, Ou
 from cupel.mechanisms.embedding.embedder import Vectors, unit_rows
 from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+from cupel.mechanisms.primitives.whole_vectors import whole_vectors
 
 if TYPE_CHECKING:
     from cupel.accounting.ledger.run import Run
 
 STAGE = "lloyd"
-_RADIUS = 2**16
+RADIUS = 2**16
 """The largest length of a vector, in integer units."""
 
 
@@ -73,7 +74,7 @@ class PrivateCentres:
 
         With w = weight/radius, the mean's squared error is about (1 + w²)(d + 1/w²)·σ²/n², minimal at w² = 1/√d.
         """
-        return max(1, round(_RADIUS * math.pow(self.dimension, -0.25)))
+        return max(1, round(RADIUS * math.pow(self.dimension, -0.25)))
 
     @property
     def squared_sensitivity(self) -> int:
@@ -82,8 +83,8 @@ class PrivateCentres:
         A vector of length at most R adds (x, W) to its own cluster: R² + W². Replacing it within a cluster changes the
         sum by at most 2R and no count; moving to another cluster changes both: 2(R² + W²).
         """
-        own = _RADIUS**2 + self.weight**2
-        return own if self.adjacency is Adjacency.ADD_REMOVE else max(4 * _RADIUS**2, 2 * own)
+        own = RADIUS**2 + self.weight**2
+        return own if self.adjacency is Adjacency.ADD_REMOVE else max(4 * RADIUS**2, 2 * own)
 
     @property
     def scale(self) -> float:
@@ -126,7 +127,7 @@ class PrivateCentres:
             raise ValueError(f"the source of randomness is {source.name!r}, which the ledger's run does not say")
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise ValueError(f"vectors must have {self.dimension} columns, one row for each unit")
-        units = whole_vectors(vectors)
+        units = whole_vectors(vectors, RADIUS)
         centres = unit_rows(np.random.default_rng(self.seed).normal(size=(self.clusters, self.dimension)))
         for iteration in range(self.iterations):
             noisy = self._released(f"{STAGE}/{iteration}", units, centres, run, source)
@@ -143,7 +144,7 @@ class PrivateCentres:
         Returns:
             Shape (K, d + 1).
         """
-        own = nearest((units / _RADIUS).astype(np.float32), centres)  # float32 holds multiples of 2⁻¹⁶ exactly
+        own = nearest((units / RADIUS).astype(np.float32), centres)  # float32 holds multiples of 2⁻¹⁶ exactly
         rows = np.column_stack([units, np.full(len(units), self.weight, dtype=np.int64)])
         total = np.zeros((self.clusters, self.dimension + 1), dtype=np.int64)
         np.add.at(total, own, rows)
@@ -165,17 +166,6 @@ class PrivateCentres:
     def _moved(self, centres: Vectors, noisy: Integers) -> Vectors:
         """Noisy means, projected into the unit ball; a centre whose noisy count is below one vector stays."""
         counts = noisy[:, -1:] / self.weight
-        means = noisy[:, :-1] / _RADIUS / np.maximum(counts, 1.0)
+        means = noisy[:, :-1] / RADIUS / np.maximum(counts, 1.0)
         lengths = np.sqrt(np.square(means).sum(axis=1, keepdims=True))
         return np.where(counts >= 1, means / np.maximum(lengths, 1.0), centres).astype(np.float32)
-
-
-def whole_vectors(vectors: Vectors) -> Integers:
-    """Rows in integer units, each of length at most 2¹⁶: rounded toward zero, and shortened if necessary."""
-    rows = np.nan_to_num(np.asarray(vectors, dtype=np.float64), posinf=0.0, neginf=0.0)
-    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    whole: Integers = np.trunc(rows / np.maximum(lengths, 1.0) * _RADIUS).astype(np.int64)
-    long = np.square(whole).sum(axis=1) > _RADIUS**2  # because `lengths` is rounded; compared exactly in integers
-    whole[long] = np.trunc(whole[long] * (1 - 2.0**-20)).astype(np.int64)
-    assert (np.square(whole).sum(axis=1) <= _RADIUS**2).all()
-    return whole

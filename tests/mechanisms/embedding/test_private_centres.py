@@ -20,9 +20,10 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.embedding.embedder import unit_rows
-from cupel.mechanisms.embedding.private_centres import PrivateCentres, whole_vectors
+from cupel.mechanisms.embedding.private_centres import RADIUS, PrivateCentres
 from cupel.mechanisms.primitives.nearest import nearest
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Recorded
+from cupel.mechanisms.primitives.whole_vectors import whole_vectors
 from cupel.mechanisms.private_inference.cluster_reports import cluster_report
 
 
@@ -48,12 +49,12 @@ def test_no_neighbour_moves_the_statistics_beyond_the_sensitivity(adjacency: Adj
     chosen = PrivateCentres(clusters=2, dimension=3, adjacency=adjacency)
     data, extra = directions(seed, size), directions(seed + 1, 4)
     centres = unit_rows(np.random.default_rng(seed).normal(size=(2, 3)))
-    own = chosen.statistics(whole_vectors(data), centres)
+    own = chosen.statistics(whole_vectors(data, RADIUS), centres)
     neighbours = [np.delete(data, i, axis=0) for i in range(size)] + [np.vstack([data, row]) for row in extra]
     if adjacency is Adjacency.REPLACE_ONE:
         neighbours = [np.vstack([np.delete(data, i, axis=0), row]) for i, row in itertools.product(range(size), extra)]
     for other in neighbours:
-        moved = own - chosen.statistics(whole_vectors(other), centres)
+        moved = own - chosen.statistics(whole_vectors(other, RADIUS), centres)
         assert int(np.square(moved).sum()) <= chosen.squared_sensitivity
 
 
@@ -64,7 +65,7 @@ def test_the_sensitivity_is_reached() -> None:
         for k, a in ((2, Adjacency.ADD_REMOVE), (1, Adjacency.REPLACE_ONE))
     )
     axis = np.eye(16, dtype=np.float32)
-    one, other = whole_vectors(axis[:1]), whole_vectors(-axis[:1])
+    one, other = whole_vectors(axis[:1], RADIUS), whole_vectors(-axis[:1], RADIUS)
     nothing = np.empty((0, 16), dtype=np.int64)
     added = plain.statistics(one, axis[:2]) - plain.statistics(nothing, axis[:2])
     assert int(np.square(added).sum()) == plain.squared_sensitivity
@@ -72,7 +73,7 @@ def test_the_sensitivity_is_reached() -> None:
     assert int(np.square(turned).sum()) == exchanged.squared_sensitivity
     low = PrivateCentres(clusters=2, dimension=1, adjacency=Adjacency.REPLACE_ONE)
     ends = np.array([[1.0], [-1.0]], dtype=np.float32)
-    moved = low.statistics(whole_vectors(ends[:1]), ends) - low.statistics(whole_vectors(ends[1:]), ends)
+    moved = low.statistics(whole_vectors(ends[:1], RADIUS), ends) - low.statistics(whole_vectors(ends[1:], RADIUS), ends)
     assert int(np.square(moved).sum()) == low.squared_sensitivity == 4 * 2**32
 
 
@@ -92,7 +93,7 @@ def test_the_noise_covers_the_charge_exactly(adjacency: Adjacency, rho: float) -
 
 @given(rows=st.lists(st.lists(st.floats(width=32), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_whole_vectors_are_never_too_long(rows: list[list[float]]) -> None:
-    whole = whole_vectors(np.array(rows, dtype=np.float32))
+    whole = whole_vectors(np.array(rows, dtype=np.float32), RADIUS)
     assert (np.square(whole).sum(axis=1) <= 2**32).all()
 
 
