@@ -1,10 +1,10 @@
 """Mean differences of hidden states with Gaussian noise: the one release of dataset vectors.
 
-A record's difference in a block is clipped to length C and rounded toward zero to a grid of C/2²⁰. Sums over records are
-then exact integers, whatever their order. Adding or removing a record moves the sum of a block by at most 2²⁰ units,
-replacing one by twice that; the divisor is public. All blocks are one vector, so with noise of standard deviation
-``noise_multiplier · √L · k · 2²⁰`` units on every coordinate (L blocks; k = 1 under add_remove, 2 under replace_one) the
-release is Gaussian with μ = 1/noise_multiplier, jointly and exactly.
+A record's difference in a block is clipped to length C and rounded toward zero to a grid of C/2²⁰. Sums over records
+are then exact integers, whatever their order. Adding or removing a record moves the sum of a block by at most 2²⁰
+units, replacing one by twice that; the divisor is public. All blocks are one vector, so with noise of standard
+deviation ``noise_multiplier · √L · k · 2²⁰`` units on every coordinate (L blocks; k = 1 under add_remove, 2 under
+replace_one) the release is Gaussian with μ = 1/noise_multiplier, jointly and exactly.
 
 A record that is replaced by one of another class moves two sums by 2²⁰ each, √2·2²⁰ together, which is less than k·2²⁰.
 

@@ -223,7 +223,7 @@ class _Loop:
 
     def _ask(self, label: str | None, wanted: Sequence[_Wanted], attempt: int) -> list[_Wanted]:
         """Requests texts from the writer; returns those that came back empty."""
-        seeds = [_seed(self.settings.seed, label, item.key, attempt) for item in wanted]
+        seeds = [text_seed(self.settings.seed, label, item.key, attempt) for item in wanted]
         parents = [item.parent.text for item in wanted if item.parent is not None]
         answers = self.writer.vary(parents, label, seeds) if parents else self.writer.random(label, seeds)
         again = []
@@ -299,7 +299,7 @@ def _kept(pool: Sequence[_Candidate], chosen: Indices, count: int) -> list[_Cand
     return [pool[index] for index in indices]
 
 
-def _seed(seed: int, label: str | None, key: str, attempt: int) -> int:
+def text_seed(seed: int, label: str | None, key: str, attempt: int) -> int:
     """A 63-bit seed, different for each text and attempt."""
     digest = hashlib.sha256(repr((seed, label, key, attempt)).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") >> 1

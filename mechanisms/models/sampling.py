@@ -7,7 +7,7 @@ fraction of tokens that change is of the order of `LanguageModel.row_difference`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from cupel.mechanisms.private_inference.transcripts import EndRule
 
 if TYPE_CHECKING:
+    from cupel.mechanisms.models.decoding import PackedRows
     from cupel.mechanisms.models.language_model import LanguageModel
 
 _CACHE_BYTES = 2**30
@@ -32,6 +33,7 @@ def sampled(
     stop: str | None,
     chat: bool = False,
     rows: int,
+    session: Callable[[Sequence[Sequence[int]]], PackedRows] | None = None,
 ) -> Iterator[tuple[str, bool]]:
     """Samples one text after each context, in order; yields the text and whether it ended by itself.
 
@@ -45,30 +47,26 @@ def sampled(
         stop: a string that ends a text, like an end-of-text token.
         chat: whether texts are answers in the chat template, which its end of turn ends too.
         rows: the largest number of texts in a batch; fewer if their keys and values would exceed 1 GiB.
+        session: of the contexts of a batch; by default the model's own.
     """
     rule = EndRule(model, stop, longest, chat)
     width = model.bytes_per_position * (max(map(len, contexts), default=1) + longest)
     rows = max(1, min(rows, _CACHE_BYTES // width))
     for start in range(0, len(contexts), rows):
         batch = slice(start, start + rows)
-        for tokens in _batch(model, contexts[batch], seeds[batch], temperature, top_p, rule):
+        opened = (session or model.packed_rows)(contexts[batch])
+        for tokens in _batch(opened, seeds[batch], temperature, top_p, rule):
             yield rule.text(tokens), rule.stopped(tokens)
 
 
 @torch.inference_mode()
 def _batch(
-    model: LanguageModel,
-    contexts: Sequence[Sequence[int]],
-    seeds: Sequence[int],
-    temperature: float,
-    top_p: float,
-    rule: EndRule,
+    session: PackedRows, seeds: Sequence[int], temperature: float, top_p: float, rule: EndRule
 ) -> list[list[int]]:
     """The tokens of each text, including the one that ended it."""
-    session = model.packed_rows(contexts)
     uniform = torch.from_numpy(np.stack([np.random.default_rng(seed).random(rule.longest) for seed in seeds]))
-    texts: list[list[int]] = [[] for _ in contexts]
-    open_rows = set(range(len(contexts)))
+    texts: list[list[int]] = [[] for _ in seeds]
+    open_rows = set(range(len(seeds)))
     for step in range(rule.longest):
         drawn = _drawn(session.logits(), uniform[:, step], temperature, top_p).cpu()
         for row in tuple(open_rows):

@@ -73,7 +73,9 @@ def test_the_sensitivity_is_reached() -> None:
     assert int(np.square(turned).sum()) == exchanged.squared_sensitivity
     low = PrivateCentres(clusters=2, dimension=1, adjacency=Adjacency.REPLACE_ONE)
     ends = np.array([[1.0], [-1.0]], dtype=np.float32)
-    moved = low.statistics(whole_vectors(ends[:1], RADIUS), ends) - low.statistics(whole_vectors(ends[1:], RADIUS), ends)
+    moved = low.statistics(whole_vectors(ends[:1], RADIUS), ends) - low.statistics(
+        whole_vectors(ends[1:], RADIUS), ends
+    )
     assert int(np.square(moved).sum()) == low.squared_sensitivity == 4 * 2**32
 
 

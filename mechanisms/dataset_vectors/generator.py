@@ -1,0 +1,521 @@
+"""Dataset vectors: a language model is steered by one private release, the direction from its own texts to the records.
+
+For each public label, or once without labels:
+
+1. the model writes candidates, without any record (public);
+2. every record votes for its nearest candidate, votes get Gaussian noise, and the best become the shots of all later
+   prompts (a release; left out with ``shots=0``);
+3. the model writes negatives, prompted with the shots (public);
+4. the difference of a record's hidden states and those of a negative is clipped, summed and gets Gaussian noise
+   (`release`; a release);
+5. the model, steered along the noisy mean difference, writes any number of texts.
+
+The two releases are all that is computed from records, so no later text costs anything. Each has μ = 1/its noise
+multiplier under the run's adjacency: adding or removing a record moves one vote by 1 and each block's sum by the clip;
+replacing one moves two votes by 1 (√2 together) and each sum by twice the clip.
+
+A negative is assigned to a record by a hash of the record's own id (``hashed``), or all are represented by their mean
+(``mean``). Both depend on the record alone. The paper pairs by row number (``rows``), so removing a record pairs all
+later ones anew: under add_remove the sum then moves by up to nearly 2nC.
+
+A secret sample (``sample``) amplifies the second release: m of the n records of a label, drawn without replacement
+from the operating system's entropy. It needs replace_one, and an exact public number of records of each label: the
+record that is replaced keeps its label.
+
+Source: "EPSVec: Efficient and Private Synthetic Data Generation via Dataset Vectors", Algorithms 1 and 2, equations 1
+to 4. Its public code differs from it in ways that ``as_published`` shows: the noise is made for a sensitivity of C/n
+under replace_one, and the sample is drawn with a public seed, which voids amplification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import events, validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats, Integers
+from cupel.accounting.events import ParallelDpEvent
+from cupel.accounting.gaussian import histogram_sensitivity
+from cupel.accounting.ledger.entries import Charge
+from cupel.accounting.ledger.run import Run
+from cupel.mechanisms.data.batching import keyed_hash
+from cupel.mechanisms.data.records import Record
+from cupel.mechanisms.dataset_vectors import release
+from cupel.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
+from cupel.mechanisms.embedding.load import load_embedder
+from cupel.mechanisms.evolution import run as evolution_run
+from cupel.mechanisms.evolution.journal import Entry, Journal
+from cupel.mechanisms.evolution.loop import ATTEMPTS, text_seed
+from cupel.mechanisms.evolution.voting import record_votes
+from cupel.mechanisms.models.writers import WriterError, clean
+from cupel.mechanisms.primitives import charged
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.dataset_vectors.states import StateShape
+    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+
+Pairing = Literal["hashed", "mean", "rows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetVectors:
+    """The public description of a run: parameters only, which do not depend on the data.
+
+    Attributes:
+        noise_multiplier: σ/Δ of the vectors, jointly over all blocks and under `adjacency`: their μ is its inverse. 0
+            is the unprotected control.
+        shots_noise_multiplier: likewise, of the votes for candidates.
+        records: the public number of records; with labels, of all of them together.
+        records_by_label: the public number of records of each of `labels`; without labels, empty.
+        labels: the public set of labels, each with its own shots and vectors; empty pools all records.
+        sample: m, the number of records of each label that are drawn in secret; None uses all.
+        blocks: the decoder blocks whose outputs are used, counted from 0.
+        clip: C of each block, or of all.
+        pairing: ``hashed``, ``mean``, or, as published, ``rows``.
+        pool: whether a text's states are averaged over its own tokens (``record``), or the prompt's, too (``prompt``).
+        candidates: number of candidates of each label.
+        shots: number of candidates in later prompts; 0 for none, and no votes.
+        negatives: number of negatives of each label.
+        embedder: ``builtin``, or the folder or hub id of a `sentence-transformers` model, for the votes.
+        seed: for public choices only.
+        variant: ``sound`` or ``as_published``.
+        adjacency: add_remove or replace_one.
+        unit: record.
+    """
+
+    noise_multiplier: float
+    records: int
+    blocks: tuple[int, ...]
+    clip: float | tuple[float, ...]
+    shots_noise_multiplier: float = 0.0
+    records_by_label: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    sample: int | None = None
+    pairing: Pairing = "hashed"
+    pool: Literal["record", "prompt"] = "record"
+    candidates: int = 100
+    shots: int = 2
+    negatives: int = 100
+    embedder: str = field(default="builtin", repr=False)  # a run is identified by its fingerprint, not its location
+    seed: int = 0
+    variant: Literal["sound", "as_published"] = "sound"
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    unit: Unit = field(default_factory=Unit)
+
+    def __post_init__(self) -> None:
+        validate.non_negative(noise_multiplier=self.noise_multiplier)
+        validate.non_negative(shots_noise_multiplier=self.shots_noise_multiplier)
+        for name in ("records", "candidates", "negatives"):
+            validate.integer(minimum=1, **{name: getattr(self, name)})
+        validate.integer(minimum=0, shots=self.shots)
+        validate.integer(minimum=0, seed=self.seed)
+        if self.shots > self.candidates:
+            raise ValueError(f"shots must be at most candidates ({self.candidates}), not {self.shots}")
+        validate.one_of(("hashed", "mean", "rows"), pairing=self.pairing)
+        validate.one_of(("record", "prompt"), pool=self.pool)
+        validate.one_of(("sound", "as_published"), variant=self.variant)
+        if self.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+            raise ValueError(f"adjacency must be add_remove or replace_one, not {str(self.adjacency)!r}")
+        if self.unit != Unit():
+            raise ValueError(
+                f"unit must be record for dataset vectors, not {str(self.unit)!r}: each has one difference"
+            )
+        if self.pairing == "rows" and (self.variant == "sound" or self.negatives < self.largest_sum):
+            raise ValueError(
+                "pairing by rows is for variant as_published, with a negative for each record that is used"
+            )
+        self._check_blocks()
+        self._check_labels()
+
+    def _check_blocks(self) -> None:
+        if not isinstance(self.blocks, tuple) or not self.blocks:
+            raise ValueError("blocks must name at least one decoder block, counted from 0")
+        for block in self.blocks:
+            validate.integer(minimum=0, block=block)
+        if len(set(self.blocks)) < len(self.blocks):
+            raise ValueError("blocks must name each block once")
+        for clip in self.clips:
+            validate.positive(clip=clip)
+        if len(self.clips) != len(self.blocks):
+            raise ValueError(f"clip must be one number, or one for each of {len(self.blocks)} blocks")
+
+    def _check_labels(self) -> None:
+        if not isinstance(self.labels, tuple) or not all(isinstance(one, str) and one for one in self.labels):
+            raise ValueError("labels must be a tuple of non-empty strings")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("labels must name each label once")
+        if len(self.records_by_label) != len(self.labels):
+            raise ValueError("records_by_label must give a public number of records for each label, and for no other")
+        for count in self.records_by_label:
+            validate.integer(minimum=1, records_by_label=count)
+        if self.labels and sum(self.records_by_label) != self.records:
+            raise ValueError(f"records_by_label must add up to records ({self.records})")
+        if self.sample is None:
+            return
+        least = min(self.sizes.values())
+        if validate.integer(minimum=1, sample=self.sample) > least:
+            raise ValueError(f"sample must be at most the number of records of each label ({least}), not {self.sample}")
+        if self.adjacency is not Adjacency.REPLACE_ONE:
+            raise ValueError(
+                "sample needs adjacency replace_one: a sample of a fixed size has no bound under add_remove"
+            )
+
+    @property
+    def clips(self) -> tuple[float, ...]:
+        """C of each block."""
+        return self.clip if isinstance(self.clip, tuple) else (self.clip,) * len(self.blocks)
+
+    @property
+    def sizes(self) -> dict[str | None, int]:
+        """The public number of records of each label; of all records if there are no labels."""
+        return dict(zip(self.labels, self.records_by_label, strict=True)) if self.labels else {None: self.records}
+
+    @property
+    def largest_sum(self) -> int:
+        """The largest number of records of a label that are summed, by the public numbers."""
+        return max(self.sizes.values()) if self.sample is None else self.sample
+
+    def divisor(self, label: str | None) -> int:
+        """The public divisor of the mean of a label."""
+        return self.sizes[label] if self.sample is None else self.sample
+
+    @property
+    def releasable(self) -> bool:
+        """Whether the output of a run is protected, and the accounting covers the algorithm as it runs."""
+        protected = self.noise_multiplier > 0 and (self.shots_noise_multiplier > 0 or not self.shots)
+        return self.variant == "sound" and protected
+
+    @property
+    def votes_scale(self) -> float:
+        """σ of the noise of each vote count: the multiplier times the L2 sensitivity, rounded up."""
+        scale = self.shots_noise_multiplier * histogram_sensitivity(self.adjacency)
+        return math.nextafter(scale, math.inf) if scale else 0.0
+
+    def votes_event(self) -> DpEvent:
+        """The event of the votes of all labels, a vector of which a record moves one count, or two when replaced."""
+        return _gaussian(release.moved_by(self.adjacency) * self.shots_noise_multiplier)
+
+    def vectors_event(self) -> DpEvent:
+        """The event of the vectors of all labels and blocks.
+
+        Accountants assume a contribution of length 1 of each unit and double it under replace_one, as the sums do. As
+        published, the noise is half of that under replace_one, and the sample is public, so neither helps the event.
+        """
+        if self.variant == "as_published":
+            return self._published_event()
+        one = _gaussian(release.moved_by(self.adjacency) * self.noise_multiplier)
+        if self.sample is None:
+            return one
+        parts = tuple(dp_event.SampledWithoutReplacementDpEvent(n, self.sample, one) for n in self.sizes.values())
+        return parts[0] if len(parts) == 1 else ParallelDpEvent(parts, partition_is_public=True)
+
+    def _published_event(self) -> DpEvent:
+        """The event of the noise that is drawn as published: of σ = noise_multiplier·√L·C/n, from a known sample."""
+        if self.pairing == "rows" and self.adjacency is Adjacency.ADD_REMOVE:  # all later pairs change
+            return dp_event.NonPrivateDpEvent()
+        return _gaussian(self.noise_multiplier)
+
+    def plan(self) -> DpEvent:
+        """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""
+        parts = [(self.vectors_event(), 1)]
+        return events.compose([(self.votes_event(), 1), *parts] if self.shots else parts)
+
+    def published_plan(self) -> DpEvent:
+        """The event by the paper's accounting: C/n under replace_one, amplified by the share of the first label."""
+        doubled = release.moved_by(self.adjacency)  # cancels the accountants' doubling
+        one = _gaussian(doubled * self.noise_multiplier)
+        if self.sample is not None:
+            one = dp_event.SampledWithoutReplacementDpEvent(next(iter(self.sizes.values())), self.sample, one)
+        votes = _gaussian(doubled * self.votes_scale)  # of sensitivity 1
+        return events.compose([(votes, 1), (one, 1)] if self.shots else [(one, 1)])
+
+    def negatives_of(self, slotting_ids: Iterable[str], count: int) -> Integers:
+        """The index of each record's negative among `count`, by a hash of the record's own id; shape (records,)."""
+        key = hashlib.sha256(f"dataset vectors {self.seed}".encode()).digest()
+        return np.array([keyed_hash(key, "negative", one) % count for one in slotting_ids], dtype=np.int64)
+
+    def check(self, records: Sequence[Record], writer: ShotWriter) -> None:
+        """Checks that these records and this model can be run, before anything is charged or written.
+
+        Raises:
+            ValueError: one line, which reveals nothing about any record.
+        """
+        from cupel.mechanisms.dataset_vectors.steering import check_blocks
+
+        members = evolution_run.by_label(records, self.labels)
+        if self.sample is not None and any(len(members[label]) != size for label, size in self.sizes.items()):
+            raise ValueError(
+                "a sample needs the exact number of records of each label, but the data have another number than the "
+                "public one; correct it, or leave sample out"
+            )
+        writer.model.check_modules()
+        check_blocks(writer.model.network, self.blocks)
+        for label in self.sizes:
+            writer.prompt(label, (), self.shots)
+        load_embedder(self.embedder)  # fails early if it is not on this machine
+
+    def release(
+        self,
+        records: Sequence[Record],
+        writer: ShotWriter,
+        run: Run,
+        *,
+        journal: Journal,
+        progress: Callable[[int, int], None] | None = None,
+        source: Source = OS_ENTROPY,
+    ) -> DatasetVectorsResult:
+        """Releases shots and vectors, or resumes an interrupted run.
+
+        Args:
+            records: private.
+            writer: of candidates and negatives; it sees no record, but its model computes states of records.
+            run: of a ledger, begun with `plan()`. Each release is charged before its noise is drawn, and only committed
+                values are used; the caller finishes the run.
+            journal: of candidates and negatives.
+            progress: called with the number of finished steps (texts written, records read) and their number.
+            source: of the noise and the sample. If it is recorded, the run must say so.
+
+        Raises:
+            ValueError: if records, model or parameters are invalid, or differ from those of the interrupted run.
+        """
+        charged.check_run(run, self.plan(), source)
+        self.check(records, writer)
+        embedder = load_embedder(self.embedder)
+        public = (self, writer, writer.model.fingerprint, writer.model.dtype, embedder.fingerprint)
+        evolution_run.note_inputs(run, evolution_run.inputs_digest(records, public))
+        return _Release(self, records, writer, embedder, run, journal, source, progress).result()
+
+
+def _gaussian(noise_multiplier: float) -> DpEvent:
+    return dp_event.GaussianDpEvent(noise_multiplier) if noise_multiplier else dp_event.NonPrivateDpEvent()
+
+
+VOTES, VECTORS = "votes", "vectors"
+"""Stages of a run in its ledger."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DatasetVectorsResult:
+    """What a run released. If the mechanism is releasable, all of it may leave.
+
+    Attributes:
+        shots: of each label, best first.
+        votes: the noisy votes of each label's candidates, in the order of their texts; empty without shots.
+        means: the noisy mean difference of each label, shape (blocks, d).
+        exact: whether the states of a record were verified, bit for bit, not to depend on others.
+    """
+
+    shots: Mapping[str | None, tuple[str, ...]]
+    votes: Mapping[str | None, Floats]
+    means: Mapping[str | None, Floats]
+    exact: bool
+
+    def directions(self) -> dict[str | None, Floats]:
+        """The means scaled to length 1 in each block."""
+        return {label: release.directions(mean) for label, mean in self.means.items()}
+
+
+class _Release:
+    """The two releases of one call, and the public texts that they need."""
+
+    def __init__(
+        self,
+        mechanism: DatasetVectors,
+        records: Sequence[Record],
+        writer: ShotWriter,
+        embedder: Embedder,
+        run: Run,
+        journal: Journal,
+        source: Source,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.mechanism, self.records, self.writer, self.embedder = mechanism, records, writer, embedder
+        self.run, self.journal, self.source = run, journal, source
+        self.members = evolution_run.by_label(records, mechanism.labels)
+        each = (mechanism.candidates if mechanism.shots else 0) + 2 * mechanism.negatives
+        self._total = len(mechanism.sizes) * each + len(records)
+        self._done, self._progress = 0, progress or (lambda done, total: None)
+
+    def result(self) -> DatasetVectorsResult:
+        sizes = self.mechanism.sizes
+        shots: dict[str | None, tuple[str, ...]] = dict.fromkeys(sizes, ())
+        votes: dict[str | None, Floats] = {}
+        if self.mechanism.shots:
+            candidates = {label: self._candidates(label) for label in sizes}
+            votes = self._noisy_votes(candidates)
+            for label, counts in votes.items():
+                best = np.argsort(-counts, kind="stable")[: self.mechanism.shots]
+                shots[label] = tuple(candidates[label][index] for index in best)
+        prompts = {label: self.writer.prompt(label, shots[label], self.mechanism.shots) for label in sizes}
+        negatives = {
+            label: self._written(label, "negative", self.mechanism.negatives, prompts[label]) for label in sizes
+        }
+        shape = self._shape(prompts)
+        sums = self._noisy_sums(prompts, negatives, shape)
+        means = {
+            label: release.means(sums[label], self.mechanism.clips, self.mechanism.divisor(label)) for label in sizes
+        }
+        return DatasetVectorsResult(shots, votes, means, shape.exact)
+
+    def _count(self, steps: int = 1) -> None:
+        self._done += steps
+        self._progress(min(self._done, self._total), self._total)
+
+    def _candidates(self, label: str | None) -> list[str]:
+        """Different candidates of a label, at least as many as shots."""
+        prompt = self.writer.prompt(label, (), self.mechanism.shots)
+        texts = list(dict.fromkeys(self._written(label, "candidate", self.mechanism.candidates, prompt)))
+        if len(texts) < self.mechanism.shots:
+            raise WriterError(
+                f"the model wrote only {len(texts)} different candidates, but {self.mechanism.shots} shots are chosen "
+                "among them; raise candidates or temperature"
+            )
+        return texts
+
+    def _written(self, label: str | None, stage: str, count: int, prompt: Sequence[int]) -> list[str]:
+        """Texts of a stage, from the journal if they are there; those that stay empty are left out."""
+        pending = [index for index in range(count) if self.journal.get(label, f"{stage}/{index}") is None]
+        self._count(count - len(pending))
+        try:
+            for attempt in range(ATTEMPTS):
+                seeds = [text_seed(self.mechanism.seed, label, f"{stage}/{index}", attempt) for index in pending]
+                again = []
+                for index, (text, _) in zip(pending, self.writer.texts(prompt, seeds), strict=True):
+                    if text := clean(text):
+                        self._keep(label, stage, index, text)
+                    else:
+                        again.append(index)
+                pending = again
+            if len(pending) == count:
+                raise WriterError("the model wrote only empty texts; check its prompt and its largest number of tokens")
+            for index in pending:
+                self._keep(label, stage, index, "")
+        finally:
+            self.journal.flush()
+        texts = (self.journal.get(label, f"{stage}/{index}") for index in range(count))
+        return [text for text in texts if text]
+
+    def _keep(self, label: str | None, stage: str, index: int, text: str) -> None:
+        self.journal.add(Entry(label, f"{stage}/{index}", 0, None, index, text))
+        self._count()
+
+    def _noisy_votes(self, candidates: Mapping[str | None, list[str]]) -> dict[str | None, Floats]:
+        vectors = {label: all_embedded(self.embedder, texts) for label, texts in candidates.items()}
+        digest = evolution_run.vectors_digest(vectors)
+
+        def drawn(label: str | None) -> str:
+            counts = np.zeros(len(vectors[label]), dtype=np.int64)
+            texts = [self.records[index].text for index in self.members[label]]
+            for piece in embedded(self.embedder, texts):
+                counts += record_votes(piece, vectors[label])
+            scale = self.mechanism.votes_scale
+            exact = counts.astype(np.float64)
+            return evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact)
+
+        charge = Charge(key=VOTES, stage=VOTES, event=self.mechanism.votes_event())
+        value = charged.released_value(
+            self.run, charge, lambda: {"candidates": digest, "votes": [drawn(label) for label in candidates]}
+        )
+        if value["candidates"] != digest:
+            raise charged.RunMismatchError(
+                "the interrupted run's votes are for other candidates: its journal is missing or was changed, or this "
+                "machine or its libraries compute other vectors; resume where the run began, or start a new one in a "
+                "new folder"
+            )
+        return dict(zip(candidates, map(evolution_run.unpacked, value["votes"]), strict=True))
+
+    def _shape(self, prompts: Mapping[str | None, Sequence[int]]) -> StateShape:
+        from cupel.mechanisms.dataset_vectors.states import shape_of
+
+        model, length = self.writer.model, max(map(len, prompts.values())) + self.writer.longest_record
+        texts = self.mechanism.largest_sum
+        return shape_of(model.network, model.vocabulary_size, self.mechanism.blocks, texts=texts, length=length)
+
+    def _noisy_sums(
+        self,
+        prompts: Mapping[str | None, Sequence[int]],
+        negatives: Mapping[str | None, Sequence[str]],
+        shape: StateShape,
+    ) -> dict[str | None, Floats]:
+        mechanism = self.mechanism
+        scale = release.noise_scale(
+            mechanism.noise_multiplier,
+            len(mechanism.blocks),
+            mechanism.adjacency,
+            as_published=mechanism.variant == "as_published",
+        )
+
+        def drawn(label: str | None) -> str:
+            exact = self._sum(label, prompts[label], negatives[label], shape).astype(np.float64).ravel()
+            return evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact)
+
+        charge = Charge(key=VECTORS, stage=VECTORS, event=mechanism.vectors_event())
+        public = [
+            hashlib.sha256(repr((prompts[label], negatives[label])).encode("utf-8", "surrogatepass")).hexdigest()
+            for label in prompts
+        ]
+        value = charged.released_value(
+            self.run,
+            charge,
+            lambda: {"texts": public, "exact": shape.exact, "sums": [drawn(label) for label in prompts]},
+        )
+        if value["texts"] != public:
+            raise charged.RunMismatchError(
+                "the interrupted run's vectors are for other negatives: its journal is missing or was changed; resume "
+                "where the run began, or start a new one in a new folder"
+            )
+        rows = len(mechanism.blocks)
+        return {
+            label: evolution_run.unpacked(packed).reshape(rows, -1)
+            for label, packed in zip(prompts, value["sums"], strict=True)
+        }
+
+    def _used(self, label: str | None) -> Integers:
+        """The indices of the records of a label that are summed."""
+        members, sample = self.members[label], self.mechanism.sample
+        if sample is None:
+            return members
+        if self.mechanism.variant == "as_published":  # with a public seed
+            drawn = np.random.default_rng(self.mechanism.seed).choice(len(members), sample, replace=False)
+            return members[np.sort(drawn)]
+        order = members.copy()
+        for place in range(sample):  # the first m of a uniform permutation (Fisher and Yates)
+            other = place + self.source.below(len(order) - place)
+            order[[place, other]] = order[[other, place]]
+        return np.sort(order[:sample])
+
+    def _sum(self, label: str | None, prompt: Sequence[int], negatives: Sequence[str], shape: StateShape) -> Integers:
+        """The exact sum of the clipped differences of a label, shape (blocks, d), in units. Do not release."""
+        mechanism = self.mechanism
+        behind = np.stack(list(self._states(prompt, negatives, shape)))
+        self._count(len(negatives))
+        used = self._used(label)
+        ids = [self.records[index].slotting_id for index in used]
+        match mechanism.pairing:
+            case "hashed":
+                pairs = mechanism.negatives_of(ids, len(negatives))
+            case "rows":
+                pairs = np.arange(len(ids)) % len(negatives)
+            case _:
+                behind, pairs = behind.mean(axis=0, keepdims=True), np.zeros(len(ids), dtype=np.int64)
+        total = np.zeros(behind.shape[1:], dtype=np.int64)
+        texts = (self.records[index].text for index in used)
+        for pair, states in zip(pairs, self._states(prompt, texts, shape), strict=True):
+            total += release.clipped(states - behind[pair], mechanism.clips)
+            self._count()
+        return total
+
+    def _states(self, prompt: Sequence[int], texts: Iterable[str], shape: StateShape) -> Iterator[Floats]:
+        from cupel.mechanisms.dataset_vectors.states import states
+
+        whole = self.mechanism.pool == "prompt"
+        given = (self.writer.tokens_of(prompt, text, whole=whole) for text in texts)
+        return states(self.writer.model.network, given, self.mechanism.blocks, shape)
