@@ -33,7 +33,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from dp_accounting import DpEvent, dp_event
@@ -310,17 +310,15 @@ class DatasetVectorsResult:
         shots: of each label, best first.
         votes: the noisy votes of each label's candidates, in the order of their texts; empty without shots.
         means: the noisy mean difference of each label, shape (blocks, d).
+        norms: the mean length of a negative's states in each block, of each label; public.
         exact: whether the states of a record were verified, bit for bit, not to depend on others.
     """
 
     shots: Mapping[str | None, tuple[str, ...]]
     votes: Mapping[str | None, Floats]
     means: Mapping[str | None, Floats]
+    norms: Mapping[str | None, tuple[float, ...]]
     exact: bool
-
-    def directions(self) -> dict[str | None, Floats]:
-        """The means scaled to length 1 in each block."""
-        return {label: release.directions(mean) for label, mean in self.means.items()}
 
 
 class _Release:
@@ -359,11 +357,15 @@ class _Release:
             label: self._written(label, "negative", self.mechanism.negatives, prompts[label]) for label in sizes
         }
         shape = self._shape(prompts)
-        sums = self._noisy_sums(prompts, negatives, shape)
+        value = self._noisy_sums(prompts, negatives, shape)
+        norms = {label: tuple(one) for label, one in zip(sizes, value["norms"], strict=True)}
+        sums = map(evolution_run.unpacked, value["sums"])
+        rows, clips = len(self.mechanism.blocks), self.mechanism.clips
         means = {
-            label: release.means(sums[label], self.mechanism.clips, self.mechanism.divisor(label)) for label in sizes
+            label: release.means(noisy.reshape(rows, -1), clips, self.mechanism.divisor(label))
+            for label, noisy in zip(sizes, sums, strict=True)
         }
-        return DatasetVectorsResult(shots, votes, means, shape.exact)
+        return DatasetVectorsResult(shots, votes, means, norms, bool(value["exact"]))
 
     def _count(self, steps: int = 1) -> None:
         self._done += steps
@@ -444,7 +446,7 @@ class _Release:
         prompts: Mapping[str | None, Sequence[int]],
         negatives: Mapping[str | None, Sequence[str]],
         shape: StateShape,
-    ) -> dict[str | None, Floats]:
+    ) -> dict[str, Any]:
         mechanism = self.mechanism
         scale = release.noise_scale(
             mechanism.noise_multiplier,
@@ -453,30 +455,28 @@ class _Release:
             as_published=mechanism.variant == "as_published",
         )
 
-        def drawn(label: str | None) -> str:
-            exact = self._sum(label, prompts[label], negatives[label], shape).astype(np.float64).ravel()
-            return evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact)
+        def drawn() -> dict[str, Any]:
+            sums, norms = [], []
+            for label, prompt in prompts.items():
+                behind = np.stack(list(self._states(prompt, negatives[label], shape)))
+                self._count(len(negatives[label]))
+                norms.append(np.sqrt(np.square(behind).sum(axis=2)).mean(axis=0).tolist())
+                exact = self._sum(label, prompt, behind, shape).astype(np.float64).ravel()
+                sums.append(evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact))
+            return {"texts": public, "exact": shape.exact, "norms": norms, "sums": sums}
 
         charge = Charge(key=VECTORS, stage=VECTORS, event=mechanism.vectors_event())
         public = [
             hashlib.sha256(repr((prompts[label], negatives[label])).encode("utf-8", "surrogatepass")).hexdigest()
             for label in prompts
         ]
-        value = charged.released_value(
-            self.run,
-            charge,
-            lambda: {"texts": public, "exact": shape.exact, "sums": [drawn(label) for label in prompts]},
-        )
+        value: dict[str, Any] = charged.released_value(self.run, charge, drawn)
         if value["texts"] != public:
             raise charged.RunMismatchError(
                 "the interrupted run's vectors are for other negatives: its journal is missing or was changed; resume "
                 "where the run began, or start a new one in a new folder"
             )
-        rows = len(mechanism.blocks)
-        return {
-            label: evolution_run.unpacked(packed).reshape(rows, -1)
-            for label, packed in zip(prompts, value["sums"], strict=True)
-        }
+        return value
 
     def _used(self, label: str | None) -> Integers:
         """The indices of the records of a label that are summed."""
@@ -492,18 +492,23 @@ class _Release:
             order[[place, other]] = order[[other, place]]
         return np.sort(order[:sample])
 
-    def _sum(self, label: str | None, prompt: Sequence[int], negatives: Sequence[str], shape: StateShape) -> Integers:
-        """The exact sum of the clipped differences of a label, shape (blocks, d), in units. Do not release."""
+    def _sum(self, label: str | None, prompt: Sequence[int], behind: Floats, shape: StateShape) -> Integers:
+        """The exact sum of the clipped differences of a label, shape (blocks, d), in units. Do not release.
+
+        Args:
+            label: public.
+            prompt: of the label.
+            behind: states of its negatives, shape (negatives, blocks, d).
+            shape: of forward passes.
+        """
         mechanism = self.mechanism
-        behind = np.stack(list(self._states(prompt, negatives, shape)))
-        self._count(len(negatives))
         used = self._used(label)
         ids = [self.records[index].slotting_id for index in used]
         match mechanism.pairing:
             case "hashed":
-                pairs = mechanism.negatives_of(ids, len(negatives))
+                pairs = mechanism.negatives_of(ids, len(behind))
             case "rows":
-                pairs = np.arange(len(ids)) % len(negatives)
+                pairs = np.arange(len(ids)) % len(behind)
             case _:
                 behind, pairs = behind.mean(axis=0, keepdims=True), np.zeros(len(ids), dtype=np.int64)
         total = np.zeros(behind.shape[1:], dtype=np.int64)

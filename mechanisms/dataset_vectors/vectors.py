@@ -1,0 +1,242 @@
+"""Released vectors, as a file: what `DatasetVectors.release` released, with everything that is needed to write texts.
+
+Nothing in it is private: noisy means, shots that noisy votes chose, and public numbers. States, sums and votes without
+noise are never written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from cupel.accounting import events, validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats
+from cupel.accounting.atomic_file import replacing
+from cupel.accounting.errors import naming
+from cupel.mechanisms.dataset_vectors import release
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
+    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+
+_FORMAT = "dataset vectors 1"
+_MOST_BYTES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class OfLabel:
+    """What was released for one label, or for all records if there are no labels.
+
+    Attributes:
+        label: public.
+        shots: of the prompt, best first.
+        means: the noisy mean difference, shape (blocks, d).
+        norms: the mean length of a negative's states in each block; public.
+    """
+
+    label: str | None
+    shots: tuple[str, ...]
+    means: Floats = field(repr=False)
+    norms: tuple[float, ...]
+
+    def directions(self) -> Floats:
+        """The means scaled to length 1 in each block, shape (blocks, d)."""
+        return release.directions(self.means)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedVectors:
+    """The vectors of all labels, their guarantee, and the prompt and the model for which they were made.
+
+    Attributes:
+        model: fingerprint of the language model.
+        blocks: counted from 0.
+        most_shots: for which prompts have room.
+        template, longest_record: of the prompts.
+        event: what the release charged.
+        adjacency, unit: of the charge.
+        labels: what was released for each.
+    """
+
+    model: str
+    blocks: tuple[int, ...]
+    most_shots: int
+    template: str | None
+    longest_record: int
+    event: DpEvent
+    adjacency: Adjacency
+    unit: Unit
+    labels: tuple[OfLabel, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, mechanism: DatasetVectors, result: DatasetVectorsResult, writer: ShotWriter) -> ReleasedVectors:
+        """The vectors of a finished run."""
+        return cls(
+            model=writer.model.fingerprint,
+            blocks=mechanism.blocks,
+            most_shots=mechanism.shots,
+            template=writer.template,
+            longest_record=writer.longest_record,
+            event=mechanism.plan(),
+            adjacency=mechanism.adjacency,
+            unit=mechanism.unit,
+            labels=tuple(
+                OfLabel(label, result.shots[label], means, result.norms[label]) for label, means in result.means.items()
+            ),
+        )
+
+    def of_label(self, label: str | None) -> OfLabel:
+        """What was released for a label.
+
+        Raises:
+            ValueError: if there is no such label.
+        """
+        for one in self.labels:
+            if one.label == label:
+                return one
+        known = ", ".join(str(one.label) for one in self.labels)
+        raise ValueError(f"the vectors are of the labels {known}, not of {label}")
+
+    def steering(
+        self, label: str | None, coefficient: float | Sequence[float], *, relative: bool = False
+    ) -> dict[int, Floats]:
+        """What is added to the output of each block: the coefficient times the direction.
+
+        Args:
+            label: one of `labels`.
+            coefficient: β, of each block or of all.
+            relative: whether it is in units of the mean length of the negatives' states in the block.
+        """
+        found = self.of_label(label)
+        given = [coefficient] * len(self.blocks) if isinstance(coefficient, int | float) else list(coefficient)
+        if len(given) != len(self.blocks):
+            raise ValueError(f"coefficient must be one number, or one for each of {len(self.blocks)} blocks")
+        scales = [validate.finite(coefficient=one) for one in given]
+        if relative:
+            scales = [scale * norm for scale, norm in zip(scales, found.norms, strict=True)]
+        rows = found.directions()
+        return {block: scale * row for block, scale, row in zip(self.blocks, scales, rows, strict=True)}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over everything in the file."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def save(self, path: Path | str) -> None:
+        """Writes a safetensors file, whole or not at all."""
+        with naming(path), replacing(Path(path)) as file:
+            file.write(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content that `save` writes."""
+        from safetensors.numpy import save
+
+        about = {
+            "model": self.model,
+            "blocks": list(self.blocks),
+            "most_shots": self.most_shots,
+            "template": self.template,
+            "longest_record": self.longest_record,
+            "event": events.to_json(self.event),
+            "adjacency": str(self.adjacency),
+            "unit": str(self.unit),
+            "labels": [{"label": one.label, "shots": list(one.shots), "norms": list(one.norms)} for one in self.labels],
+        }
+        arrays = {f"means/{number}": np.ascontiguousarray(one.means) for number, one in enumerate(self.labels)}
+        metadata = {"cupel": _FORMAT, "about": json.dumps(about, sort_keys=True)}
+        content: bytes = save(arrays, metadata=metadata)
+        return content
+
+    @classmethod
+    def load(cls, path: Path | str) -> ReleasedVectors:
+        """Reads a file that `save` wrote.
+
+        Raises:
+            ValueError: one line, if the file is invalid.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"vectors {str(path)!r}: there is no such file")
+        try:
+            if path.stat().st_size > _MOST_BYTES:
+                raise TypeError
+            with safe_open(str(path), framework="numpy") as file:
+                metadata = dict(file.metadata() or {})
+                if metadata.get("cupel") != _FORMAT:
+                    raise KeyError
+                about = json.loads(metadata["about"])
+                blocks = tuple(int(block) for block in about["blocks"])
+                labels = []
+                for number, one in enumerate(about["labels"]):
+                    means = file.get_tensor(f"means/{number}").astype(np.float64)
+                    if means.ndim != 2 or len(means) != len(blocks) or not np.isfinite(means).all():
+                        raise TypeError
+                    norms = tuple(float(norm) for norm in one["norms"])
+                    label = None if one["label"] is None else str(one["label"])
+                    labels.append(OfLabel(label, tuple(map(str, one["shots"])), means, norms))
+            return cls(
+                model=str(about["model"]),
+                blocks=blocks,
+                most_shots=validate.integer(minimum=0, most_shots=about["most_shots"]),
+                template=None if about["template"] is None else str(about["template"]),
+                longest_record=validate.integer(minimum=1, longest_record=about["longest_record"]),
+                event=events.from_json(about["event"]),
+                adjacency=Adjacency(about["adjacency"]),
+                unit=Unit.parse(about["unit"]),
+                labels=tuple(labels),
+            )
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise ValueError(f"vectors {str(path)!r}: not a file of dataset vectors, or damaged") from None
+
+    def check(self, writer: ShotWriter) -> None:
+        """Checks that texts are written by the model and with the prompts for which the vectors were made.
+
+        Raises:
+            ValueError: one line.
+        """
+        if writer.model.fingerprint != self.model:
+            raise ValueError(
+                f"the vectors were made for the model of fingerprint {self.model[:12]}…, but {writer.model.name} has "
+                f"{writer.model.fingerprint[:12]}…; give the model of the run"
+            )
+        for name in ("template", "longest_record"):
+            if getattr(writer, name) != getattr(self, name):
+                raise ValueError(f"the vectors were made with {name} {getattr(self, name)!r}; use that")
+
+
+def steered_texts(
+    vectors: ReleasedVectors,
+    writer: ShotWriter,
+    label: str | None,
+    seeds: Sequence[int],
+    *,
+    coefficient: float | Sequence[float],
+    relative: bool = False,
+    where: str = "last",
+) -> Iterator[tuple[str, bool]]:
+    """Texts of a label under the released vectors, one for each seed, and whether each ended by itself.
+
+    Post-processing of what was released: any number of texts costs nothing.
+
+    Args:
+        vectors: for this writer's model (`ReleasedVectors.check`).
+        writer: with the prompts of the run.
+        label: one of the vectors' labels.
+        seeds: public.
+        coefficient, relative: of `ReleasedVectors.steering`.
+        where: ``last`` or ``all`` (`steering`).
+    """
+    vectors.check(writer)
+    prompt = writer.prompt(label, vectors.of_label(label).shots, vectors.most_shots)
+    added = vectors.steering(label, coefficient, relative=relative)
+    return writer.texts(prompt, seeds, vectors=added, where=where)  # type: ignore[arg-type]
