@@ -77,8 +77,9 @@ class DatasetVectors:
         records_by_label: the public number of records of each of `labels`; without labels, empty.
         labels: the public set of labels, each with its own shots and vectors; empty pools all records.
         sample: m, the number of records of each label that are drawn in secret; None uses all.
-        blocks: the decoder blocks whose outputs are used, counted from 0.
-        clip: C of each block, or of all.
+        blocks: the decoder blocks whose outputs are used, counted from 0; None for those from half to two thirds of
+            the depth.
+        clip: C of each block, or of all; None for the median length of differences between public texts.
         pairing: ``hashed``, ``mean``, or, as published, ``rows``.
         pool: whether a text's states are averaged over its own tokens (``record``), or the prompt's, too (``prompt``).
         candidates: number of candidates of each label.
@@ -93,8 +94,8 @@ class DatasetVectors:
 
     noise_multiplier: float
     records: int
-    blocks: tuple[int, ...]
-    clip: float | tuple[float, ...]
+    blocks: tuple[int, ...] | None = None
+    clip: float | tuple[float, ...] | None = None
     shots_noise_multiplier: float = 0.0
     records_by_label: tuple[int, ...] = ()
     labels: tuple[str, ...] = ()
@@ -136,16 +137,17 @@ class DatasetVectors:
         self._check_labels()
 
     def _check_blocks(self) -> None:
-        if not isinstance(self.blocks, tuple) or not self.blocks:
-            raise ValueError("blocks must name at least one decoder block, counted from 0")
-        for block in self.blocks:
-            validate.integer(minimum=0, block=block)
-        if len(set(self.blocks)) < len(self.blocks):
-            raise ValueError("blocks must name each block once")
-        for clip in self.clips:
+        if self.blocks is not None:
+            if not isinstance(self.blocks, tuple) or not self.blocks:
+                raise ValueError("blocks must name at least one decoder block, counted from 0")
+            for block in self.blocks:
+                validate.integer(minimum=0, block=block)
+            if len(set(self.blocks)) < len(self.blocks):
+                raise ValueError("blocks must name each block once")
+        for clip in self.clip if isinstance(self.clip, tuple) else () if self.clip is None else (self.clip,):
             validate.positive(clip=clip)
-        if len(self.clips) != len(self.blocks):
-            raise ValueError(f"clip must be one number, or one for each of {len(self.blocks)} blocks")
+        if isinstance(self.clip, tuple) and (self.blocks is None or len(self.clip) != len(self.blocks)):
+            raise ValueError("clip must be one number, or one for each of the blocks, which must be given then")
 
     def _check_labels(self) -> None:
         if not isinstance(self.labels, tuple) or not all(isinstance(one, str) and one for one in self.labels):
@@ -168,10 +170,18 @@ class DatasetVectors:
                 "sample needs adjacency replace_one: a sample of a fixed size has no bound under add_remove"
             )
 
-    @property
-    def clips(self) -> tuple[float, ...]:
-        """C of each block."""
-        return self.clip if isinstance(self.clip, tuple) else (self.clip,) * len(self.blocks)
+    def blocks_of(self, network: Any) -> tuple[int, ...]:
+        """The decoder blocks that are used of a network.
+
+        Raises:
+            ValueError: if it has no such block.
+        """
+        from cupel.mechanisms.dataset_vectors.steering import blocks, check_blocks
+
+        depth = len(blocks(network))
+        chosen = self.blocks or tuple(range(depth // 2, max(depth // 2 + 1, 2 * depth // 3)))
+        check_blocks(network, chosen)
+        return chosen
 
     @property
     def sizes(self) -> dict[str | None, int]:
@@ -248,8 +258,6 @@ class DatasetVectors:
         Raises:
             ValueError: one line, which reveals nothing about any record.
         """
-        from cupel.mechanisms.dataset_vectors.steering import check_blocks
-
         members = evolution_run.by_label(records, self.labels)
         if self.sample is not None and any(len(members[label]) != size for label, size in self.sizes.items()):
             raise ValueError(
@@ -257,7 +265,7 @@ class DatasetVectors:
                 "public one; correct it, or leave sample out"
             )
         writer.model.check_modules()
-        check_blocks(writer.model.network, self.blocks)
+        self.blocks_of(writer.model.network)
         for label in self.sizes:
             writer.prompt(label, (), self.shots)
         load_embedder(self.embedder)  # fails early if it is not on this machine
@@ -301,6 +309,8 @@ def _gaussian(noise_multiplier: float) -> DpEvent:
 VOTES, VECTORS = "votes", "vectors"
 """Stages of a run in its ledger."""
 
+_PUBLIC = ("norms", "clips")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetVectorsResult:
@@ -311,6 +321,8 @@ class DatasetVectorsResult:
         votes: the noisy votes of each label's candidates, in the order of their texts; empty without shots.
         means: the noisy mean difference of each label, shape (blocks, d).
         norms: the mean length of a negative's states in each block, of each label; public.
+        blocks: the decoder blocks, counted from 0.
+        clips: C of each block, of each label.
         exact: whether the states of a record were verified, bit for bit, not to depend on others.
     """
 
@@ -318,6 +330,8 @@ class DatasetVectorsResult:
     votes: Mapping[str | None, Floats]
     means: Mapping[str | None, Floats]
     norms: Mapping[str | None, tuple[float, ...]]
+    blocks: tuple[int, ...]
+    clips: Mapping[str | None, tuple[float, ...]]
     exact: bool
 
 
@@ -338,6 +352,7 @@ class _Release:
         self.mechanism, self.records, self.writer, self.embedder = mechanism, records, writer, embedder
         self.run, self.journal, self.source = run, journal, source
         self.members = evolution_run.by_label(records, mechanism.labels)
+        self.blocks = mechanism.blocks_of(writer.model.network)
         each = (mechanism.candidates if mechanism.shots else 0) + 2 * mechanism.negatives
         self._total = len(mechanism.sizes) * each + len(records)
         self._done, self._progress = 0, progress or (lambda done, total: None)
@@ -346,6 +361,7 @@ class _Release:
         sizes = self.mechanism.sizes
         shots: dict[str | None, tuple[str, ...]] = dict.fromkeys(sizes, ())
         votes: dict[str | None, Floats] = {}
+        candidates: dict[str | None, list[str]] = {}
         if self.mechanism.shots:
             candidates = {label: self._candidates(label) for label in sizes}
             votes = self._noisy_votes(candidates)
@@ -357,15 +373,14 @@ class _Release:
             label: self._written(label, "negative", self.mechanism.negatives, prompts[label]) for label in sizes
         }
         shape = self._shape(prompts)
-        value = self._noisy_sums(prompts, negatives, shape)
-        norms = {label: tuple(one) for label, one in zip(sizes, value["norms"], strict=True)}
+        value = self._noisy_sums(prompts, negatives, candidates, shape)
+        norms, clips = ({label: tuple(one) for label, one in zip(sizes, value[name], strict=True)} for name in _PUBLIC)
         sums = map(evolution_run.unpacked, value["sums"])
-        rows, clips = len(self.mechanism.blocks), self.mechanism.clips
         means = {
-            label: release.means(noisy.reshape(rows, -1), clips, self.mechanism.divisor(label))
+            label: release.means(noisy.reshape(len(self.blocks), -1), clips[label], self.mechanism.divisor(label))
             for label, noisy in zip(sizes, sums, strict=True)
         }
-        return DatasetVectorsResult(shots, votes, means, norms, bool(value["exact"]))
+        return DatasetVectorsResult(shots, votes, means, norms, self.blocks, clips, bool(value["exact"]))
 
     def _count(self, steps: int = 1) -> None:
         self._done += steps
@@ -439,31 +454,33 @@ class _Release:
 
         model, length = self.writer.model, max(map(len, prompts.values())) + self.writer.longest_record
         texts = self.mechanism.largest_sum
-        return shape_of(model.network, model.vocabulary_size, self.mechanism.blocks, texts=texts, length=length)
+        return shape_of(model.network, model.vocabulary_size, self.blocks, texts=texts, length=length)
 
     def _noisy_sums(
         self,
         prompts: Mapping[str | None, Sequence[int]],
         negatives: Mapping[str | None, Sequence[str]],
+        candidates: Mapping[str | None, Sequence[str]],
         shape: StateShape,
     ) -> dict[str, Any]:
         mechanism = self.mechanism
         scale = release.noise_scale(
             mechanism.noise_multiplier,
-            len(mechanism.blocks),
+            len(self.blocks),
             mechanism.adjacency,
             as_published=mechanism.variant == "as_published",
         )
 
         def drawn() -> dict[str, Any]:
-            sums, norms = [], []
+            sums, norms, clips = [], [], []
             for label, prompt in prompts.items():
                 behind = np.stack(list(self._states(prompt, negatives[label], shape)))
                 self._count(len(negatives[label]))
-                norms.append(np.sqrt(np.square(behind).sum(axis=2)).mean(axis=0).tolist())
-                exact = self._sum(label, prompt, behind, shape).astype(np.float64).ravel()
+                norms.append(_lengths(behind).mean(axis=0).tolist())
+                clips.append(self._clips(prompt, behind, candidates.get(label, ()), shape))
+                exact = self._sum(label, prompt, behind, clips[-1], shape).astype(np.float64).ravel()
                 sums.append(evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact))
-            return {"texts": public, "exact": shape.exact, "norms": norms, "sums": sums}
+            return {"texts": public, "exact": shape.exact, "norms": norms, "clips": clips, "sums": sums}
 
         charge = Charge(key=VECTORS, stage=VECTORS, event=mechanism.vectors_event())
         public = [
@@ -492,13 +509,27 @@ class _Release:
             order[[place, other]] = order[[other, place]]
         return np.sort(order[:sample])
 
-    def _sum(self, label: str | None, prompt: Sequence[int], behind: Floats, shape: StateShape) -> Integers:
+    def _clips(
+        self, prompt: Sequence[int], behind: Floats, candidates: Sequence[str], shape: StateShape
+    ) -> list[float]:
+        """C of each block: as given, or the median length of differences of public texts and negatives."""
+        given = self.mechanism.clip
+        if given is not None:
+            return list(given) if isinstance(given, tuple) else [float(given)] * len(self.blocks)
+        before = np.stack(list(self._states(prompt, candidates, shape))) if candidates else np.roll(behind, 1, axis=0)
+        differences = before - behind[np.arange(len(before)) % len(behind)]
+        return [float(length) or 1.0 for length in np.median(_lengths(differences), axis=0)]
+
+    def _sum(
+        self, label: str | None, prompt: Sequence[int], behind: Floats, clips: Sequence[float], shape: StateShape
+    ) -> Integers:
         """The exact sum of the clipped differences of a label, shape (blocks, d), in units. Do not release.
 
         Args:
             label: public.
             prompt: of the label.
             behind: states of its negatives, shape (negatives, blocks, d).
+            clips: C of each block.
             shape: of forward passes.
         """
         mechanism = self.mechanism
@@ -514,7 +545,7 @@ class _Release:
         total = np.zeros(behind.shape[1:], dtype=np.int64)
         texts = (self.records[index].text for index in used)
         for pair, states in zip(pairs, self._states(prompt, texts, shape), strict=True):
-            total += release.clipped(states - behind[pair], mechanism.clips)
+            total += release.clipped(states - behind[pair], clips)
             self._count()
         return total
 
@@ -523,4 +554,9 @@ class _Release:
 
         whole = self.mechanism.pool == "prompt"
         given = (self.writer.tokens_of(prompt, text, whole=whole) for text in texts)
-        return states(self.writer.model.network, given, self.mechanism.blocks, shape)
+        return states(self.writer.model.network, given, self.blocks, shape)
+
+
+def _lengths(vectors: Floats) -> Floats:
+    """The lengths of vectors, shape (…, d)."""
+    return np.asarray(np.sqrt(np.square(vectors).sum(axis=-1)), dtype=np.float64)

@@ -81,7 +81,7 @@ class ReleasedVectors:
         """The vectors of a finished run."""
         return cls(
             model=writer.model.fingerprint,
-            blocks=mechanism.blocks,
+            blocks=result.blocks,
             most_shots=mechanism.shots,
             template=writer.template,
             longest_record=writer.longest_record,

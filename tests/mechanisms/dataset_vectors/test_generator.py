@@ -92,7 +92,7 @@ def test_neighbours_move_the_sums_by_what_is_charged(
         labels=labels,
         records_by_label=(4, 4) if labels else (),
     )
-    most = len(mechanism.blocks) * (release.moved_by(adjacency) * release.RADIUS) ** 2
+    most = len(SMALL["blocks"]) * (release.moved_by(adjacency) * release.RADIUS) ** 2
     others = [
         [Record("new", "zzz 0123456789 zzz zzz", label)] if adjacency is REPLACE_ONE else [] for label in ("a", "b")
     ]
@@ -191,7 +191,8 @@ def test_a_killed_run_resumes_with_the_same_vectors_and_no_second_charge(writer:
     ("change", "says"),
     [
         ({"clip": 0.0}, "clip must be"),
-        ({"clip": (1.0, 1.0, 1.0)}, "one for each of 2 blocks"),
+        ({"clip": (1.0, 1.0, 1.0)}, "one for each of the blocks"),
+        ({"clip": (1.0,), "blocks": None}, "one for each of the blocks"),
         ({"blocks": ()}, "at least one decoder block"),
         ({"blocks": (1, 1)}, "each block once"),
         ({"candidates": 1}, "shots must be at most candidates"),
@@ -222,3 +223,16 @@ def test_wrong_inputs_are_refused_before_anything_is_charged(writer: ShotWriter,
             ran(mechanism, records, writer, folder)
         with Ledger.open(folder / "ledger.sqlite", read_only=True) as ledger:
             assert not ledger.events()
+
+
+def test_blocks_and_clips_have_public_defaults(writer: ShotWriter, tmp_path: Path) -> None:
+    """Three blocks: from half of the depth, 1, up to two thirds, 2. Clips do not depend on the records."""
+    results = []
+    for number, records in enumerate((RECORDS, [Record("x", "0123456789", "a")])):
+        (folder := tmp_path / str(number)).mkdir()
+        mechanism = DatasetVectors(**SMALL | {"blocks": None, "clip": None, "shots": number})
+        results.append(ran(mechanism, records, writer, folder))
+        assert results[-1].blocks == (1,)
+        assert results[-1].clips[None][0] > 0
+    again = ran(DatasetVectors(**SMALL | {"blocks": None, "clip": None, "shots": 0}), RECORDS[3:], writer, tmp_path)
+    assert again.clips == results[0].clips
