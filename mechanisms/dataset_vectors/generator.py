@@ -22,6 +22,8 @@ A secret sample (``sample``) amplifies the second release: m of the n records of
 from the operating system's entropy. It needs replace_one, and an exact public number of records of each label: the
 record that is replaced keeps its label.
 
+Proofs: docs/proofs/dataset-vectors.md, Theorems 1 to 5.
+
 Source: "EPSVec: Efficient and Private Synthetic Data Generation via Dataset Vectors", Algorithms 1 and 2, equations 1
 to 4. Its public code differs from it in ways that ``as_published`` shows: the noise is made for a sensitivity of C/n
 under replace_one, and the sample is drawn with a public seed, which voids amplification.

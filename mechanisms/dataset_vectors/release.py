@@ -6,7 +6,7 @@ units, replacing one by twice that; the divisor is public. All blocks are one ve
 deviation ``noise_multiplier · √L · k · 2²⁰`` units on every coordinate (L blocks; k = 1 under add_remove, 2 under
 replace_one) the release is Gaussian with μ = 1/noise_multiplier, jointly and exactly.
 
-A record that is replaced by one of another class moves two sums by 2²⁰ each, √2·2²⁰ together, which is less than k·2²⁰.
+Proof: docs/proofs/dataset-vectors.md, Theorem 1.
 
 Source: "EPSVec", Algorithm 1, whose public code takes k = 1 under replace_one (`noise_scale` with ``as_published``).
 """
