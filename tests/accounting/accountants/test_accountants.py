@@ -100,14 +100,16 @@ SUPPORTED = [
     for case in CASES
     if accountant(name, adjacency).supports(CASES[case].event) is None
 ]
-# dp_accounting takes seconds for a mixture, and zero_out is add_remove to it: those go into the slow suite.
+# dp_accounting takes seconds for a mixture, and zero_out is add_remove to it and to the lattice but for details: those
+# go into the slow suite.
 every_supported = pytest.mark.parametrize(
     ("name", "adjacency", "case"),
     [
         pytest.param(
             *combination,
             marks=[pytest.mark.slow]
-            if combination[0] == "pld" and {"mixture of gaussians", "zero_out"} & {*combination}
+            if (combination[0] == "pld" and {"mixture of gaussians", "zero_out"} & {*combination})
+            or combination[:2] == ("lattice", "zero_out")
             else [],
         )
         for combination in SUPPORTED

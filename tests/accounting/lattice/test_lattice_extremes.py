@@ -488,7 +488,7 @@ TRUNCATED = [(1000, 10, 0.5), (1000, 10, 0.01), (1000, 100, 0.01), (4, 3, 0.9), 
 
 @pytest.mark.parametrize(("size", "limit", "rate"), TRUNCATED)
 @pytest.mark.parametrize("null", [False, True])
-@pytest.mark.parametrize("count", [1, 10])
+@pytest.mark.parametrize("count", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_truncated_samples_cover_a_sum(size: int, limit: int, rate: float, null: bool, count: int) -> None:
     """What tells whether each sum is above a point is a post-processing of the sums."""
     event = TruncatedPoissonSampledDpEvent(rate, size, limit, dp_event.GaussianDpEvent(0.5))

@@ -66,7 +66,11 @@ def mine(model: LanguageModel) -> torch.Tensor:
 
 every_model = pytest.mark.parametrize(
     "model",
-    [(name, dtype) for name in ARCHITECTURES for dtype in TOLERANCE],
+    [
+        pytest.param((name, dtype), marks=[pytest.mark.slow] if dtype == "bfloat16" else [])
+        for name in ARCHITECTURES
+        for dtype in TOLERANCE
+    ],
     ids=lambda one: "-".join(one),
     indirect=True,
 )
