@@ -23,6 +23,8 @@ MECHANISMS = {
     "batch of records, each of which is shown to the language model on its own",
     "secret_evolution": "Secret-protected evolution of synthetic documents by noisy votes",
     "aug_pe": "Private evolution of synthetic documents by noisy votes",
+    "dataset_vectors": "Dataset vectors: a language model is steered by one noisy release, the direction from its own "
+    "texts to the records",
 }
 """What a mechanism does, in words; one that is not here is called by its name."""
 

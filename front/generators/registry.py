@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cupel.claims.base import Claim
 from cupel.generators.aug_pe.claim import AugPEClaim
+from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
 
@@ -18,6 +19,7 @@ CLAIMS: dict[str, type[Claim]] = {
     "private_inference": PrivateInferenceClaim,
     "secret_evolution": SecretEvolutionClaim,
     "aug_pe": AugPEClaim,
+    "dataset_vectors": DatasetVectorsClaim,
 }
 """Name of the mechanism, which is also the generator's folder → class of its claims."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,12 +33,12 @@ class Documents:
     Attributes:
         columns: name → type of Parquet, such as ``string``, in the order of the files.
         rows: one for each document, with a value for every column.
-        files: name → text of other public or charged output, such as the batching key.
+        files: name → content of other public or charged output, such as the batching key.
     """
 
     columns: Mapping[str, str]
     rows: Sequence[Sequence[Any]]
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
 
     def json_lines(self) -> str:
         """The documents as JSON Lines."""
@@ -53,8 +54,8 @@ class Documents:
         """Writes the documents as JSON Lines and Parquet, and the other files beside them, each atomically."""
         write_atomically(folder / NAME, self.json_lines(), mode)
         write_parquet((folder / NAME).with_suffix(".parquet"), self.rows, self.columns, mode)
-        for name, text in self.files.items():
-            write_atomically(folder / name, text, mode)
+        for name, content in self.files.items():
+            write_atomically(folder / name, content, mode)
 
     def commit(self, run: Run) -> None:
         """Commits the documents to an unfinished run. Documents that a resumed run already committed must be equal.
@@ -77,7 +78,11 @@ class Documents:
     def _chunks(self) -> Iterator[dict[str, Json]]:
         """The documents as values to commit, about `CHUNK` characters each; the first also holds columns and files."""
         columns: list[Json] = [[*pair] for pair in self.columns.items()]
-        head: dict[str, Json] = {"columns": columns, "count": len(self.rows), "files": dict(self.files)}
+        files: dict[str, Json] = {
+            name: content if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
+            for name, content in self.files.items()
+        }
+        head: dict[str, Json] = {"columns": columns, "count": len(self.rows), "files": files}
         for rows in _row_chunks(self.rows):
             yield {**head, "rows": rows}
             head = {}
@@ -95,7 +100,11 @@ class Documents:
         try:
             columns = dict(values[0]["columns"])
             rows = [row for value in values for row in value["rows"]]
-            files, whole = dict(values[0]["files"]), len(rows) == values[0]["count"]
+            whole = len(rows) == values[0]["count"]
+            files = {
+                name: content if isinstance(content, str) else base64.b64decode(content["base64"], validate=True)
+                for name, content in values[0]["files"].items()
+            }
         except (AttributeError, KeyError, TypeError, ValueError):
             raise LedgerError(f"run {run.name!r}: the stage {STAGE!r} holds no documents") from None
         if not whole:

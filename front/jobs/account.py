@@ -191,8 +191,10 @@ def _estimate_reasons(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tup
 
 def _rows_are_exact(run: Run) -> bool:
     """Whether the run recorded that its rows were verified, or is not private inference and has no rows."""
-    inputs = run.outcome("inputs")
+    inputs, step = run.outcome("inputs"), run.outcome("rows")
     noted = inputs.value.get("rows") if inputs is not None and isinstance(inputs.value, dict) else None
+    if step is not None and isinstance(step.value, dict):
+        noted = step.value
     infers = (run.about.get("claim") or {}).get("mechanism") == "private_inference"
     rows = noted or run.about.get("rows") or {"exact": not (infers or isinstance(inputs and inputs.value, dict))}
     return bool(rows["exact"])

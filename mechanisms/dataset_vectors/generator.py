@@ -375,6 +375,8 @@ class _Release:
             label: self._written(label, "negative", self.mechanism.negatives, prompts[label]) for label in sizes
         }
         shape = self._shape(prompts)
+        noted = {"exact": shape.exact, "rows": shape.rows, "length": shape.length}
+        charged.committed_value(self.run, "rows", noted)
         value = self._noisy_sums(prompts, negatives, candidates, shape)
         norms, clips = ({label: tuple(one) for label, one in zip(sizes, value[name], strict=True)} for name in _PUBLIC)
         sums = map(evolution_run.unpacked, value["sums"])

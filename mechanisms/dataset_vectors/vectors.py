@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,10 @@ from cupel.accounting.arrays import Floats
 from cupel.accounting.atomic_file import replacing
 from cupel.accounting.errors import naming
 from cupel.mechanisms.dataset_vectors import release
+from cupel.mechanisms.dataset_vectors.steering import Where
+from cupel.mechanisms.evolution.journal import Entry, Journal
+from cupel.mechanisms.evolution.loop import ATTEMPTS, text_seed
+from cupel.mechanisms.models.writers import WriterError, clean
 
 if TYPE_CHECKING:
     from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -222,7 +226,7 @@ def steered_texts(
     *,
     coefficient: float | Sequence[float],
     relative: bool = False,
-    where: str = "last",
+    where: Where = "last",
 ) -> Iterator[tuple[str, bool]]:
     """Texts of a label under the released vectors, one for each seed, and whether each ended by itself.
 
@@ -239,4 +243,59 @@ def steered_texts(
     vectors.check(writer)
     prompt = writer.prompt(label, vectors.of_label(label).shots, vectors.most_shots)
     added = vectors.steering(label, coefficient, relative=relative)
-    return writer.texts(prompt, seeds, vectors=added, where=where)  # type: ignore[arg-type]
+    return writer.texts(prompt, seeds, vectors=added, where=where)
+
+
+def written(
+    vectors: ReleasedVectors,
+    writer: ShotWriter,
+    label: str | None,
+    count: int,
+    *,
+    seed: int,
+    journal: Journal,
+    coefficient: float | Sequence[float],
+    relative: bool = False,
+    where: Where = "last",
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str]:
+    """Texts of a label under the released vectors, from the journal if they are there; empty ones are left out.
+
+    Args:
+        vectors: for this writer's model.
+        writer: with the prompts of the run.
+        label: one of the vectors' labels.
+        count: number of texts.
+        seed: public.
+        journal: of the texts.
+        coefficient, relative, where: of `steered_texts`.
+        progress: called with the number of finished texts and `count`.
+
+    Raises:
+        WriterError: if all texts are empty.
+    """
+    validate.integer(minimum=1, count=count)
+    pending = [index for index in range(count) if journal.get(label, f"text/{index}") is None]
+    seen = progress or (lambda done, total: None)
+    seen(count - len(pending), count)
+    steered = {"coefficient": coefficient, "relative": relative, "where": where}
+    try:
+        for attempt in range(ATTEMPTS):
+            seeds = [text_seed(seed, label, f"text/{index}", attempt) for index in pending]
+            again: list[int] = []
+            texts = steered_texts(vectors, writer, label, seeds, **steered) if seeds else ()
+            for place, (index, (text, _)) in enumerate(zip(pending, texts, strict=True)):
+                if text := clean(text):
+                    journal.add(Entry(label, f"text/{index}", 0, None, index, text))
+                    seen(count - len(pending) + place + 1 - len(again), count)
+                else:
+                    again.append(index)
+            pending = again
+        if len(pending) == count:
+            raise WriterError("the model wrote only empty texts under the vectors; lower the coefficient")
+        for index in pending:
+            journal.add(Entry(label, f"text/{index}", 0, None, index, ""))
+    finally:
+        journal.flush()
+    texts_of = (journal.get(label, f"text/{index}") for index in range(count))
+    return [text for text in texts_of if text]

@@ -1,0 +1,1 @@
+"""Claims about dataset vectors, and their runs."""

@@ -1,0 +1,123 @@
+"""Claims about dataset vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
+from cupel.claims.data import Strict, is_local
+from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
+
+Count = Annotated[int, BeforeValidator(no_bool)]
+
+
+class VectorsPublic(Public):
+    """What is public by assumption, with the number of records of each label."""
+
+    records_by_label: dict[str, Count] | None = Field(
+        default=None, description="the number of records of each label; they add up to `records`"
+    )
+
+
+class ShotWriting(Strict):
+    """How candidates, negatives and synthetic texts are written."""
+
+    texts: Count = Field(100, ge=1, description="number of synthetic texts of each label")
+    coefficient: Number | list[Number] = Field(
+        1.4, description="β, by which directions of length 1 are multiplied; one number, or one for each block"
+    )
+    relative: bool = Field(
+        default=False, description="whether β is in units of the mean length of negatives' states in the block"
+    )
+    inject: Literal["last", "all"] = Field("last", description="at which positions vectors are added")
+    template: str | None = Field(default=None, description="of prompts; by default that of the model")
+    stop: str | None = Field(default=None, description="a string that ends a text")
+    temperature: Number = 1.6
+    top_p: Number = 1.0
+    longest: Count = Field(512, ge=1, description="the largest number of tokens of a text")
+    longest_record: Count = Field(
+        800, ge=1, description="the largest number of tokens of a record; longer ones are cut"
+    )
+
+    def writer(self) -> dict[str, Any]:
+        """The settings of the writer, a `ShotWriter` without its model."""
+        return self.model_dump(exclude={"texts", "coefficient", "relative", "inject"})
+
+    def steering(self) -> dict[str, Any]:
+        """The settings of the steering, for `ReleasedVectors.steering`."""
+        return self.model_dump(include={"coefficient", "relative"})
+
+
+DatasetVectorsParameters: Any = parameters_model(
+    "DatasetVectorsParameters",
+    DatasetVectors,
+    {"records", "records_by_label", "labels", "adjacency", "unit", "variant"},
+    clip=(Number | list[Number] | None, Field(default=None, description="the largest length of a record's difference")),
+    blocks=(list[Count] | None, Field(default=None, description="decoder blocks, counted from 0")),
+    writing=(ShotWriting, ShotWriting()),
+)
+
+
+class DatasetVectorsClaim(Claim):
+    """A claim about dataset vectors, or the configuration of a run."""
+
+    mechanism: Literal["dataset_vectors"]
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    parameters: DatasetVectorsParameters
+    public: VectorsPublic
+    audits: Sequence[str] = []
+
+    def check(self) -> None:
+        if self.public.context_tokens is not None:
+            raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")
+        if self.audits:
+            raise ValueError("audits: cupel has no audit of dataset_vectors; leave them out")
+        writing = self.parameters.writing
+        given = writing.coefficient if isinstance(writing.coefficient, list) else [writing.coefficient]
+        if not all(math.isfinite(one) for one in given):
+            raise ValueError("parameters.writing.coefficient: must be finite")
+        if isinstance(writing.coefficient, list) and len(given) != len(self.parameters.blocks or ()):
+            raise ValueError("parameters.writing.coefficient: must be one number, or one for each of parameters.blocks")
+
+    def generator(self) -> DatasetVectors:
+        given = self.parameters.model_dump(exclude={"writing"})
+        for name in ("clip", "blocks"):
+            if isinstance(given[name], list):
+                given[name] = tuple(given[name])
+        return DatasetVectors(
+            **given,
+            records=self.public.records,
+            records_by_label=self._records_by_label(),
+            labels=tuple(self.public.labels),
+            adjacency=self.adjacency,
+            unit=Unit.parse(self.unit),
+            variant=self.variant,
+        )
+
+    def _records_by_label(self) -> tuple[int, ...]:
+        given: Mapping[str, int] = self.public.records_by_label or {}
+        if set(given) - set(self.public.labels):
+            raise ValueError("records_by_label must name public labels only")
+        return tuple(given[label] for label in self.public.labels if label in given)
+
+    def plan(self) -> Plan:
+        return Plan(self.generator().plan())
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        if is_local(self.parameters.embedder):
+            body["parameters"]["embedder"] = Path(self.parameters.embedder).resolve().name
+        return body
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        if not (folder / self.parameters.embedder).is_dir():
+            return located
+        parameters = self.parameters.model_copy(update={"embedder": str(folder / self.parameters.embedder)})
+        return located.model_copy(update={"parameters": parameters})

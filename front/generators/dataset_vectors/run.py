@@ -1,0 +1,238 @@
+"""Runs claims about dataset vectors, bounds their privacy loss, and describes them for reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.bounds import Bound, Rigor
+from cupel.accounting.ledger.entries import LedgerError
+from cupel.accounting.ledger.run import Run
+from cupel.accounting.registry import upper_bounds
+from cupel.errors import InputError, input_errors
+from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
+from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+from cupel.io.documents import Documents
+from cupel.io.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
+from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
+from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+from cupel.mechanisms.dataset_vectors.vectors import ReleasedVectors, written
+from cupel.mechanisms.embedding.load import fetch_embedder
+from cupel.mechanisms.evolution.journal import Journal, JournalError
+from cupel.mechanisms.models.language_model import LanguageModel
+from cupel.mechanisms.models.writers import WriterError
+from cupel.mechanisms.primitives.charged import RunMismatchError
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY
+
+JOURNAL = "texts.jsonl"
+"""The file of all texts that the model wrote, beside the ledger."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorsRun(FinishedRun):
+    """A finished run of dataset vectors.
+
+    Attributes:
+        mechanism: the generator.
+        writer: of all texts.
+        result: what was released.
+        vectors: the same, as the file that may be released.
+    """
+
+    claim: DatasetVectorsClaim
+    mechanism: DatasetVectors
+    writer: ShotWriter
+    result: DatasetVectorsResult
+    vectors: ReleasedVectors
+
+    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+        tested, exact = self._row_assumption(), self.result.exact
+        return [
+            dataclasses.replace(
+                bound,
+                assumptions=(*bound.assumptions, tested, *self._assumptions()),
+                rigor=bound.rigor if exact else Rigor.ESTIMATE,
+            )
+            for bound in super().bounds(part, charged)
+        ]
+
+    def _row_assumption(self) -> str:
+        if self.result.exact:
+            return (
+                "The kernels compute each text's hidden states alike, whatever the other texts of a forward pass are. "
+                "Every pass has one public shape; the states of random tokens were verified bit for bit at it, with "
+                "other texts exchanged, moved and removed, before the run."
+            )
+        return (
+            "On this device, a text's hidden states depend on the texts beside it, in their last digits, although "
+            "every forward pass has the same public shape. So every bound on this run is an estimate."
+        )
+
+    def _assumptions(self) -> list[str]:
+        if self.mechanism.sample is None:
+            return []
+        return [
+            "Which records are in the sample is secret, each label has exactly its public number of records, and the "
+            "record that is replaced keeps its label."
+        ]
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        if self.claim.variant != "as_published":
+            return []
+        event = self.mechanism.published_plan()
+        published = upper_bounds(event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
+        certified = [bound.value for bound in published if bound.rigor.may_support]
+        if not certified:
+            return []
+        best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=float("inf"))
+        why = "Exchanging a record moves a mean of clipped vectors by twice the clip over n, not by the clip over n."
+        if self.mechanism.sample is not None:
+            why += " The sample is drawn with a public seed, and a sample that is known does not amplify."
+        return [
+            {
+                "statement": "All vectors together, with the noise of the published code",
+                "published": min(certified),
+                "recomputed": best,
+                "why": why,
+                "private": False,
+            }
+        ]
+
+    def not_protected(self) -> list[str]:
+        return [
+            f"The number of records ({self.claim.public.records}), that of each label and the set of labels are public "
+            "by assumption.",
+            "What many records say together may appear in the output: that is what synthetic data are for.",
+            "One record is protected; what several of them hold in common, such as copies of one record, is protected "
+            "less. A person with several records is not protected as one unit.",
+        ]
+
+    def threat_model(self) -> list[str]:
+        return [
+            "The adversary knows the mechanism, its parameters, the language model, and every record but the one in "
+            "question; it sees the noisy votes, the noisy vectors and all texts.",
+            f"Neighbouring data sets differ in one record, which is {CHANGES[self.adjacency]}.",
+            NOT_SEEN,
+        ]
+
+    def side_channels(self) -> list[str]:
+        return [
+            "All forward passes over records have one shape, but their number follows the number of records; do not "
+            "let an adversary measure the time.",
+            "Hidden states are floating-point numbers, each computed from its own text. What is added up over records "
+            "are whole numbers, without rounding, before noise is added.",
+            self._row_assumption(),
+        ]
+
+    def implementation(self) -> dict[str, str]:
+        model, drawn = self.writer.model, self.settings.source.name == OS_ENTROPY.name
+        return {
+            "language model": model.name,
+            "model fingerprint (SHA-256)": model.fingerprint,
+            "device": f"{model.device} (asked for: {self.settings.device})",
+            "precision": model.dtype,
+            "source of noise": "operating system entropy" if drawn else "recorded",
+            "decoder blocks": ", ".join(map(str, self.result.blocks)),
+            "fingerprint of the vectors (SHA-256)": self.vectors.fingerprint,
+            **self.claim.data.facts(),
+        }
+
+
+@contextmanager
+def _open_run(
+    claim: DatasetVectorsClaim, ledger: Path, mechanism: DatasetVectors, settings: RunSettings, writer: ShotWriter
+) -> Iterator[Run]:
+    """The claim's run in its ledger, started or resumed, and finished after the block."""
+    described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
+    # Paths describe a machine; fingerprints and the run's digest cover their content.
+    described["parameters"] = claim.parameters.model_dump(mode="json", exclude={"embedder"})
+    with open_ledger(ledger, settings.anchor) as opened:
+        with input_errors():
+            run = opened.begin(
+                claim.name,
+                plan=mechanism.plan(),
+                adjacency=claim.adjacency,
+                unit=Unit.parse(claim.unit),
+                about={"claim": described, "model": writer.model.fingerprint, "noise": settings.source.name},
+            )
+        try:
+            yield run
+        except RunMismatchError as error:
+            raise InputError(f"{ledger}: {error}") from None
+        except (JournalError, WriterError, LedgerError) as error:
+            raise InputError(str(error)) from None
+        except OSError as error:
+            with input_errors():
+                raise error
+        run.finish()
+
+
+def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) -> VectorsRun:
+    """Releases vectors as claimed and writes texts under them, or resumes the run that `output` holds.
+
+    Texts and vectors are committed to the ledger before the run is finished. They and the journal of all texts are
+    written to ``private/``.
+
+    Raises:
+        InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
+    """
+    check_ledger_is_there(output / PRIVATE)
+    mechanism, records = claim.generator(), claim.load_records(settings.download)
+    writing = claim.parameters.writing
+    with input_errors():
+        if settings.download:
+            fetch_embedder(claim.parameters.embedder)
+        model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
+        writer = ShotWriter(model=model, **writing.writer())
+        mechanism.check(records, writer)
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
+    about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": model.fingerprint}
+    with (
+        _open_run(claim, ledger, mechanism, settings, writer) as run,
+        Journal(ledger.parent / JOURNAL, about) as journal,
+    ):
+        with settings.progress.stage("Releasing vectors") as step:
+            result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
+        vectors = ReleasedVectors.of(mechanism, result, writer)
+        with settings.progress.stage("Generating") as step:
+            labels = mechanism.labels or (None,)
+            rows = []
+            for place, label in enumerate(labels):
+
+                def counted(done: int, total: int, place: int = place) -> None:
+                    step(place * writing.texts + done, len(labels) * writing.texts)
+
+                texts = written(
+                    vectors,
+                    writer,
+                    label,
+                    writing.texts,
+                    seed=mechanism.seed,
+                    journal=journal,
+                    where=writing.inject,
+                    progress=counted,
+                    **writing.steering(),
+                )
+                rows += [(label, index, text) for index, text in enumerate(texts)]
+        files = {"vectors.safetensors": vectors.to_bytes()}
+        documents = Documents({"label": "string", "index": "int64", "text": "string"}, rows, files)
+        documents.commit(run)
+    with input_errors():
+        documents.write(ledger.parent)
+    return VectorsRun(
+        claim=claim,
+        settings=settings,
+        plan=mechanism.plan(),
+        documents=documents,
+        ledger_path=ledger,
+        records=records,
+        mechanism=mechanism,
+        writer=writer,
+        result=result,
+        vectors=vectors,
+    )
