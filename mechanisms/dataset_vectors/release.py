@@ -83,4 +83,4 @@ def directions(vectors: ArrayLike) -> Floats:
     """Released means scaled to length 1 in each block, shape (blocks, d); a row of zeros stays."""
     rows = np.asarray(vectors, dtype=np.float64)
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0), dtype=np.float64)

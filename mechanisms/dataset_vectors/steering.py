@@ -42,7 +42,7 @@ def blocks(network: Any) -> Sequence[torch.nn.Module]:
     ]
     if len(found) != 1:
         raise ValueError(f"a {type(network).__name__} is not a plain stack of {count} decoder blocks")
-    return found[0]
+    return list(found[0])
 
 
 def check_blocks(network: Any, chosen: Sequence[int]) -> None:

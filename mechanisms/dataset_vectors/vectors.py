@@ -278,12 +278,15 @@ def written(
     pending = [index for index in range(count) if journal.get(label, f"text/{index}") is None]
     seen = progress or (lambda done, total: None)
     seen(count - len(pending), count)
-    steered = {"coefficient": coefficient, "relative": relative, "where": where}
+
+    def steered(seeds: Sequence[int]) -> Iterator[tuple[str, bool]]:
+        return steered_texts(vectors, writer, label, seeds, coefficient=coefficient, relative=relative, where=where)
+
     try:
         for attempt in range(ATTEMPTS):
             seeds = [text_seed(seed, label, f"text/{index}", attempt) for index in pending]
             again: list[int] = []
-            texts = steered_texts(vectors, writer, label, seeds, **steered) if seeds else ()
+            texts = steered(seeds) if seeds else ()
             for place, (index, (text, _)) in enumerate(zip(pending, texts, strict=True)):
                 if text := clean(text):
                     journal.add(Entry(label, f"text/{index}", 0, None, index, text))

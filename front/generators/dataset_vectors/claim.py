@@ -28,21 +28,21 @@ class VectorsPublic(Public):
 class ShotWriting(Strict):
     """How candidates, negatives and synthetic texts are written."""
 
-    texts: Count = Field(100, ge=1, description="number of synthetic texts of each label")
+    texts: Count = Field(default=100, ge=1, description="number of synthetic texts of each label")
     coefficient: Number | list[Number] = Field(
-        1.4, description="β, by which directions of length 1 are multiplied; one number, or one for each block"
+        default=1.4, description="β, by which directions of length 1 are multiplied; one number, or one for each block"
     )
     relative: bool = Field(
         default=False, description="whether β is in units of the mean length of negatives' states in the block"
     )
-    inject: Literal["last", "all"] = Field("last", description="at which positions vectors are added")
+    inject: Literal["last", "all"] = Field(default="last", description="at which positions vectors are added")
     template: str | None = Field(default=None, description="of prompts; by default that of the model")
     stop: str | None = Field(default=None, description="a string that ends a text")
     temperature: Number = 1.6
     top_p: Number = 1.0
-    longest: Count = Field(512, ge=1, description="the largest number of tokens of a text")
+    longest: Count = Field(default=512, ge=1, description="the largest number of tokens of a text")
     longest_record: Count = Field(
-        800, ge=1, description="the largest number of tokens of a record; longer ones are cut"
+        default=800, ge=1, description="the largest number of tokens of a record; longer ones are cut"
     )
 
     def writer(self) -> dict[str, Any]:

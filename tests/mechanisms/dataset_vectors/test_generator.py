@@ -111,9 +111,11 @@ def test_neighbours_move_the_sums_by_what_is_charged(
 def test_pairs_by_row_number_move_nearly_all_of_a_sum() -> None:
     """N_i = 100i and P_i = 100i − 40 with C = 1: dropping the first record moves the sum of ten by 19C."""
     records, negatives = np.arange(10) * 100.0 - 40, np.arange(10) * 100.0
-    whole = sum(release.clipped([[r - n]], (1.0,)) for r, n in zip(records, negatives, strict=True))
-    less = sum(release.clipped([[r - n]], (1.0,)) for r, n in zip(records[1:], negatives, strict=False))
-    assert abs(int((whole - less).item())) == 19 * release.RADIUS
+    whole, less = (
+        sum(int(release.clipped([[record - negative]], (1.0,)).item()) for record, negative in pairs)
+        for pairs in (zip(records, negatives, strict=True), zip(records[1:], negatives, strict=False))
+    )
+    assert abs(whole - less) == 19 * release.RADIUS
     mechanism = DatasetVectors(**SMALL | {"negatives": 8}, pairing="rows", variant="as_published", adjacency=ADD_REMOVE)
     assert mechanism.vectors_event() == dp_event.NonPrivateDpEvent()
 

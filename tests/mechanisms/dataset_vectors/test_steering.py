@@ -44,7 +44,7 @@ def recomputed(network: Any, tokens: list[int], vectors: dict[int, np.ndarray], 
 
         handles.append(blocks(network)[number].register_forward_hook(hook))
     with torch.inference_mode():
-        logits = network(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -1]
+        logits: torch.Tensor = network(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -1]
     for handle in handles:
         handle.remove()
     return logits

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from small_models import save_model
 
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.mechanisms.dataset_vectors.steering import Where
 from cupel.mechanisms.dataset_vectors.texts import ShotWriter
 from cupel.mechanisms.dataset_vectors.vectors import OfLabel, ReleasedVectors, steered_texts
 from cupel.mechanisms.models.language_model import LanguageModel
@@ -71,7 +72,7 @@ def test_directions_have_length_one_and_coefficients_scale_them(writer: ShotWrit
 
 
 @pytest.mark.parametrize("where", ["last", "all"])
-def test_texts_are_steered_and_zero_is_plain(where: str, writer: ShotWriter) -> None:
+def test_texts_are_steered_and_zero_is_plain(where: Where, writer: ShotWriter) -> None:
     vectors, seeds = vectors_of(writer), list(range(6))
     prompt = writer.prompt("a", ("one shot", "another"), 2)
     plain = list(writer.texts(prompt, seeds))
