@@ -14,6 +14,7 @@ from small_models import save_model
 
 from cupel.accounting import Adjacency, account
 from cupel.accounting.events import ParallelDpEvent
+from cupel.accounting.gaussian import sampled_epsilon
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.dataset_vectors import generator, release
@@ -141,8 +142,31 @@ def test_votes_of_the_checklist() -> None:
         assert bound.value == pytest.approx(0.1, abs=1e-4)
 
 
+def test_the_published_code_costs_what_was_found() -> None:
+    """IMDb: 500 of 12500 reviews of each class, (4.9, 9e-6) for the vectors. With twice the published noise ε is 4.9;
+    with the published noise 17.1848; with that and a sample that is known 23.4628."""
+    given: dict[str, Any] = {
+        "noise_multiplier": 1 / 1.9380060,
+        "records": 25000,
+        "records_by_label": (12500, 12500),
+        "labels": ("a", "b"),
+        "sample": 500,
+        "shots": 0,
+        "clip": 5.5,
+    }
+    sound, published = DatasetVectors(**given), DatasetVectors(**given, variant="as_published")
+    found = [
+        account(plan, adjacency=REPLACE_ONE, delta=9e-6, method="lattice").value
+        for plan in (sound.plan(), published.plan(), published.published_plan())
+    ]
+    assert found == pytest.approx([4.9, 23.4628, 4.9], abs=1e-3)
+    halved = dataclasses.replace(sound, noise_multiplier=sound.noise_multiplier / 2)
+    assert account(halved.plan(), adjacency=REPLACE_ONE, delta=9e-6).value == pytest.approx(17.1848, abs=2e-3)
+    assert not published.releasable
+
+
 def test_each_label_has_its_own_rate() -> None:
-    """BioRxiv, 12175/4989/2436/5574 records and samples of 500, noise for ε = 5 at the first: 7.410 is the worst."""
+    """BioRxiv, 12175/4989/2436/5574 records and samples of 500: the smallest label is the worst."""
     mechanism = DatasetVectors(
         noise_multiplier=1.0,
         records=25174,
@@ -156,6 +180,9 @@ def test_each_label_has_its_own_rate() -> None:
     event = mechanism.vectors_event()
     assert isinstance(event, ParallelDpEvent)
     assert event.partition_is_public
+    bound = account(event, adjacency=REPLACE_ONE, delta=9e-6).value
+    worst = sampled_epsilon(1.0, 9e-6, sample_size=500, records=2436)
+    assert bound == pytest.approx(worst, rel=1e-3)
     rates = [part.sample_size / part.source_dataset_size for part in event.events]
     assert rates == [500 / 12175, 500 / 4989, 500 / 2436, 500 / 5574]
 

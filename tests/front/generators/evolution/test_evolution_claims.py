@@ -110,7 +110,11 @@ WRONG_AUG_PE = [
     ("guarantee:", "adjacency: secret\nguarantee:", "adjacency must be add_remove or replace_one, not 'secret'"),
     ("guarantee:", "audits: [reconstruction]\nguarantee:", "audits: cupel has no audit of aug_pe"),
     ("records: 400", "labels: []", "public.records: is missing"),
-    ("aug_pe", "aug-pe", "mechanism: must be private_inference, secret_evolution or aug_pe, not 'aug-pe'"),
+    (
+        "aug_pe",
+        "aug-pe",
+        "mechanism: must be private_inference, secret_evolution, aug_pe or dataset_vectors, not 'aug-pe'",
+    ),
 ]
 
 
