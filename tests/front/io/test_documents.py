@@ -36,8 +36,22 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def of(*texts: str, label: str | None = None, **files: str) -> Documents:
+def of(*texts: str, label: str | None = None, **files: str | bytes) -> Documents:
     return Documents(COLUMNS, [(place, label, text) for place, text in enumerate(texts)], files or KEY)
+
+
+def test_files_may_be_bytes(ledger: Ledger, tmp_path: Path) -> None:
+    """Every byte, and a text that looks like what bytes are committed as."""
+    made = of("a text", vectors=bytes(range(256)), key='{"base64": "AA=="}')
+    run = begin(ledger)
+    made.commit(run)
+    run.finish()
+    again = Documents.committed(run)
+    assert again is not None
+    assert again.files == made.files
+    again.write(tmp_path)
+    assert (tmp_path / "vectors").read_bytes() == bytes(range(256))
+    assert (tmp_path / "key").read_text() == '{"base64": "AA=="}'
 
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=12)
