@@ -144,6 +144,7 @@ class ReleasedVectors:
         from safetensors.numpy import save
 
         about = {
+            "format": _FORMAT,
             "model": self.model,
             "blocks": list(self.blocks),
             "most_shots": self.most_shots,
@@ -155,8 +156,8 @@ class ReleasedVectors:
             "labels": [{"label": one.label, "shots": list(one.shots), "norms": list(one.norms)} for one in self.labels],
         }
         arrays = {f"means/{number}": np.ascontiguousarray(one.means) for number, one in enumerate(self.labels)}
-        metadata = {"cupel": _FORMAT, "about": json.dumps(about, sort_keys=True)}
-        content: bytes = save(arrays, metadata=metadata)
+        # One key, because the library writes several in any order, and the same vectors must give the same bytes.
+        content: bytes = save(arrays, metadata={"cupel": json.dumps(about, sort_keys=True)})
         return content
 
     @classmethod
@@ -175,10 +176,9 @@ class ReleasedVectors:
             if path.stat().st_size > _MOST_BYTES:
                 raise TypeError
             with safe_open(str(path), framework="numpy") as file:
-                metadata = dict(file.metadata() or {})
-                if metadata.get("cupel") != _FORMAT:
+                about = json.loads((file.metadata() or {})["cupel"])
+                if about["format"] != _FORMAT:
                     raise KeyError
-                about = json.loads(metadata["about"])
                 blocks = tuple(int(block) for block in about["blocks"])
                 labels = []
                 for number, one in enumerate(about["labels"]):

@@ -48,10 +48,21 @@ parameters: {rounds: 1, synthetic: 6, variations: 2, noise_multiplier: 3.0, writ
 public: {records: 16}
 guarantee: {type: approx_dp, epsilon: 100.0, delta: 1.0e-3}
 """
+VECTORS = """
+name: notes
+data: {source: file, path: notes.jsonl}
+mechanism: dataset_vectors
+parameters:
+  {noise_multiplier: 2.0, shots_noise_multiplier: 2.0, candidates: 4, negatives: 4, shots: 1,
+   writing: {texts: 2, longest: 8, longest_record: 20}}
+public: {records: 16}
+guarantee: {type: approx_dp, epsilon: 100.0, delta: 1.0e-3}
+"""
 CLAIMS = {
     "inference": INFERENCE,
     "secrets": SECRETS,
     "aug_pe": AUG_PE,
+    "vectors": VECTORS,
 }
 
 
@@ -62,7 +73,7 @@ def neighbours(claim: str) -> dict[str, list[str]]:
     if claim == "secrets":
         return {"all": records, "other": [text.replace(f"{MARK}3 ", f"{MARK}{'7' * 300} ") for text in records]}
     found = {"all": records, "one more": [*records, f"{MARK}12 came too"]}
-    if claim == "inference":
+    if claim in ("inference", "vectors"):
         found |= {"one removed": records[1:], "one longer": [*records[:3], " ".join([records[3]] * 60), *records[4:]]}
     return found
 

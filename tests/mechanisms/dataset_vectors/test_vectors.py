@@ -48,6 +48,7 @@ def test_a_file_holds_what_was_released(writer: ShotWriter, tmp_path: Path) -> N
     vectors, path = vectors_of(writer), tmp_path / "v.safetensors"
     vectors.save(path)
     read = ReleasedVectors.load(path)
+    assert {read.to_bytes() for _ in range(20)} == {path.read_bytes()}, "the same bytes every time"
     assert read.fingerprint == vectors.fingerprint
     for one, other in zip(read.labels, vectors.labels, strict=True):
         assert (one.label, one.shots, one.norms) == (other.label, other.shots, other.norms)
