@@ -11,7 +11,7 @@ from visible import Visible
 
 from cupel.mechanisms.embedding.centres import Centres
 
-GENERATORS = ("median", "mean", "secret_evolution", "aug_pe")
+GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors")
 PREFIX = "My 5-digit key is "
 
 
@@ -57,6 +57,26 @@ def evolution(mechanism: str, url: str) -> dict[str, Any]:
     }
 
 
+def vectors() -> dict[str, Any]:
+    """A claim about dataset vectors on made-up keys."""
+    parameters = {
+        "noise_multiplier": 3.0,
+        "shots_noise_multiplier": 3.0,
+        "candidates": 3,
+        "negatives": 2,
+        "shots": 1,
+        "writing": {"texts": 2, "longest": 10, "longest_record": 12, "temperature": 1.0},
+    }
+    return {
+        "name": "keys",
+        "data": {"source": "builtin", "name": "keys"},
+        "mechanism": "dataset_vectors",
+        "parameters": parameters,
+        "public": {"records": 6},
+        "guarantee": {"type": "approx_dp", "epsilon": 100.0, "delta": 1e-5},
+    }
+
+
 def written(folder: Path, generator: str, url: str) -> Visible:
     """A new folder with the claim about a generator and its data."""
     folder.mkdir(parents=True)
@@ -65,6 +85,8 @@ def written(folder: Path, generator: str, url: str) -> Visible:
     elif generator == "mean":
         claim = inference(aggregate="mean", centres="centres.safetensors", kept_centres=2)
         Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
+    elif generator == "dataset_vectors":
+        claim = vectors()
     else:
         claim = evolution(generator, url)
         trees = ("ash", "birch", "cedar", "elm", "fir", "hazel")

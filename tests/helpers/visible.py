@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -17,10 +18,11 @@ from ledger_reader import Entry, RunRead, entries, runs
 
 STAGES = {"aug_pe": "votes", "secret_evolution": "release"}
 
-_RESULTS = ("synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "cluster-counts.json")
+_RESULTS = ("synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "cluster-counts.json", "vectors.safetensors")
+_JOURNALS = ("candidates.jsonl", "texts.jsonl")
 _PAGES = ("assay.json", "report.html")
 _LEFTOVERS = (
-    r"run(/private)?|run/private/(ledger\.sqlite(-wal|-shm)?|candidates\.jsonl|lock)",
+    r"run(/private)?|run/private/(ledger\.sqlite(-wal|-shm)?|candidates\.jsonl|texts\.jsonl|lock)",
     r"run/private/\.ledger\.sqlite\.\w{8}\.new(-wal|-shm|-journal)?",
     rf"run/private/({'|'.join(map(re.escape, (*_RESULTS, *_PAGES)))})(\.\d+-[0-9a-f]{{8}}\.partial)?",
     r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
@@ -145,6 +147,8 @@ class Visible:
                 return pyarrow.parquet.read_table(path).to_pylist()
             case ".json":
                 return json.loads(path.read_text())
+            case ".safetensors":
+                return path.read_bytes()
             case _:
                 return path.read_text()
 
@@ -155,19 +159,27 @@ class Visible:
                 return f"{run.about['key']}\n"
             case "cluster-counts.json":
                 return [run.committed["clusters"]]
+            case "vectors.safetensors":
+                return base64.b64decode(run.committed["documents/0"]["files"][name]["base64"])
             case _:
                 return run.documents()
 
     def _check_candidates(self, run: RunRead) -> None:
         """A candidate of a later round varies what a committed selection chose."""
-        journal = self._private / "candidates.jsonl"
-        if not journal.exists():
+        journal = next((self._private / name for name in _JOURNALS if (self._private / name).exists()), None)
+        if journal is None:
             return
         lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[1:-1]]
         keys = [(line["label"], line["key"]) for line in lines]
         assert len(set(keys)) == len(keys), "a candidate was written twice"
-        selected = run.steps(STAGES[run.about["claim"]["mechanism"]])
-        assert all(line["round"] <= selected for line in lines), "a candidate of a selection that was not committed"
+        stage = STAGES.get(run.about["claim"]["mechanism"])
+        if stage is not None:
+            selected = run.steps(stage)
+            assert all(line["round"] <= selected for line in lines), "a candidate of a selection that was not committed"
+            return
+        for kind, needed in (("negative", "votes"), ("text", "vectors")):
+            if any(line["key"].startswith(f"{kind}/") for line in lines):
+                assert needed in run.committed, f"a {kind} before the {needed} were committed"
 
     def _check_pages(self, run: RunRead) -> None:
         heads = {entry.hash: entry.body["verdict"] for entry in run.verdicts}
