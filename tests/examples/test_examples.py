@@ -142,7 +142,11 @@ def test_the_public_numbers_of_own_data_are_those_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("clustered/notes-clustered.yaml", marks=pytest.mark.slow), "own-data/messages-mean.yaml"]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("clustered/notes-clustered.yaml", "own-data/messages-mean.yaml")
+    ],
 )
 def test_small_examples_run_as_they_are(name: str, tmp_path: Path) -> None:
     done = run("generate", EXAMPLES / name, "-o", tmp_path, "--device", "cpu", "-q")

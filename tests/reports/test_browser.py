@@ -90,7 +90,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
         page.close()
 
 
-@pytest.mark.parametrize("side", ["private", "release"])
+@pytest.mark.parametrize("side", ["private", pytest.param("release", marks=pytest.mark.slow)])
 def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
     """Every verdict, on both pages."""
     holds_on_every_screen(render(assay, side=side), open_page)  # type: ignore[arg-type]

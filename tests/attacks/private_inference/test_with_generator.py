@@ -141,6 +141,7 @@ def test_noisy_counts_of_clusters_are_part_of_what_was_released(
         assert abs(difference) == pytest.approx(2.0, abs=other.error + played.attack.errors[index] + 1e-9)
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_units_where_contexts_hold_several(
     model: LanguageModel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -212,6 +213,7 @@ def test_pieces_of_a_fixed_size_leak_beyond_their_batch(play: Any, model: Langua
     assert worst > within.max() + 1
 
 
+@pytest.mark.slow
 def test_without_protection_the_keys_come_out(play: Any, model: LanguageModel) -> None:
     """The positive control refutes pure DP, by reconstruction and by leave-one-out loss."""
     played = play(aggregate="none", temperature=1.0, batch_size=4, tokens=42)

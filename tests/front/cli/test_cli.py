@@ -154,6 +154,7 @@ def test_other_data_cannot_go_on_in_the_same_folder(claim: Path, tmp_path: Path)
     assert "three" not in result.stderr
 
 
+@pytest.mark.slow
 def test_unproven_and_refuted_have_codes_of_their_own(claim: Path, tmp_path: Path) -> None:
     claim.write_text(CLAIM.replace("epsilon: 100000.0", "epsilon: 0.001"))
     result = cupel("assay", claim, "-o", tmp_path / "report")

@@ -81,6 +81,7 @@ def test_median_loss_exact_cost_and_published_cost_are_in_order_in_every_batch(t
     assert "SUPPORTED:" not in page
 
 
+@pytest.mark.slow
 def test_unprotected_is_refuted_by_both_audits(tmp_path: Path) -> None:
     text = (CLAIMS / "keys-unprotected.yaml").read_text().replace("records: 1024", "records: 256")
     done = assay.assay(read_claim(claim_file(tmp_path, text)), tmp_path / "out").document
@@ -113,7 +114,7 @@ def test_mean_plan_is_the_published_accounting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "architecture", ["gemma3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "gemma2", "qwen2"))]
+    "architecture", [pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "gemma2", "gemma3", "qwen2")]
 )
 def test_other_architectures_run_through(architecture: str, make_model: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_model(tmp_path / "model", architecture)
@@ -130,6 +131,7 @@ def test_other_architectures_run_through(architecture: str, make_model: Callable
     assert reconstruction.conclusion.startswith("No conclusion")
 
 
+@pytest.mark.slow
 def test_canaries_are_put_among_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "GAME_CANDIDATES", 128)
     monkeypatch.setattr(evidence, "CONTROL_CANDIDATES", 64)  # the control runs at the model's whole length

@@ -173,6 +173,7 @@ public: {records: 120, labels: [excellent, good, fair, poor], context_tokens: 80
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_generate_wrote_is_measured(tmp_path: Path) -> None:
     """With labels and clusters, from records to numbers; the release stays as it was."""
     rows = notes(300, 0)

@@ -73,7 +73,8 @@ def test_a_row_keeps_its_bits_whatever_other_rows_hold(architecture: str, dtype:
     assert row_shapes.verify(network, 300, SHAPE)
 
 
-@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
 @every_network
 def test_bits_are_kept_at_a_width_that_kernels_cut_into_blocks(dtype: str, threads: int) -> None:
     torch.manual_seed(0)
