@@ -20,8 +20,8 @@ setup: $(VENV)/stamp  ## editable install for contributors
 demo: $(VENV)/stamp  ## the main job on the embedded model, ends with the verdict and the report's path
 	$(BIN)/cupel assay examples/claims/keys-median.yaml -o demo
 
-test: $(VENV)/stamp  ## the test-suite, about 8 minutes on 2 idle cores
-	$(BIN)/pytest -q -n 2 -m "not slow"
+test: $(VENV)/stamp  ## the test-suite, about 7 minutes on 2 idle cores
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
 
 verify: $(VENV)/stamp  ## everything (up to an hour on 2 idle cores), with new random examples and the coverage; resumes where it was interrupted
 	$(BIN)/python tests/verify.py

@@ -50,13 +50,13 @@ from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.batching import keyed_hash
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.dataset_vectors import release
+from cupel.mechanisms.dataset_vectors.journalled import journalled
 from cupel.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
 from cupel.mechanisms.embedding.load import load_embedder
 from cupel.mechanisms.evolution import run as evolution_run
-from cupel.mechanisms.evolution.journal import Entry, Journal
-from cupel.mechanisms.evolution.loop import ATTEMPTS, text_seed
+from cupel.mechanisms.evolution.journal import Journal
 from cupel.mechanisms.evolution.voting import record_votes
-from cupel.mechanisms.models.writers import WriterError, clean
+from cupel.mechanisms.models.writers import WriterError
 from cupel.mechanisms.primitives import charged
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 
@@ -308,7 +308,7 @@ def _gaussian(noise_multiplier: float) -> DpEvent:
     return dp_event.GaussianDpEvent(noise_multiplier) if noise_multiplier else dp_event.NonPrivateDpEvent()
 
 
-VOTES, VECTORS = "votes", "vectors"
+VOTES, ROWS, VECTORS = "votes", "rows", "vectors"
 """Stages of a run in its ledger."""
 
 _PUBLIC = ("norms", "clips")
@@ -375,8 +375,7 @@ class _Release:
             label: self._written(label, "negative", self.mechanism.negatives, prompts[label]) for label in sizes
         }
         shape = self._shape(prompts)
-        noted = {"exact": shape.exact, "rows": shape.rows, "length": shape.length}
-        charged.committed_value(self.run, "rows", noted)
+        self._note_shape(shape)
         value = self._noisy_sums(prompts, negatives, candidates, shape)
         norms, clips = ({label: tuple(one) for label, one in zip(sizes, value[name], strict=True)} for name in _PUBLIC)
         sums = map(evolution_run.unpacked, value["sums"])
@@ -403,30 +402,15 @@ class _Release:
 
     def _written(self, label: str | None, stage: str, count: int, prompt: Sequence[int]) -> list[str]:
         """Texts of a stage, from the journal if they are there; those that stay empty are left out."""
-        pending = [index for index in range(count) if self.journal.get(label, f"{stage}/{index}") is None]
-        self._count(count - len(pending))
-        try:
-            for attempt in range(ATTEMPTS):
-                seeds = [text_seed(self.mechanism.seed, label, f"{stage}/{index}", attempt) for index in pending]
-                again = []
-                for index, (text, _) in zip(pending, self.writer.texts(prompt, seeds), strict=True):
-                    if text := clean(text):
-                        self._keep(label, stage, index, text)
-                    else:
-                        again.append(index)
-                pending = again
-            if len(pending) == count:
-                raise WriterError("the model wrote only empty texts; check its prompt and its largest number of tokens")
-            for index in pending:
-                self._keep(label, stage, index, "")
-        finally:
-            self.journal.flush()
-        texts = (self.journal.get(label, f"{stage}/{index}") for index in range(count))
-        return [text for text in texts if text]
-
-    def _keep(self, label: str | None, stage: str, index: int, text: str) -> None:
-        self.journal.add(Entry(label, f"{stage}/{index}", 0, None, index, text))
-        self._count()
+        return journalled(
+            lambda seeds: self.writer.texts(prompt, seeds),
+            self.journal,
+            label,
+            stage,
+            count,
+            seed=self.mechanism.seed,
+            finished=self._count,
+        )
 
     def _noisy_votes(self, candidates: Mapping[str | None, list[str]]) -> dict[str | None, Floats]:
         vectors = {label: all_embedded(self.embedder, texts) for label, texts in candidates.items()}
@@ -459,6 +443,19 @@ class _Release:
         model, length = self.writer.model, max(map(len, prompts.values())) + self.writer.longest_record
         texts = self.mechanism.largest_sum
         return shape_of(model.network, model.vocabulary_size, self.blocks, texts=texts, length=length)
+
+    def _note_shape(self, shape: StateShape) -> None:
+        """Commits the shape of forward passes, and whether rows are exact at it, before sums are computed.
+
+        Raises:
+            RunMismatchError: if sums of the interrupted run would now be computed at another shape than it noted.
+        """
+        noted = {"exact": shape.exact, "rows": shape.rows, "length": shape.length}
+        if charged.committed_value(self.run, ROWS, noted) != noted and self.run.outcome(VECTORS) is None:
+            raise charged.RunMismatchError(
+                "the interrupted run noted another shape of forward passes: this machine computes rows in another way; "
+                "resume where the run began, or start a new one in a new folder"
+            )
 
     def _noisy_sums(
         self,

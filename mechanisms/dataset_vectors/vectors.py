@@ -22,10 +22,9 @@ from cupel.accounting.arrays import Floats
 from cupel.accounting.atomic_file import replacing
 from cupel.accounting.errors import naming
 from cupel.mechanisms.dataset_vectors import release
+from cupel.mechanisms.dataset_vectors.journalled import journalled
 from cupel.mechanisms.dataset_vectors.steering import Where
-from cupel.mechanisms.evolution.journal import Entry, Journal
-from cupel.mechanisms.evolution.loop import ATTEMPTS, text_seed
-from cupel.mechanisms.models.writers import WriterError, clean
+from cupel.mechanisms.evolution.journal import Journal
 
 if TYPE_CHECKING:
     from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -275,30 +274,14 @@ def written(
         WriterError: if all texts are empty.
     """
     validate.integer(minimum=1, count=count)
-    pending = [index for index in range(count) if journal.get(label, f"text/{index}") is None]
-    seen = progress or (lambda done, total: None)
-    seen(count - len(pending), count)
+    done, seen = 0, progress or (lambda done, total: None)
+
+    def finished(texts: int) -> None:
+        nonlocal done
+        done += texts
+        seen(done, count)
 
     def steered(seeds: Sequence[int]) -> Iterator[tuple[str, bool]]:
         return steered_texts(vectors, writer, label, seeds, coefficient=coefficient, relative=relative, where=where)
 
-    try:
-        for attempt in range(ATTEMPTS):
-            seeds = [text_seed(seed, label, f"text/{index}", attempt) for index in pending]
-            again: list[int] = []
-            texts = steered(seeds) if seeds else ()
-            for place, (index, (text, _)) in enumerate(zip(pending, texts, strict=True)):
-                if text := clean(text):
-                    journal.add(Entry(label, f"text/{index}", 0, None, index, text))
-                    seen(count - len(pending) + place + 1 - len(again), count)
-                else:
-                    again.append(index)
-            pending = again
-        if len(pending) == count:
-            raise WriterError("the model wrote only empty texts under the vectors; lower the coefficient")
-        for index in pending:
-            journal.add(Entry(label, f"text/{index}", 0, None, index, ""))
-    finally:
-        journal.flush()
-    texts_of = (journal.get(label, f"text/{index}") for index in range(count))
-    return [text for text in texts_of if text]
+    return journalled(steered, journal, label, "text", count, seed=seed, finished=finished)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shared_figures import figures_drawn_once
 from shared_models import models_loaded_once
 from small_models import save_model
 
-__all__ = ["make_model", "models_loaded_once"]
+__all__ = ["figures_drawn_once", "make_model", "models_loaded_once"]
 
 
 @pytest.fixture(scope="session")

@@ -90,13 +90,17 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
         page.close()
 
 
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("approx_dp", "unproven")]
+
+
+@pytest.mark.parametrize("assay", ["ex_post", "refuted", *OTHERS], indirect=True)
 @pytest.mark.parametrize("side", ["private", pytest.param("release", marks=pytest.mark.slow)])
 def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
     """Every verdict, on both pages."""
     holds_on_every_screen(render(assay, side=side), open_page)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("refuted", [True, False])
+@pytest.mark.parametrize("refuted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_audit_of_somebody_elses_generator_on_every_screen(refuted: bool, open_page: Any) -> None:
     holds_on_every_screen(canaries.render(document("planted canaries", refuted=refuted)), open_page)
 

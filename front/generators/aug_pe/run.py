@@ -20,9 +20,9 @@ from cupel.generators.evolution.run import (
     documents_of,
     facts,
     load_writer,
-    open_run,
     sent_to_writer,
 )
+from cupel.generators.ledger_run import open_run
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.aug_pe.generator import AugPE, AugPEResult
 from cupel.mechanisms.models.writers import Writer
@@ -119,7 +119,7 @@ def generate(claim: AugPEClaim, output: Path, settings: RunSettings) -> AugPERun
         mechanism.check(records, writer)
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     with (
-        open_run(claim, ledger, mechanism.plan(), settings, writer) as run,
+        open_run(claim, ledger, mechanism.plan(), settings, writer=writer.fingerprint) as run,
         settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting.adjacency import Unit
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound, Rigor
-from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import upper_bounds
-from cupel.errors import InputError, input_errors
+from cupel.errors import input_errors
 from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+from cupel.generators.ledger_run import open_run
 from cupel.io.documents import Documents
-from cupel.io.run_files import PRIVATE, check_ledger_is_there, open_ledger, prepare
+from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
 from cupel.mechanisms.dataset_vectors.texts import ShotWriter
 from cupel.mechanisms.dataset_vectors.vectors import ReleasedVectors, written
 from cupel.mechanisms.embedding.load import fetch_embedder
-from cupel.mechanisms.evolution.journal import Journal, JournalError
+from cupel.mechanisms.evolution.journal import Journal
 from cupel.mechanisms.models.language_model import LanguageModel
-from cupel.mechanisms.models.writers import WriterError
-from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 
 JOURNAL = "texts.jsonl"
@@ -90,15 +86,19 @@ class VectorsRun(FinishedRun):
         if not certified:
             return []
         best = min((bound.value for bound in claimed.bounds if bound.rigor.may_support), default=float("inf"))
-        why = "Exchanging a record moves a mean of clipped vectors by twice the clip over n, not by the clip over n."
+        why = []
+        if self.adjacency is Adjacency.REPLACE_ONE:
+            why.append("A record that is replaced moves a mean of clipped vectors by twice the clip over n.")
+        elif self.mechanism.pairing == "rows":
+            why.append("Removing a record pairs all later ones with other negatives.")
         if self.mechanism.sample is not None:
-            why += " The sample is drawn with a public seed, and a sample that is known does not amplify."
+            why.append("The sample is drawn with a public seed, and a sample that is known does not amplify.")
         return [
             {
                 "statement": "All vectors together, with the noise of the published code",
                 "published": min(certified),
                 "recomputed": best,
-                "why": why,
+                "why": " ".join(why) or "Both count the same: a record more or less moves a mean by the clip over n.",
                 "private": False,
             }
         ]
@@ -143,35 +143,6 @@ class VectorsRun(FinishedRun):
         }
 
 
-@contextmanager
-def _open_run(
-    claim: DatasetVectorsClaim, ledger: Path, mechanism: DatasetVectors, settings: RunSettings, writer: ShotWriter
-) -> Iterator[Run]:
-    """The claim's run in its ledger, started or resumed, and finished after the block."""
-    described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
-    # Paths describe a machine; fingerprints and the run's digest cover their content.
-    described["parameters"] = claim.parameters.model_dump(mode="json", exclude={"embedder"})
-    with open_ledger(ledger, settings.anchor) as opened:
-        with input_errors():
-            run = opened.begin(
-                claim.name,
-                plan=mechanism.plan(),
-                adjacency=claim.adjacency,
-                unit=Unit.parse(claim.unit),
-                about={"claim": described, "model": writer.model.fingerprint, "noise": settings.source.name},
-            )
-        try:
-            yield run
-        except RunMismatchError as error:
-            raise InputError(f"{ledger}: {error}") from None
-        except (JournalError, WriterError, LedgerError) as error:
-            raise InputError(str(error)) from None
-        except OSError as error:
-            with input_errors():
-                raise error
-        run.finish()
-
-
 def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) -> VectorsRun:
     """Releases vectors as claimed and writes texts under them, or resumes the run that `output` holds.
 
@@ -193,7 +164,7 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": model.fingerprint}
     with (
-        _open_run(claim, ledger, mechanism, settings, writer) as run,
+        open_run(claim, ledger, mechanism.plan(), settings, model=model.fingerprint) as run,
         Journal(ledger.parent / JOURNAL, about) as journal,
     ):
         with settings.progress.stage("Releasing vectors") as step:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from dp_accounting import DpEvent
-
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.ledger.entries import LedgerError
-from cupel.accounting.ledger.run import Run
 from cupel.errors import InputError, input_errors
 from cupel.generators.base import RunSettings
 from cupel.generators.evolution.claim import EvolutionClaim
 from cupel.io.documents import Documents
-from cupel.io.run_files import open_ledger
 from cupel.mechanisms.embedding.load import fetch_embedder
-from cupel.mechanisms.evolution.journal import JournalError
 from cupel.mechanisms.evolution.loop import SyntheticText
-from cupel.mechanisms.models.writers import Writer, WriterError
-from cupel.mechanisms.primitives.charged import RunMismatchError
+from cupel.mechanisms.models.writers import Writer
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 
 JOURNAL = "candidates.jsonl"
@@ -53,41 +42,6 @@ def load_writer(
         model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
         given = claim.parameters.writing.model_dump(exclude_none=True)
         return ModelWriter(model=model, examples=examples or {}, **given)
-
-
-@contextmanager
-def open_run(
-    claim: EvolutionClaim, ledger: Path, plan: DpEvent, settings: RunSettings, writer: Writer, **about: Any
-) -> Iterator[Run]:
-    """The claim's run in its ledger, started or resumed, and finished after the block.
-
-    Raises:
-        InputError: if the ledger is damaged or holds a run of that name with another claim or writer, or if an endpoint
-            or a disk fails; the same command resumes the run.
-    """
-    described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
-    # Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
-    hidden = {"embedder", "secrets", "endpoint"}
-    described["parameters"] = claim.parameters.model_dump(mode="json", exclude=hidden)
-    with open_ledger(ledger, settings.anchor) as opened:
-        with input_errors():
-            run = opened.begin(
-                claim.name,
-                plan=plan,
-                adjacency=claim.adjacency,
-                unit=Unit.parse(claim.unit),
-                about={"claim": described, "writer": writer.fingerprint, "noise": settings.source.name, **about},
-            )
-        try:
-            yield run
-        except RunMismatchError as error:
-            raise InputError(f"{ledger}: {error}") from None
-        except (JournalError, WriterError, LedgerError) as error:
-            raise InputError(str(error)) from None
-        except OSError as error:
-            with input_errors():
-                raise error
-        run.finish()
 
 
 def documents_of(texts: Iterable[SyntheticText]) -> Documents:

@@ -24,9 +24,9 @@ from cupel.generators.evolution.run import (
     documents_of,
     facts,
     load_writer,
-    open_run,
     sent_to_writer,
 )
+from cupel.generators.ledger_run import open_run
 from cupel.generators.secret_evolution import audits
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
@@ -244,7 +244,15 @@ def generate(claim: SecretEvolutionClaim, output: Path, settings: RunSettings) -
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     budgets = [[budget.p, budget.r] for budget in incidence.budgets]
     with (
-        open_run(claim, ledger, plan, settings, writer, secrets=incidence.fingerprint, budgets=budgets) as run,
+        open_run(
+            claim,
+            ledger,
+            plan,
+            settings,
+            writer=writer.fingerprint,
+            secrets=incidence.fingerprint,
+            budgets=budgets,
+        ) as run,
         settings.progress.stage("Generating") as step,
     ):
         result = mechanism.generate(

@@ -437,7 +437,14 @@ def bits(exact: oracle.Line, x: Real) -> Atoms:
 
 @pytest.mark.parametrize(
     ("sigma", "count"),
-    [(0.01, 1), (0.01, 10), (0.02, 1), (0.02, 10), (0.03, 2), (0.03, 10), (0.05, 2), (0.05, 3), (0.05, 10)],
+    [
+        (0.01, 1),
+        (0.02, 1),
+        (0.03, 2),
+        (0.05, 2),
+        (0.05, 10),
+        *(pytest.param(*given, marks=pytest.mark.slow) for given in ((0.01, 10), (0.02, 10), (0.03, 10), (0.05, 3))),
+    ],
 )
 def test_half_samples_with_hardly_any_noise(sigma: float, count: int) -> None:
     """Between what a bit of each output tells and, as H_t is convex, what knowing the draws tells."""
@@ -577,7 +584,9 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[pytest.mark.slow] * (name == "discrete_gaussian")) for name in FAMILIES]
+)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_the_lower_curve_never_crosses_the_upper_one(family: str, seed: int, compared: Callable[[], int]) -> None:
     """In a lattice of any two laws, also of those that need none."""

@@ -156,7 +156,7 @@ def test_different_gaussians_compose() -> None:
 
 
 @pytest.mark.parametrize("uniform", [0.5, 0.97])
-@pytest.mark.parametrize("count", [1, 10, 1000, 10**4])
+@pytest.mark.parametrize("count", [1, 10, 1000, pytest.param(10**4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("null", [False, True])
 def test_randomised_response_many_times(uniform: float, count: int, null: bool) -> None:
     """The number of true answers is binomial."""

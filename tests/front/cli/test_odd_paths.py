@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import json
 import os
 import re
@@ -25,7 +24,6 @@ from cupel.errors import InputError
 from cupel.io import run_files
 from cupel.mechanisms.data.corpora import notes
 from cupel.mechanisms.embedding.centres import Centres
-from cupel.mechanisms.models.language_model import LanguageModel
 
 CLAIM = """
 name: tiny
@@ -35,14 +33,6 @@ parameters: {aggregate: mean, clip: 10.0, temperature: 1.2, batch_size: 2, token
 public: {records: 6, context_tokens: 48}
 guarantee: {type: pure_dp, epsilon: 100000.0}
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loaded_once() -> Iterator[None]:
-    """The embedded model is read from its files for the first test only."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LanguageModel, "load", functools.cache(LanguageModel.load))
-        yield
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ half-written, and the same command works once the input is mended. Odd input tha
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import shutil
@@ -119,14 +118,6 @@ class Case:
         return claim
 
 
-@pytest.fixture
-def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedded model is read from its files for the first test only."""
-    monkeypatch.setattr(LanguageModel, "load", _load)
-
-
-_load = functools.cache(LanguageModel.load)
-
 ROW = {"text": "SECRET one", "topic": "a", "key": "SECRET-1", "who": "SECRET-ann"}
 HALF = json.dumps("SECRET \ud800")
 
@@ -192,7 +183,7 @@ REFUSED: dict[str, tuple[str, str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_wrong_records_are_one_line_until_they_are_mended(name: str, tmp_path: Path, loaded_once: None) -> None:
+def test_wrong_records_are_one_line_until_they_are_mended(name: str, tmp_path: Path) -> None:
     kind, columns, content, says = REFUSED[name]
     case = Case(tmp_path, kind, columns)
     case.write(content)
@@ -202,7 +193,7 @@ def test_wrong_records_are_one_line_until_they_are_mended(name: str, tmp_path: P
     case.runs()
 
 
-def test_the_same_assay_works_on_mended_records(tmp_path: Path, loaded_once: None) -> None:
+def test_the_same_assay_works_on_mended_records(tmp_path: Path) -> None:
     case = Case(tmp_path, "jsonl", LABEL)
     case.write(lines(ROW, {**ROW, "topic": "SECRET"}))
     case.refused("not in the public list", name="assay")
@@ -210,7 +201,7 @@ def test_the_same_assay_works_on_mended_records(tmp_path: Path, loaded_once: Non
     assert case.run("assay").returncode == 0
 
 
-def test_a_record_without_its_user_is_refused(tmp_path: Path, loaded_once: None) -> None:
+def test_a_record_without_its_user_is_refused(tmp_path: Path) -> None:
     case = Case(tmp_path, "jsonl", EMPTY, unit="user")
     case.write(lines(ROW))
     case.refused("unit user needs a user for every record")
@@ -218,7 +209,7 @@ def test_a_record_without_its_user_is_refused(tmp_path: Path, loaded_once: None)
     case.runs()
 
 
-def test_an_assay_on_canaries_that_cannot_start_keeps_none(tmp_path: Path, loaded_once: None) -> None:
+def test_an_assay_on_canaries_that_cannot_start_keeps_none(tmp_path: Path) -> None:
     """Canaries are drawn for a number of records: those of a refused claim would stay for the mended one."""
     case = Case(tmp_path, "jsonl")
     data, long = "{source: builtin, name: keys}", f'tokens: 4, prefix: "{"many words " * 200}"'
@@ -258,7 +249,7 @@ ACCEPTED: dict[str, tuple[str, str, bytes, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_odd_records_run_as_they_are(name: str, tmp_path: Path, loaded_once: None) -> None:
+def test_odd_records_run_as_they_are(name: str, tmp_path: Path) -> None:
     kind, columns, content, texts = ACCEPTED[name]
     case = Case(tmp_path, kind, columns)
     case.write(content)
@@ -268,7 +259,7 @@ def test_odd_records_run_as_they_are(name: str, tmp_path: Path, loaded_once: Non
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
-def test_a_record_longer_than_the_context_is_cut_by_itself(kind: str, tmp_path: Path, loaded_once: None) -> None:
+def test_a_record_longer_than_the_context_is_cut_by_itself(kind: str, tmp_path: Path) -> None:
     """A record of a million words in one line; what the model is shown of the others is the same without it."""
     texts = ["one", "two words", "abc " * 1_000_000, "three"]
     case = Case(tmp_path, kind)

@@ -17,7 +17,7 @@ from cupel.accounting.events import ParallelDpEvent
 from cupel.accounting.gaussian import sampled_epsilon
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.records import Record
-from cupel.mechanisms.dataset_vectors import generator, release
+from cupel.mechanisms.dataset_vectors import generator, release, states
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
 from cupel.mechanisms.dataset_vectors.texts import ShotWriter
 from cupel.mechanisms.evolution.journal import Journal
@@ -94,10 +94,10 @@ def test_neighbours_move_the_sums_by_what_is_charged(
         records_by_label=(4, 4) if labels else (),
     )
     most = len(SMALL["blocks"]) * (release.moved_by(adjacency) * release.RADIUS) ** 2
-    others = [
-        [Record("new", "zzz 0123456789 zzz zzz", label)] if adjacency is REPLACE_ONE else [] for label in ("a", "b")
-    ]
-    neighbours = [[*RECORDS[:i], *other, *RECORDS[i + 1 :]] for i in range(0, 8, 3) for other in others]
+    others: list[list[Record]] = [[]]
+    if adjacency is REPLACE_ONE:
+        others = [[Record("new", "zzz 0123456789 zzz zzz", label)] for label in ("a", "b")]
+    neighbours = [[*RECORDS[:i], *other, *RECORDS[i + 1 :]] for i in range(8) for other in others]
     sums = []
     for number, records in enumerate([RECORDS, *neighbours]):
         (folder := tmp_path / str(number)).mkdir()
@@ -133,7 +133,7 @@ def test_the_noise_is_what_the_event_says() -> None:
     assert DatasetVectors(**SMALL).votes_scale == pytest.approx(2 * math.sqrt(2), rel=1e-15)
 
 
-def test_votes_of_the_checklist() -> None:
+def test_the_noise_of_votes() -> None:
     """(.1, 1e-6): σ of a vote is 51.3426 by replace_one, 36.3047 by add_remove."""
     for adjacency, sigma in ((REPLACE_ONE, 51.3426), (ADD_REMOVE, 36.3047)):
         mechanism = DatasetVectors(**SMALL | {"shots_noise_multiplier": 36.3047}, adjacency=adjacency)
@@ -265,3 +265,29 @@ def test_blocks_and_clips_have_public_defaults(writer: ShotWriter, tmp_path: Pat
         assert results[-1].clips[None][0] > 0
     again = ran(DatasetVectors(**SMALL | {"blocks": None, "clip": None, "shots": 0}), RECORDS[3:], writer, tmp_path)
     assert again.clips == results[0].clips
+
+
+def test_a_run_that_noted_exact_rows_does_not_go_on_where_they_are_not(
+    writer: ShotWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ledger would say that rows are exact, and its sums would not be."""
+    mechanism = DatasetVectors(**SMALL)
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generator._Release, "_noisy_sums", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ran(mechanism, RECORDS, writer, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(states, "shape_of", lambda *_, length, **__: states.StateShape(1, length, exact=False))
+        with pytest.raises(RunMismatchError, match="another shape"):
+            ran(mechanism, RECORDS, writer, tmp_path)
+    first = ran(mechanism, RECORDS, writer, tmp_path)
+    with monkeypatch.context() as patch:  # what was released stays what it was
+        patch.setattr(states, "shape_of", lambda *_, length, **__: states.StateShape(1, length, exact=False))
+        again = ran(mechanism, RECORDS, writer, tmp_path)
+    assert first.exact
+    assert again.exact
+    np.testing.assert_array_equal(first.means[None], again.means[None])
