@@ -103,7 +103,7 @@ def answers_well(event: DpEvent, adjacency: Adjacency, delta: float) -> None:
             assert narrower.interval.lower >= wider.interval.lower
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(event=events, adjacency=adjacencies, delta=deltas)
 def test_there_is_always_an_answer(event: DpEvent, adjacency: Adjacency, delta: float) -> None:
     answers_well(event, adjacency, delta)

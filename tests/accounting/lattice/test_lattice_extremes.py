@@ -440,10 +440,12 @@ def bits(exact: oracle.Line, x: Real) -> Atoms:
     [
         (0.01, 1),
         (0.02, 1),
-        (0.03, 2),
         (0.05, 2),
         (0.05, 10),
-        *(pytest.param(*given, marks=pytest.mark.slow) for given in ((0.01, 10), (0.02, 10), (0.03, 10), (0.05, 3))),
+        *(
+            pytest.param(*given, marks=pytest.mark.slow)
+            for given in ((0.01, 10), (0.02, 10), (0.03, 2), (0.03, 10), (0.05, 3))
+        ),
     ],
 )
 def test_half_samples_with_hardly_any_noise(sigma: float, count: int) -> None:

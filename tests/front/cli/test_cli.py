@@ -113,7 +113,7 @@ def test_a_mistake_exits_with_two_from_a_process_too() -> None:
 
 
 def test_assay_writes_the_private_side_and_runs_again_from_the_ledger(claim: Path, tmp_path: Path) -> None:
-    first = in_a_process_of_its_own("assay", claim, "-o", tmp_path / "report", "--json")
+    first = cupel("assay", claim, "-o", tmp_path / "report", "--json")
     assert first.returncode == 0, first.stderr
     assay = json.loads(first.stdout)
     assert assay["verdict"] == "SUPPORTED"

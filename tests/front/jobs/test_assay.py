@@ -223,7 +223,7 @@ audits: [record_replay]
 def test_a_run_that_breaks_its_events_supports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Had less been charged for a token, the verdict would not be SUPPORTED; the releasable page stays the same."""
     text = SMALL.replace("[leave_one_out, reconstruction]", "[record_replay]").replace("ex_post", "pure_dp")
-    text = text.replace("median", "mean").replace("tokens: 24", "tokens: 6")
+    text = text.replace("median", "mean").replace("tokens: 24", "tokens: 3")
     pages = []
     for name, words in (("whole", "Every event held"), ("less", "An event of the run does not hold: range")):
         if name == "less":

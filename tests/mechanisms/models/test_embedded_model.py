@@ -93,7 +93,9 @@ def test_forced_prefix_is_a_prefix_in_tokens(
         assert tokenizer(record).input_ids[: len(head)] == head
 
 
-@pytest.mark.parametrize(("clip", "temperature", "target"), [(None, 1.0, 0.95), (10.0, 1.2, 0.90)])
+@pytest.mark.parametrize(
+    ("clip", "temperature", "target"), [pytest.param(None, 1.0, 0.95, marks=pytest.mark.slow), (10.0, 1.2, 0.90)]
+)
 def test_copies_a_key_in_wording_it_was_not_trained_on(
     loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase], clip: float | None, temperature: float, target: float
 ) -> None:
