@@ -18,7 +18,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 KEPT = ROOT / "build" / "verify"
-PYTEST = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--hypothesis-profile=random", "--cov", "--cov-report="]
+PYTEST = [
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "-n",
+    "2",
+    "--hypothesis-profile=random",
+    "--cov",
+    "--cov-report=",
+    "--durations=10",
+]
 MEASURE = [sys.executable, "-m", "embedded_model.evaluate"]
 
 
@@ -56,6 +67,8 @@ def main() -> int:
         print(f"[{number}/{len(todo)}] {name}", flush=True)
         start = time.monotonic()
         environment = {"COVERAGE_FILE": str(here / f".coverage.{file.stem}")}
+        if command == MEASURE:
+            environment["OMP_NUM_THREADS"] = "2"  # no other worker runs
         code, last = _run(command, folder, environment)
         if code:
             failed.append(name)
