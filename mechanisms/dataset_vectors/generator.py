@@ -55,7 +55,6 @@ from cupel.mechanisms.embedding.embedder import Embedder, all_embedded, embedded
 from cupel.mechanisms.embedding.load import load_embedder
 from cupel.mechanisms.evolution import run as evolution_run
 from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.evolution.voting import record_votes
 from cupel.mechanisms.models.writers import WriterError
 from cupel.mechanisms.primitives import charged
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
@@ -162,6 +161,11 @@ class DatasetVectors:
             validate.integer(minimum=1, records_by_label=count)
         if self.labels and sum(self.records_by_label) != self.records:
             raise ValueError(f"records_by_label must add up to records ({self.records})")
+        if self.shots > min(self.sizes.values()):
+            raise ValueError(
+                f"shots must be at most the number of records of each label ({min(self.sizes.values())}), "
+                f"not {self.shots}"
+            )
         if self.sample is None:
             return
         least = min(self.sizes.values())
@@ -254,6 +258,14 @@ class DatasetVectors:
         key = hashlib.sha256(f"dataset vectors {self.seed}".encode()).digest()
         return np.array([keyed_hash(key, "negative", one) % count for one in slotting_ids], dtype=np.int64)
 
+    def shape(self, writer: ShotWriter, prompts: Iterable[Sequence[int]]) -> StateShape:
+        """The shape of all forward passes that compute states, given the prompts of all labels."""
+        from cupel.mechanisms.dataset_vectors.states import shape_of
+
+        model, length = writer.model, max(map(len, prompts)) + writer.longest_record
+        blocks = self.blocks_of(model.network)
+        return shape_of(model.network, model.vocabulary_size, blocks, texts=self.largest_sum, length=length)
+
     def check(self, records: Sequence[Record], writer: ShotWriter) -> None:
         """Checks that these records and this model can be run, before anything is charged or written.
 
@@ -261,6 +273,11 @@ class DatasetVectors:
             ValueError: one line, which reveals nothing about any record.
         """
         members = evolution_run.by_label(records, self.labels)
+        if not all(len(members[label]) for label in self.sizes):
+            raise ValueError(
+                "a public label has no record in the data, but a vector is a mean over its records; leave that label "
+                "out of the public labels, or correct the column of labels"
+            )
         if self.sample is not None and any(len(members[label]) != size for label, size in self.sizes.items()):
             raise ValueError(
                 "a sample needs the exact number of records of each label, but the data have another number than the "
@@ -314,13 +331,14 @@ VOTES, ROWS, VECTORS = "votes", "rows", "vectors"
 _PUBLIC = ("norms", "clips")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class DatasetVectorsResult:
     """What a run released. If the mechanism is releasable, all of it may leave.
 
     Attributes:
         shots: of each label, best first.
         votes: the noisy votes of each label's candidates, in the order of their texts; empty without shots.
+        negatives: the public texts of each label from which records differ.
         means: the noisy mean difference of each label, shape (blocks, d).
         norms: the mean length of a negative's states in each block, of each label; public.
         blocks: the decoder blocks, counted from 0.
@@ -330,6 +348,7 @@ class DatasetVectorsResult:
 
     shots: Mapping[str | None, tuple[str, ...]]
     votes: Mapping[str | None, Floats]
+    negatives: Mapping[str | None, tuple[str, ...]]
     means: Mapping[str | None, Floats]
     norms: Mapping[str | None, tuple[float, ...]]
     blocks: tuple[int, ...]
@@ -374,7 +393,7 @@ class _Release:
         negatives = {
             label: self._written(label, "negative", self.mechanism.negatives, prompts[label]) for label in sizes
         }
-        shape = self._shape(prompts)
+        shape = self.mechanism.shape(self.writer, prompts.values())
         self._note_shape(shape)
         value = self._noisy_sums(prompts, negatives, candidates, shape)
         norms, clips = ({label: tuple(one) for label, one in zip(sizes, value[name], strict=True)} for name in _PUBLIC)
@@ -383,7 +402,16 @@ class _Release:
             label: release.means(noisy.reshape(len(self.blocks), -1), clips[label], self.mechanism.divisor(label))
             for label, noisy in zip(sizes, sums, strict=True)
         }
-        return DatasetVectorsResult(shots, votes, means, norms, self.blocks, clips, bool(value["exact"]))
+        return DatasetVectorsResult(
+            shots=shots,
+            votes=votes,
+            negatives={label: tuple(texts) for label, texts in negatives.items()},
+            means=means,
+            norms=norms,
+            blocks=self.blocks,
+            clips=clips,
+            exact=bool(value["exact"]),
+        )
 
     def _count(self, steps: int = 1) -> None:
         self._done += steps
@@ -417,13 +445,10 @@ class _Release:
         digest = evolution_run.vectors_digest(vectors)
 
         def drawn(label: str | None) -> str:
-            counts = np.zeros(len(vectors[label]), dtype=np.int64)
             texts = [self.records[index].text for index in self.members[label]]
-            for piece in embedded(self.embedder, texts):
-                counts += record_votes(piece, vectors[label])
+            pieces = embedded(self.embedder, texts)
             scale = self.mechanism.votes_scale
-            exact = counts.astype(np.float64)
-            return evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact)
+            return evolution_run.packed(release.noisy_votes(pieces, vectors[label], scale, self.source))
 
         charge = Charge(key=VOTES, stage=VOTES, event=self.mechanism.votes_event())
         value = charged.released_value(
@@ -436,13 +461,6 @@ class _Release:
                 "new folder"
             )
         return dict(zip(candidates, map(evolution_run.unpacked, value["votes"]), strict=True))
-
-    def _shape(self, prompts: Mapping[str | None, Sequence[int]]) -> StateShape:
-        from cupel.mechanisms.dataset_vectors.states import shape_of
-
-        model, length = self.writer.model, max(map(len, prompts.values())) + self.writer.longest_record
-        texts = self.mechanism.largest_sum
-        return shape_of(model.network, model.vocabulary_size, self.blocks, texts=texts, length=length)
 
     def _note_shape(self, shape: StateShape) -> None:
         """Commits the shape of forward passes, and whether rows are exact at it, before sums are computed.
@@ -464,6 +482,8 @@ class _Release:
         candidates: Mapping[str | None, Sequence[str]],
         shape: StateShape,
     ) -> dict[str, Any]:
+        from cupel.mechanisms.dataset_vectors.differences import Differences
+
         mechanism = self.mechanism
         scale = release.noise_scale(
             mechanism.noise_multiplier,
@@ -475,12 +495,13 @@ class _Release:
         def drawn() -> dict[str, Any]:
             sums, norms, clips = [], [], []
             for label, prompt in prompts.items():
-                behind = np.stack(list(self._states(prompt, negatives[label], shape)))
+                found = Differences(mechanism, self.writer, prompt, negatives[label], shape)
                 self._count(len(negatives[label]))
-                norms.append(_lengths(behind).mean(axis=0).tolist())
-                clips.append(self._clips(prompt, behind, candidates.get(label, ()), shape))
-                exact = self._sum(label, prompt, behind, clips[-1], shape).astype(np.float64).ravel()
-                sums.append(evolution_run.packed(self.source.add_gaussian(exact, scale) if scale else exact))
+                norms.append(found.norms())
+                clips.append(found.clips(candidates.get(label, ())))
+                each = self._counted(found.of(self._used(label)))
+                noisy = release.noisy_sum(each, clips[-1], found.width, scale, self.source)
+                sums.append(evolution_run.packed(noisy.ravel()))
             return {"texts": public, "exact": shape.exact, "norms": norms, "clips": clips, "sums": sums}
 
         charge = Charge(key=VECTORS, stage=VECTORS, event=mechanism.vectors_event())
@@ -496,68 +517,18 @@ class _Release:
             )
         return value
 
-    def _used(self, label: str | None) -> Integers:
-        """The indices of the records of a label that are summed."""
+    def _used(self, label: str | None) -> list[Record]:
+        """The records of a label that are summed."""
         members, sample = self.members[label], self.mechanism.sample
-        if sample is None:
-            return members
-        if self.mechanism.variant == "as_published":  # with a public seed
-            drawn = np.random.default_rng(self.mechanism.seed).choice(len(members), sample, replace=False)
-            return members[np.sort(drawn)]
-        order = members.copy()
-        for place in range(sample):  # the first m of a uniform permutation (Fisher and Yates)
-            other = place + self.source.below(len(order) - place)
-            order[[place, other]] = order[[other, place]]
-        return np.sort(order[:sample])
+        if sample is not None:
+            if self.mechanism.variant == "as_published":  # with a public seed
+                drawn = np.random.default_rng(self.mechanism.seed).choice(len(members), sample, replace=False)
+                members = members[np.sort(drawn)]
+            else:
+                members = members[release.drawn_sample(len(members), sample, self.source)]
+        return [self.records[index] for index in members]
 
-    def _clips(
-        self, prompt: Sequence[int], behind: Floats, candidates: Sequence[str], shape: StateShape
-    ) -> list[float]:
-        """C of each block: as given, or the median length of differences of public texts and negatives."""
-        given = self.mechanism.clip
-        if given is not None:
-            return list(given) if isinstance(given, tuple) else [float(given)] * len(self.blocks)
-        before = np.stack(list(self._states(prompt, candidates, shape))) if candidates else np.roll(behind, 1, axis=0)
-        differences = before - behind[np.arange(len(before)) % len(behind)]
-        return [float(length) or 1.0 for length in np.median(_lengths(differences), axis=0)]
-
-    def _sum(
-        self, label: str | None, prompt: Sequence[int], behind: Floats, clips: Sequence[float], shape: StateShape
-    ) -> Integers:
-        """The exact sum of the clipped differences of a label, shape (blocks, d), in units. Do not release.
-
-        Args:
-            label: public.
-            prompt: of the label.
-            behind: states of its negatives, shape (negatives, blocks, d).
-            clips: C of each block.
-            shape: of forward passes.
-        """
-        mechanism = self.mechanism
-        used = self._used(label)
-        ids = [self.records[index].slotting_id for index in used]
-        match mechanism.pairing:
-            case "hashed":
-                pairs = mechanism.negatives_of(ids, len(behind))
-            case "rows":
-                pairs = np.arange(len(ids)) % len(behind)
-            case _:
-                behind, pairs = behind.mean(axis=0, keepdims=True), np.zeros(len(ids), dtype=np.int64)
-        total = np.zeros(behind.shape[1:], dtype=np.int64)
-        texts = (self.records[index].text for index in used)
-        for pair, states in zip(pairs, self._states(prompt, texts, shape), strict=True):
-            total += release.clipped(states - behind[pair], clips)
+    def _counted(self, differences: Iterable[Floats]) -> Iterator[Floats]:
+        for difference in differences:
+            yield difference
             self._count()
-        return total
-
-    def _states(self, prompt: Sequence[int], texts: Iterable[str], shape: StateShape) -> Iterator[Floats]:
-        from cupel.mechanisms.dataset_vectors.states import states
-
-        whole = self.mechanism.pool == "prompt"
-        given = (self.writer.tokens_of(prompt, text, whole=whole) for text in texts)
-        return states(self.writer.model.network, given, self.blocks, shape)
-
-
-def _lengths(vectors: Floats) -> Floats:
-    """The lengths of vectors, shape (…, d)."""
-    return np.asarray(np.sqrt(np.square(vectors).sum(axis=-1)), dtype=np.float64)

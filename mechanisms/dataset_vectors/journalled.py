@@ -18,6 +18,7 @@ def journalled(
     *,
     seed: int,
     finished: Callable[[int], None],
+    attempts: int = ATTEMPTS,
 ) -> list[str]:
     """The texts of a stage, from the journal if they are there; those that stay empty are left out.
 
@@ -29,6 +30,7 @@ def journalled(
         count: number of texts.
         seed: public.
         finished: called with the number of texts that were finished since the last call.
+        attempts: how often a text is asked for, each time with another seed, as long as it is empty.
 
     Raises:
         WriterError: if all texts are empty.
@@ -41,7 +43,7 @@ def journalled(
         finished(1)
 
     try:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(attempts):
             seeds = [text_seed(seed, label, f"{stage}/{index}", attempt) for index in pending]
             again = []
             for index, (text, _) in zip(pending, ask(seeds), strict=True):
@@ -52,8 +54,8 @@ def journalled(
             pending = again
         if len(pending) == count:
             raise WriterError(
-                "the model wrote only empty texts; check its prompt, its largest number of tokens, and the coefficient "
-                "of its vectors"
+                f"all {attempts * count} texts are empty or rejected; check the prompt, the largest number of tokens, "
+                "the coefficient of the vectors, and the threshold"
             )
         for index in pending:
             keep(index, "")

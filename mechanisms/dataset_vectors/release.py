@@ -1,4 +1,4 @@
-"""Mean differences of hidden states with Gaussian noise: the one release of dataset vectors.
+"""What dataset vectors release: mean differences of hidden states, and votes for candidates, with Gaussian noise.
 
 A record's difference in a block is clipped to length C and rounded toward zero to a grid of C/2²⁰. Sums over records
 are then exact integers, whatever their order. Adding or removing a record moves the sum of a block by at most 2²⁰
@@ -14,15 +14,17 @@ Source: "EPSVec", Algorithm 1, whose public code takes k = 1 under replace_one (
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.arrays import Floats, Integers
+from cupel.mechanisms.evolution.voting import record_votes
+from cupel.mechanisms.primitives.randomness import Source
 from cupel.mechanisms.primitives.whole_vectors import whole_vectors
 
 RADIUS = 2**20
@@ -65,6 +67,61 @@ def noise_scale(noise_multiplier: float, blocks: int, adjacency: Adjacency, *, a
     while Fraction(scale) ** 2 < squared:
         scale = math.nextafter(scale, math.inf)
     return scale
+
+
+def noisy_sum(
+    differences: Iterable[ArrayLike], clips: Sequence[float], width: int, scale: float, source: Source
+) -> Floats:
+    """The sum of records' clipped differences with noise, shape (blocks, d), in units.
+
+    Args:
+        differences: of the records that are summed, shape (blocks, d) each.
+        clips: C of each block.
+        width: d.
+        scale: of `noise_scale`; 0 for the exact sum, which must not be released.
+        source: of the noise.
+    """
+    total = np.zeros((len(clips), width), dtype=np.int64)
+    for difference in differences:
+        total += clipped(difference, clips)
+    return _with_noise(total, scale, source)
+
+
+def noisy_votes(
+    vectors: Iterable[NDArray[np.floating]], candidates: NDArray[np.floating], scale: float, source: Source
+) -> Floats:
+    """The votes of records for their nearest candidates with noise, shape (M,).
+
+    Args:
+        vectors: of records, in pieces of shape (n, d).
+        candidates: shape (M, d).
+        scale: σ of the noise; 0 for the exact votes, which must not be released.
+        source: of the noise.
+    """
+    counts = np.zeros(len(candidates), dtype=np.int64)
+    for piece in vectors:
+        counts += record_votes(piece, candidates)
+    return _with_noise(counts, scale, source)
+
+
+def _with_noise(exact: Integers, scale: float, source: Source) -> Floats:
+    values = exact.astype(np.float64)
+    return source.add_gaussian(values.ravel(), scale).reshape(values.shape) if scale else values
+
+
+def drawn_sample(records: int, sample: int, source: Source) -> Integers:
+    """The indices of a uniform sample without replacement, in order: the first of a permutation (Fisher and Yates).
+
+    Args:
+        records: n.
+        sample: m ≤ n.
+        source: of the draw, which must stay secret for the sample to amplify.
+    """
+    order = np.arange(records)
+    for place in range(sample):
+        other = place + source.below(records - place)
+        order[[place, other]] = order[[other, place]]
+    return np.sort(order[:sample])
 
 
 def means(sums: ArrayLike, clips: Sequence[float], records: int) -> Floats:

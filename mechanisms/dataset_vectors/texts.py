@@ -31,6 +31,7 @@ class ShotWriter:
         stop: a string that ends a text, in addition to end-of-text; by default the fence of ``pretrained``.
         temperature: of sampling; 0 takes the most likely token.
         top_p: the probability mass to sample from, most likely tokens first, in (0, 1].
+        top_k: the number of most likely tokens to sample from; 0 for all.
         longest: the largest number of tokens of a text.
         longest_record: the largest number of tokens of a record or shot; longer ones are cut.
         rows: number of texts in a batch; it does not affect the texts.
@@ -41,6 +42,7 @@ class ShotWriter:
     stop: str | None = None
     temperature: float = 1.6
     top_p: float = 1.0
+    top_k: int = 0
     longest: int = 512
     longest_record: int = 800
     rows: int = 64
@@ -49,6 +51,7 @@ class ShotWriter:
         validate.non_negative(temperature=self.temperature)
         if validate.probability(top_p=self.top_p) == 0:
             raise ValueError("top_p must be above 0 and at most 1, not 0")
+        validate.integer(minimum=0, top_k=self.top_k)
         for name in ("longest", "longest_record", "rows"):
             validate.integer(minimum=1, **{name: getattr(self, name)})
 
@@ -122,6 +125,7 @@ class ShotWriter:
             seeds,
             temperature=self.temperature,
             top_p=self.top_p,
+            top_k=self.top_k,
             longest=self.longest,
             stop=FENCE if self.stop is None and self._named == PRETRAINED else self.stop,
             chat=self._named == INSTRUCTION,

@@ -23,8 +23,10 @@ from cupel.accounting.atomic_file import replacing
 from cupel.accounting.errors import naming
 from cupel.mechanisms.dataset_vectors import release
 from cupel.mechanisms.dataset_vectors.journalled import journalled
+from cupel.mechanisms.dataset_vectors.rejection import Accepts, accepted
 from cupel.mechanisms.dataset_vectors.steering import Where
 from cupel.mechanisms.evolution.journal import Journal
+from cupel.mechanisms.evolution.loop import ATTEMPTS
 
 if TYPE_CHECKING:
     from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -256,9 +258,13 @@ def written(
     coefficient: float | Sequence[float],
     relative: bool = False,
     where: Where = "last",
+    accepts: Accepts | None = None,
+    waste: int = ATTEMPTS,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Texts of a label under the released vectors, from the journal if they are there; empty ones are left out.
+    """Texts of a label under the released vectors, from the journal if they are there.
+
+    Texts that are empty or rejected at each attempt are left out.
 
     Args:
         vectors: for this writer's model.
@@ -268,10 +274,12 @@ def written(
         seed: public.
         journal: of the texts.
         coefficient, relative, where: of `steered_texts`.
+        accepts: which texts are good enough; None for all (`rejection`).
+        waste: how often each text is written at most.
         progress: called with the number of finished texts and `count`.
 
     Raises:
-        WriterError: if all texts are empty.
+        WriterError: if all texts are empty or rejected.
     """
     validate.integer(minimum=1, count=count)
     done, seen = 0, progress or (lambda done, total: None)
@@ -284,4 +292,5 @@ def written(
     def steered(seeds: Sequence[int]) -> Iterator[tuple[str, bool]]:
         return steered_texts(vectors, writer, label, seeds, coefficient=coefficient, relative=relative, where=where)
 
-    return journalled(steered, journal, label, "text", count, seed=seed, finished=finished)
+    ask = steered if accepts is None else accepted(steered, accepts)
+    return journalled(ask, journal, label, "text", count, seed=seed, finished=finished, attempts=waste)

@@ -32,6 +32,7 @@ def sampled(
     longest: int,
     stop: str | None,
     chat: bool = False,
+    top_k: int = 0,
     rows: int,
     session: Callable[[Sequence[Sequence[int]]], PackedRows] | None = None,
 ) -> Iterator[tuple[str, bool]]:
@@ -46,6 +47,7 @@ def sampled(
         longest: the largest number of tokens of a text.
         stop: a string that ends a text, like an end-of-text token.
         chat: whether texts are answers in the chat template, which its end of turn ends too.
+        top_k: the number of most likely tokens to sample from; 0 for all.
         rows: the largest number of texts in a batch; fewer if their keys and values would exceed 1 GiB.
         session: of the contexts of a batch; by default the model's own.
     """
@@ -55,20 +57,20 @@ def sampled(
     for start in range(0, len(contexts), rows):
         batch = slice(start, start + rows)
         opened = (session or model.packed_rows)(contexts[batch])
-        for tokens in _batch(opened, seeds[batch], temperature, top_p, rule):
+        for tokens in _batch(opened, seeds[batch], temperature, top_p, top_k, rule):
             yield rule.text(tokens), rule.stopped(tokens)
 
 
 @torch.inference_mode()
 def _batch(
-    session: PackedRows, seeds: Sequence[int], temperature: float, top_p: float, rule: EndRule
+    session: PackedRows, seeds: Sequence[int], temperature: float, top_p: float, top_k: int, rule: EndRule
 ) -> list[list[int]]:
     """The tokens of each text, including the one that ended it."""
     uniform = torch.from_numpy(np.stack([np.random.default_rng(seed).random(rule.longest) for seed in seeds]))
     texts: list[list[int]] = [[] for _ in seeds]
     open_rows = set(range(len(seeds)))
     for step in range(rule.longest):
-        drawn = _drawn(session.logits(), uniform[:, step], temperature, top_p).cpu()
+        drawn = _drawn(session.logits(), uniform[:, step], temperature, top_p, top_k).cpu()
         for row in tuple(open_rows):
             texts[row].append(int(drawn[row]))
             if rule.ended(texts[row]):
@@ -79,14 +81,19 @@ def _batch(
     return texts
 
 
-def _drawn(logits: torch.Tensor, uniform: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
+def _drawn(
+    logits: torch.Tensor, uniform: torch.Tensor, temperature: float, top_p: float, top_k: int = 0
+) -> torch.Tensor:
     """One token for each row, shape (rows,): where the row's cumulative distribution exceeds its uniform number."""
     if temperature == 0:
         return logits.argmax(dim=1)
     probabilities = torch.softmax(logits.double() / temperature, dim=1)
-    if top_p < 1:
+    if top_p < 1 or top_k:
         ordered, order = probabilities.sort(dim=1, descending=True, stable=True)
-        ordered[ordered.cumsum(dim=1) - ordered >= top_p] = 0
+        if top_k:
+            ordered[:, top_k:] = 0
+        if top_p < 1:
+            ordered[ordered.cumsum(dim=1) - ordered >= top_p * ordered.sum(dim=1, keepdim=True)] = 0
         probabilities = torch.zeros_like(probabilities).scatter_(1, order, ordered)
     cumulative = probabilities.cumsum(dim=1)
     points = uniform.to(cumulative.device)[:, None] * cumulative[:, -1:]

@@ -64,13 +64,13 @@ def ran(
 def exact_sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The sums before noise, of each label that is summed."""
     seen: list[np.ndarray] = []
-    plain = generator._Release._sum
+    plain = release._with_noise
 
-    def kept(*given: Any) -> Any:
-        seen.append(plain(*given))
-        return seen[-1]
+    def kept(exact: Any, *given: Any) -> Any:
+        seen.append(exact.copy())
+        return plain(exact, *given)
 
-    monkeypatch.setattr(generator._Release, "_sum", kept)
+    monkeypatch.setattr(release, "_with_noise", kept)
     return seen
 
 

@@ -98,11 +98,19 @@ def test_the_law_of_a_token_is_the_softmax() -> None:
     logits[[3, 39]] = -torch.inf
     count = 20_000
     uniform = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    for temperature, top_p in ((1.0, 1.0), (0.5, 1.0), (1.0, 0.6), (2.0, 0.9)):
-        drawn = sampling._drawn(logits.expand(count, -1), uniform, temperature, top_p).numpy()
+    for temperature, top_p, top_k in (
+        (1.0, 1.0, 0),
+        (0.5, 1.0, 0),
+        (1.0, 0.6, 0),
+        (2.0, 0.9, 0),
+        (1.0, 1.0, 5),
+        (2.0, 0.7, 9),
+    ):
+        drawn = sampling._drawn(logits.expand(count, -1), uniform, temperature, top_p, top_k).numpy()
         law = np.exp(logits.numpy().astype(np.float64) / temperature)
         law /= law.sum()
-        order = np.argsort(-law)
+        order = np.argsort(-law)[: top_k or None]
+        law /= law[order].sum()
         kept = order[: 1 + int((np.cumsum(law[order]) < top_p).sum())] if top_p < 1 else order
         expected = np.zeros(40)
         expected[kept] = law[kept] / law[kept].sum()

@@ -1,0 +1,99 @@
+"""Rejection of synthetic texts by their quality: by perplexity, or by a judge. Both read synthetic texts only.
+
+A rejected text is written again with another seed. What is rejected depends on released vectors and public models, so
+it costs no privacy.
+
+Source: "EPSVec", Algorithm 2, whose judge is a language model that rates a text from 1 to 10.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cupel.accounting.arrays import Floats
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.dataset_vectors.texts import ShotWriter
+    from cupel.mechanisms.models.writers import Writer
+
+Accepts = Callable[[Sequence[str]], Sequence[bool]]
+"""Which of some texts are good enough."""
+
+Ask = Callable[[Sequence[int]], Iterable[tuple[str, bool]]]
+"""One text for each seed, in order, and whether it ended by itself."""
+
+REFERENCES = 20
+"""The number of texts without vectors whose perplexities set the default threshold."""
+
+QUANTILE = 0.95
+"""The share of those texts that the default threshold would accept."""
+
+LEAST_RATING = 6.0
+"""The default threshold of a judge."""
+
+JUDGE = (
+    "Rate how natural and coherent the following text is, from 1 (gibberish) to 10 (as a careful person writes).\n"
+    "Answer with the number alone.\n\n{text}"
+)
+
+_AT_A_TIME = 16
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def accepted(ask: Ask, accepts: Accepts) -> Ask:
+    """The same texts, empty where they are rejected."""
+
+    def asked(seeds: Sequence[int]) -> Iterator[tuple[str, bool]]:
+        texts = iter(ask(seeds))
+        while some := list(itertools.islice(texts, _AT_A_TIME)):
+            good = accepts([text for text, _ in some])
+            yield from ((text if fine else "", ended) for (text, ended), fine in zip(some, good, strict=True))
+
+    return asked
+
+
+@torch.inference_mode()
+def perplexities(writer: ShotWriter, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
+    """The perplexity of each text after a prompt, without vectors, shape (texts,); infinite if it has no token."""
+    found = np.full(len(texts), np.inf)
+    network = writer.model.network
+    for place, text in enumerate(texts):
+        own = writer.model.encode(text)[: writer.longest]
+        if own:
+            ids = torch.tensor([[*prompt, *own]], device=network.device)
+            logits = network(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].double()
+            chosen = torch.tensor(own, device=logits.device)[:, None]
+            found[place] = float(torch.exp(-logits.log_softmax(dim=-1).gather(1, chosen).mean()))
+    return found
+
+
+def by_perplexity(writer: ShotWriter, prompt: Sequence[int], threshold: float) -> Accepts:
+    """Accepts texts of a perplexity of at most `threshold`."""
+    return lambda texts: [bool(one <= threshold) for one in perplexities(writer, prompt, texts)]
+
+
+def default_threshold(writer: ShotWriter, prompt: Sequence[int], references: Sequence[str]) -> float:
+    """The perplexity that a share `QUANTILE` of texts without vectors has at most."""
+    return float(np.quantile(perplexities(writer, prompt, references), QUANTILE))
+
+
+def by_judge(judge: Writer, label: str | None, threshold: float = LEAST_RATING) -> Accepts:
+    """Accepts texts that a judge rates at least `threshold`; an answer without a number counts as 0.
+
+    Args:
+        judge: whose `vary` answers with a rating.
+        label: public.
+        threshold: on the judge's scale.
+    """
+    return lambda texts: [_rating(answer) >= threshold for answer in judge.vary(texts, label, [0] * len(texts))]
+
+
+def _rating(answer: str | None) -> float:
+    found = _NUMBER.search(answer or "")
+    return float(found[0]) if found else 0.0
