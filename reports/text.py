@@ -51,6 +51,8 @@ METHODS = {
     "secret_reconstruction": "Secret reconstruction",
     "record_replay": "Record and replay",
     "third_party": "Planted canaries",
+    "distinguishing": "Neighbours told apart",
+    "membership": "Membership",
     **dict.fromkeys(("one_run", "one_run_adaptive", "one_run_tight"), "One-run statistic"),
     "clopper_pearson": "Clopper–Pearson",
 }

@@ -190,6 +190,8 @@ def _blind(areas: Mapping[str, Area]) -> list[str]:
 
 
 def _game(design: Design) -> str:
+    if design.swapped:
+        return "a fair coin decides which of two candidates is in the data; find which from the release"
     if design.fair_coins:
         return "each candidate enters the data by its own fair coin; find which did from the release"
     return "some candidates were in the data and some were not; tell them apart by the release"

@@ -68,7 +68,9 @@ class Design:
         confidence: 1 − β of the bound, and of each interval by itself.
         claimed_epsilon: ε that is claimed at δ; None for no claim.
         unit: what a candidate is.
-        adjacency: of the claim; must be add_remove, since a coin decides whether a candidate is in the data.
+        adjacency: of the claim: add_remove if a coin decides whether a candidate is in the data, replace_one if
+            `swapped`.
+        swapped: whether a coin decides which of two candidates is in the data. Scores then compare the two.
         seed: of the random order of ties.
     """
 
@@ -80,6 +82,7 @@ class Design:
     claimed_epsilon: float | None = None
     unit: Unit = dataclasses.field(default_factory=Unit)
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+    swapped: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -91,7 +94,9 @@ class Design:
         validate.integer(seed=self.seed)
         if self.claimed_epsilon is not None:
             validate.non_negative(claimed_epsilon=self.claimed_epsilon)
-        if self.adjacency is not Adjacency.ADD_REMOVE:
+        if self.swapped and self.adjacency is not Adjacency.REPLACE_ONE:
+            raise ValueError(f"choosing one of two candidates tests replace_one, not {self.adjacency}")
+        if not self.swapped and self.adjacency is not Adjacency.ADD_REMOVE:
             raise ValueError(f"including or omitting candidates tests add_remove, not {self.adjacency}")
         if self.unit.kind == "secret":
             raise ValueError("including or omitting candidates cannot test unit secret; use record, user or group(k)")

@@ -14,6 +14,14 @@ from cupel.terminal import say
 def generate(
     config: Annotated[Path, typer.Argument(help="A claim file; it needs neither guarantee nor audits.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run.")],
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="Released vectors: write texts under them. Reads no records, and costs no privacy."),
+    ] = None,
+    texts: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --vectors: number of texts of each label; by default the claim's."),
+    ] = None,
     model: Model = None,
     device: Device = "auto",
     download: Download = False,
@@ -22,14 +30,34 @@ def generate(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Runs a generator; writes the synthetic data, and the ledger of their privacy cost, to private/."""
+    """Runs a generator; writes the synthetic data, and the ledger of their privacy cost, to private/.
+
+    With --vectors, a model writes texts under vectors that were released before: post-processing, into DIR itself.
+    """
     from cupel.claims.read import read_claim
+    from cupel.errors import InputError
     from cupel.io.outputs import check_device, check_output_folder
 
     configured, on = read_claim(config), check_device(device)
     check_output_folder(output, configured.reads(config, model))
     from cupel.jobs import generate as job  # loads torch, so the claim is checked first
 
+    if vectors is not None:
+        written = job.generate_from_vectors(
+            configured,
+            vectors,
+            output,
+            texts=texts,
+            model=model,
+            device=on,
+            download=download,
+            allow_endpoint=allow_endpoint,
+            progress=progress(json_, quiet),
+        )
+        show(written, lambda: say(f"{written['documents']} documents in {written['path']}"), json_, quiet)
+        return
+    if texts is not None:
+        raise InputError("--texts: goes with --vectors; a run writes as many texts as the claim says")
     run = job.generate(
         configured,
         output,

@@ -38,7 +38,7 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
     """
     described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
     # Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
-    for hidden in ("embedder", "secrets", "endpoint"):
+    for hidden in ("embedder", "secrets", "endpoint", "judge"):
         described["parameters"].pop(hidden, None)
     with open_ledger(ledger, settings.anchor) as opened:
         with input_errors():

@@ -26,10 +26,18 @@ _FINISHED_RUN_FILES = (
     "synthetic.parquet",
     "batching-key.txt",
     "cluster-counts.json",
+    "vectors.safetensors",
     "assay.json",
     "report.html",
 )
-_RUN_FILES = (*_FINISHED_RUN_FILES, "candidates.jsonl", "canaries.json", "control-canaries.json", "audits")
+_RUN_FILES = (
+    *_FINISHED_RUN_FILES,
+    "candidates.jsonl",
+    "texts.jsonl",
+    "canaries.json",
+    "control-canaries.json",
+    "audits",
+)
 _PARTIAL_FILE = re.compile(
     rf"({'|'.join(map(re.escape, (*_RUN_FILES, 'seed.txt')))})\.\d+-[0-9a-f]{{8}}\.partial"
     rf"|\.{re.escape(LEDGER)}\.\w{{8}}\.new(-wal|-shm|-journal)?"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from cupel.claims.base import Claim
+from cupel.errors import InputError
 from cupel.generators import registry
 from cupel.generators.base import FinishedRun, RunSettings
 from cupel.io.run_files import PRIVATE, one_process
@@ -55,3 +57,48 @@ def generate(
     output, claim = Path(output), claim.with_model(model)
     with one_process(output / PRIVATE):
         return registry.generate(claim, output, settings)
+
+
+def generate_from_vectors(
+    claim: Claim,
+    vectors: str | Path,
+    output: str | Path,
+    *,
+    texts: int | None = None,
+    model: str | None = None,
+    device: str = "auto",
+    download: bool = False,
+    progress: Progress | None = None,
+    allow_endpoint: str | None = None,
+) -> dict[str, Any]:
+    """Writes texts under vectors that a run of dataset vectors released; resumes an interrupted call.
+
+    Reads no records and charges nothing: texts are post-processing of the vectors.
+
+    Args:
+        claim: of dataset vectors; its settings of writing are used.
+        vectors: the file ``vectors.safetensors`` of a released run.
+        output: folder for ``synthetic.jsonl`` and ``synthetic.parquet``, which may be released, and for a journal.
+        texts: number of texts of each label; None for the claim's.
+        model, device, download, progress, allow_endpoint: as for `generate`.
+
+    Returns:
+        Name, number of documents, path, SHA-256 of the texts and fingerprint of the vectors.
+
+    Raises:
+        InputError: if the claim is of another mechanism, the vectors are of another model, or the folder holds a run.
+    """
+    from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+    from cupel.generators.dataset_vectors.texts import write_from_file
+
+    if not isinstance(claim, DatasetVectorsClaim):
+        raise InputError(f"--vectors: is for mechanism dataset_vectors only, not {claim.mechanism}; leave it out")
+    settings = RunSettings(
+        model=model,
+        device=device,
+        download=download,
+        progress=progress or Progress(),
+        allow_endpoint=allow_endpoint,
+    )
+    with one_process(Path(output)):
+        return write_from_file(claim.with_texts(texts), Path(vectors), Path(output), settings)

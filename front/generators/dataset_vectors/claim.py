@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
 from cupel.claims.data import Strict, is_local
+from cupel.generators.evolution.claim import Endpoint, check_allowed
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
 
 Count = Annotated[int, BeforeValidator(no_bool)]
@@ -40,14 +41,23 @@ class ShotWriting(Strict):
     stop: str | None = Field(default=None, description="a string that ends a text")
     temperature: Number = 1.6
     top_p: Number = 1.0
+    top_k: Count = Field(default=0, ge=0, description="the number of most likely tokens to sample from; 0 for all")
     longest: Count = Field(default=512, ge=1, description="the largest number of tokens of a text")
     longest_record: Count = Field(
         default=800, ge=1, description="the largest number of tokens of a record; longer ones are cut"
     )
+    reject: Literal["none", "perplexity", "judge"] = Field(
+        default="perplexity", description="by what texts are rejected and written again; all read synthetic texts only"
+    )
+    threshold: Number | None = Field(
+        default=None,
+        description="the largest perplexity, by default what 95% of texts without vectors have; or the least rating",
+    )
+    waste: Count = Field(default=3, ge=1, description="how often a text is written at most")
 
     def writer(self) -> dict[str, Any]:
         """The settings of the writer, a `ShotWriter` without its model."""
-        return self.model_dump(exclude={"texts", "coefficient", "relative", "inject"})
+        return self.model_dump(exclude={"texts", "coefficient", "relative", "inject", "reject", "threshold", "waste"})
 
     def steering(self) -> dict[str, Any]:
         """The settings of the steering, for `ReleasedVectors.steering`."""
@@ -61,6 +71,7 @@ DatasetVectorsParameters: Any = parameters_model(
     clip=(Number | list[Number] | None, Field(default=None, description="the largest length of a record's difference")),
     blocks=(list[Count] | None, Field(default=None, description="decoder blocks, counted from 0")),
     writing=(ShotWriting, ShotWriting()),
+    judge=(Endpoint | None, Field(default=None, description="rates synthetic texts, for `writing.reject: judge`")),
 )
 
 
@@ -71,22 +82,24 @@ class DatasetVectorsClaim(Claim):
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     parameters: DatasetVectorsParameters
     public: VectorsPublic
-    audits: Sequence[str] = []
+    audits: Sequence[Literal["distinguishing", "membership"]] = []
 
     def check(self) -> None:
         if self.public.context_tokens is not None:
             raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")
-        if self.audits:
-            raise ValueError("audits: cupel has no audit of dataset_vectors; leave them out")
         writing = self.parameters.writing
         given = writing.coefficient if isinstance(writing.coefficient, list) else [writing.coefficient]
         if not all(math.isfinite(one) for one in given):
             raise ValueError("parameters.writing.coefficient: must be finite")
         if isinstance(writing.coefficient, list) and len(given) != len(self.parameters.blocks or ()):
             raise ValueError("parameters.writing.coefficient: must be one number, or one for each of parameters.blocks")
+        if (writing.reject == "judge") != (self.parameters.judge is not None):
+            raise ValueError("parameters.judge: goes with writing.reject: judge; give both or neither")
+        if writing.threshold is not None and writing.reject == "none":
+            raise ValueError("parameters.writing.threshold: needs writing.reject: perplexity or judge")
 
     def generator(self) -> DatasetVectors:
-        given = self.parameters.model_dump(exclude={"writing"})
+        given = self.parameters.model_dump(exclude={"writing", "judge"})
         for name in ("clip", "blocks"):
             if isinstance(given[name], list):
                 given[name] = tuple(given[name])
@@ -106,11 +119,28 @@ class DatasetVectorsClaim(Claim):
             raise ValueError("records_by_label must name public labels only")
         return tuple(given[label] for label in self.public.labels if label in given)
 
+    def check_allowed(self, allowed: str | None) -> None:
+        """Checks that the user who runs the claim allows its judge.
+
+        Raises:
+            InputError: if the judge has another address.
+        """
+        check_allowed(self.parameters.judge, allowed, "parameters.judge: synthetic texts")
+
+    def with_texts(self, texts: int | None) -> Self:
+        """The claim with another number of texts of each label; None for its own."""
+        if texts is None:
+            return self
+        writing = self.parameters.writing.model_copy(update={"texts": texts})
+        return self.model_copy(update={"parameters": self.parameters.model_copy(update={"writing": writing})})
+
     def plan(self) -> Plan:
         return Plan(self.generator().plan())
 
     def described(self) -> dict[str, Any]:
         body = super().described()
+        if self.parameters.judge is not None:  # its address describes a network
+            body["parameters"]["judge"] = {"model": self.parameters.judge.model}
         if is_local(self.parameters.embedder):
             body["parameters"]["embedder"] = Path(self.parameters.embedder).resolve().name
         return body

@@ -11,22 +11,20 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.ledger.run import Run
 from cupel.accounting.registry import upper_bounds
+from cupel.audits.result import AuditResult
 from cupel.errors import input_errors
 from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
+from cupel.generators.dataset_vectors import audits
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+from cupel.generators.dataset_vectors.texts import JOURNAL, load_writer, write_all
 from cupel.generators.ledger_run import open_run
-from cupel.io.documents import Documents
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
 from cupel.mechanisms.dataset_vectors.texts import ShotWriter
-from cupel.mechanisms.dataset_vectors.vectors import ReleasedVectors, written
+from cupel.mechanisms.dataset_vectors.vectors import ReleasedVectors
 from cupel.mechanisms.embedding.load import fetch_embedder
 from cupel.mechanisms.evolution.journal import Journal
-from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
-
-JOURNAL = "texts.jsonl"
-"""The file of all texts that the model wrote, beside the ledger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +74,12 @@ class VectorsRun(FinishedRun):
             "Which records are in the sample is secret, each label has exactly its public number of records, and the "
             "record that is replaced keeps its label."
         ]
+
+    def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
+        asked, folder = self.claim.audits, self.ledger_path.parent / "audits"
+        each = 1 - (1 - confidence) / max(1, len(asked))
+        with input_errors("audits: "):
+            return [getattr(audits, name)(self, claimed.guarantee, folder / name, each) for name in asked]
 
     def differences(self, claimed: Part) -> list[dict[str, Any]]:
         if self.claim.variant != "as_published":
@@ -127,7 +131,14 @@ class VectorsRun(FinishedRun):
             "Hidden states are floating-point numbers, each computed from its own text. What is added up over records "
             "are whole numbers, without rounding, before noise is added.",
             self._row_assumption(),
+            *self._judged(),
         ]
+
+    def _judged(self) -> list[str]:
+        if self.claim.parameters.judge is None:
+            return []
+        line = "A judge at an endpoint receives synthetic texts, those that it rejects, too."
+        return [line if self.mechanism.releasable else f"{line} They are not protected as claimed."]
 
     def implementation(self) -> dict[str, str]:
         model, drawn = self.writer.model, self.settings.source.name == OS_ENTROPY.name
@@ -152,46 +163,25 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
     Raises:
         InputError: if the data or the model is invalid, or the folder holds another run; nothing has been written then.
     """
+    claim.check_allowed(settings.allow_endpoint)
     check_ledger_is_there(output / PRIVATE)
     mechanism, records = claim.generator(), claim.load_records(settings.download)
-    writing = claim.parameters.writing
     with input_errors():
         if settings.download:
             fetch_embedder(claim.parameters.embedder)
-        model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
-        writer = ShotWriter(model=model, **writing.writer())
+        writer = load_writer(claim, settings)
         mechanism.check(records, writer)
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
-    about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": model.fingerprint}
+    about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": writer.model.fingerprint}
     with (
-        open_run(claim, ledger, mechanism.plan(), settings, model=model.fingerprint) as run,
+        open_run(claim, ledger, mechanism.plan(), settings, model=writer.model.fingerprint) as run,
         Journal(ledger.parent / JOURNAL, about) as journal,
     ):
         with settings.progress.stage("Releasing vectors") as step:
             result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
         vectors = ReleasedVectors.of(mechanism, result, writer)
-        with settings.progress.stage("Generating") as step:
-            labels = mechanism.labels or (None,)
-            rows = []
-            for place, label in enumerate(labels):
-
-                def counted(done: int, total: int, place: int = place) -> None:
-                    step(place * writing.texts + done, len(labels) * writing.texts)
-
-                texts = written(
-                    vectors,
-                    writer,
-                    label,
-                    writing.texts,
-                    seed=mechanism.seed,
-                    journal=journal,
-                    where=writing.inject,
-                    progress=counted,
-                    **writing.steering(),
-                )
-                rows += [(label, index, text) for index, text in enumerate(texts)]
-        files = {"vectors.safetensors": vectors.to_bytes()}
-        documents = Documents({"label": "string", "index": "int64", "text": "string"}, rows, files)
+        documents = write_all(claim, vectors, writer, journal, settings)
+        documents = dataclasses.replace(documents, files={"vectors.safetensors": vectors.to_bytes()})
         documents.commit(run)
     with input_errors():
         documents.write(ledger.parent)

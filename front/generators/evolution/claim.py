@@ -23,7 +23,7 @@ Count = Annotated[int, BeforeValidator(no_bool)]
 
 
 class Endpoint(Strict):
-    """An OpenAI-compatible endpoint that writes candidates. It receives prompts, candidates and `examples` only."""
+    """An OpenAI-compatible endpoint that writes candidates, or judges texts."""
 
     url: str = Field(description="such as https://api.example.com/v1 or http://127.0.0.1:8000/v1/completions")
     model: str = Field(description="name of the model at the endpoint")
@@ -31,6 +31,28 @@ class Endpoint(Strict):
     at_once: Count = Field(default=4, description="number of concurrent requests")
     timeout: Number = Field(default=60.0, description="seconds to wait for a response")
     tries: Count = Field(default=6, description="number of attempts if a request fails in a way that may be temporary")
+
+
+def check_allowed(endpoint: Endpoint | None, allowed: str | None, sent: str) -> None:
+    """Checks that the user who runs a claim allows its endpoint.
+
+    The author of a claim may be somebody else, and could name any address and any environment variable. An endpoint on
+    this machine that receives no key needs no consent.
+
+    Args:
+        endpoint: of the claim; None for none.
+        allowed: address that the command line allows; None for none.
+        sent: the parameter, and what would be sent, in words.
+
+    Raises:
+        InputError: if the endpoint has another address.
+    """
+    if endpoint is None or (allowed is not None and allowed.rstrip("/") == endpoint.url.rstrip("/")):
+        return
+    if endpoint.api_key_env is None and urlsplit(endpoint.url).hostname in LOCAL_HOSTS:
+        return
+    key = "" if endpoint.api_key_env is None else f" and the environment variable {endpoint.api_key_env}"
+    raise InputError(f"{sent}{key} would be sent to {endpoint.url}; to allow it, give --allow-endpoint {endpoint.url}")
 
 
 class Writing(Strict):
@@ -87,25 +109,13 @@ class EvolutionClaim(Claim):
     def check_allowed(self, allowed: str | None) -> None:
         """Checks that the user who runs the claim allows its endpoint.
 
-        The author of a claim may be somebody else, and could name any address and any environment variable. An endpoint
-        on this machine that receives no key needs no consent.
-
         Args:
             allowed: address that the command line allows; None for none.
 
         Raises:
             InputError: if the endpoint has another address.
         """
-        endpoint = self.parameters.endpoint
-        if endpoint is None or (allowed is not None and allowed.rstrip("/") == endpoint.url.rstrip("/")):
-            return
-        if endpoint.api_key_env is None and urlsplit(endpoint.url).hostname in LOCAL_HOSTS:
-            return
-        key = "" if endpoint.api_key_env is None else f" and the environment variable {endpoint.api_key_env}"
-        raise InputError(
-            f"parameters.endpoint: prompts and candidates{key} would be sent to {endpoint.url}; to allow it, give "
-            f"--allow-endpoint {endpoint.url}"
-        )
+        check_allowed(self.parameters.endpoint, allowed, "parameters.endpoint: prompts and candidates")
 
     def described(self) -> dict[str, Any]:
         body = super().described()

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from command import run
 from scipy import optimize, stats
+from vectors_claim import body, write
 
 from cupel.accounting.gaussian import sampled_epsilon
 from cupel.accounting.ledger.ledger import Ledger
@@ -20,31 +20,6 @@ from cupel.jobs.account import account
 from cupel.mechanisms.dataset_vectors import ReleasedVectors, states
 from cupel.reports.assay import load
 from cupel.testing import assertions
-
-
-def body(**changes: Any) -> dict[str, Any]:
-    """A claim about notes; `changes` are made to its parameters."""
-    parameters: dict[str, Any] = {
-        "noise_multiplier": 0.9,
-        "shots_noise_multiplier": 12.0,
-        "candidates": 6,
-        "negatives": 8,
-        "blocks": [1, 2],
-        "writing": {"texts": 4, "longest": 40, "longest_record": 40, "temperature": 1.0},
-    }
-    return {
-        "name": "vectors",
-        "data": {"source": "builtin", "name": "notes"},
-        "mechanism": "dataset_vectors",
-        "parameters": parameters | changes,
-        "public": {"records": 24},
-        "guarantee": {"type": "approx_dp", "epsilon": 6.0, "delta": 1e-5},
-    }
-
-
-def write(folder: Path, claim: dict[str, Any]) -> Path:
-    (folder / "claim.yaml").write_text(yaml.safe_dump(claim))
-    return folder / "claim.yaml"
 
 
 def test_an_assay_its_release_and_a_second_run(tmp_path: Path) -> None:
@@ -127,6 +102,7 @@ def test_recorded_noise_is_told(tmp_path: Path) -> None:
         ({"clip": [1.0, 2.0, 3.0]}, "one for each of the blocks"),
         ({"blocks": [4]}, "the model has blocks 0 to 3, not 4"),
         ({"shots": 9}, "shots must be at most candidates"),
+        ({"shots": 25, "candidates": 30}, "shots must be at most the number of records"),
         ({"sample": 25}, "at most the number of records"),
         ({"noise_multiplier": -1.0}, "noise_multiplier must be"),
         ({"pairing": "rows"}, "variant as_published"),
@@ -156,3 +132,16 @@ def test_wrong_public_numbers_are_one_line(public: dict[str, Any], says: str, tm
     done = run("generate", write(tmp_path, body() | {"public": public}), "-o", tmp_path / "out", "-q")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert says in done.stderr
+
+
+def test_a_label_without_records_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("".join(f'{{"topic": "a", "text": "SECRET {i}"}}\n' for i in range(12)))
+    claim = body(shots=1) | {
+        "data": {"source": "file", "path": "notes.jsonl", "label": "topic"},
+        "public": {"records": 12, "labels": ["a", "b"], "records_by_label": {"a": 6, "b": 6}},
+    }
+    done = run("generate", write(tmp_path, claim), "-o", tmp_path / "out", "-q")
+    assert done.returncode == 2
+    assert "a public label has no record" in done.stderr
+    assert "SECRET" not in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,1 @@
+"""Attacks on dataset vectors: two neighbours told apart by what is released, and members found in the vectors."""
