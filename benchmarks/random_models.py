@@ -19,7 +19,7 @@ SPREAD = 8.0
 class Numbers:
     """A tokenizer: a text is its tokens' numbers with blanks between them."""
 
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+    def encode(self, text: str, **options: Any) -> list[int]:
         return [int(word) for word in text.split()]
 
     def decode(self, tokens: Sequence[int], **options: Any) -> str:
