@@ -10,8 +10,9 @@ is optimal.
 Many games share a release: each has a record, a coordinate of the hidden states and a pair of candidates of its own.
 Noise is independent from coordinate to coordinate, so the games are independent.
 
-With the noise of ``as_published`` the sample is known, and the record in question is one of it. Pairs by row under
-add_remove are played on D whose first record is missing on D′: all later records then differ in the other direction.
+With the noise of ``as_published`` the sample is known, and the record in question is one of it. Pairs by row are played
+on D whose first record is missing on D′, or there has another label: all later records then differ in the other
+direction.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from cupel.mechanisms.primitives.randomness import OS_ENTROPY, Source
 GAMES = 128
 """The number of games that share a release."""
 
+_CERTAIN = 1e300  # the log-likelihood ratio of what only one side can release
 _BEYOND = 2.0  # of the clip, so that a release without clipping is detected
 
 
@@ -61,8 +63,14 @@ class ReleaseGame:
 
     @property
     def by_row(self) -> bool:
-        """Whether removing a record changes the pair of all later ones."""
-        return self.mechanism.pairing == "rows" and self.mechanism.adjacency is Adjacency.ADD_REMOVE
+        """Whether a record that leaves its label changes the pair of all later ones."""
+        return self.mechanism.rows_shift
+
+    @property
+    def votes_differ(self) -> bool:
+        """Whether a record may move a vote: with one candidate, replacing it moves none."""
+        replaced = self.mechanism.adjacency is Adjacency.REPLACE_ONE
+        return self.mechanism.shots > 0 and (self.mechanism.candidates > 1 or not replaced)
 
     def scores(self, games: int, *, on_d_prime: bool, source: Source = OS_ENTROPY) -> Floats:
         """The log-likelihood ratios of independent games on one side, shape (games,); larger for D′.
@@ -77,7 +85,7 @@ class ReleaseGame:
 
     def _scores(self, games: int, on_d_prime: bool, source: Source) -> Floats:
         scores = self._of_sums(self._sums(games, on_d_prime, source))
-        return scores + self._of_votes(self._votes(games, on_d_prime, source)) if self.mechanism.shots else scores
+        return scores + self._of_votes(self._votes(games, on_d_prime, source)) if self.votes_differ else scores
 
     # What is released
 
@@ -128,11 +136,11 @@ class ReleaseGame:
         )
 
     def _of_sums(self, noisy: Floats) -> Floats:
-        """ln(P[sums | D′]/P[sums | D]) of each game; without noise, its sums."""
+        """ln(P[sums | D′]/P[sums | D]) of each game."""
         totals, variance = noisy.sum(axis=0) / release.RADIUS, (self._scale / release.RADIUS) ** 2
-        if variance == 0:
-            return np.asarray(totals)
         ends = [count * sign for count, sign in map(self._summed, (False, True))]
+        if variance == 0:
+            return _CERTAIN * np.sign(totals - (self.blocks * sum(ends) / 2 if self.rate == 1 else 0.0))
         likelier = [(end * totals - self.blocks * end**2 / 2) / variance for end in ends]
         if self.rate < 1:  # drawn or not
             with np.errstate(over="ignore"):
@@ -141,4 +149,5 @@ class ReleaseGame:
 
     def _of_votes(self, noisy: Floats) -> Floats:
         before = noisy[:, 0] if self.mechanism.adjacency is Adjacency.REPLACE_ONE else 0.5
-        return np.asarray((noisy[:, 1] - before) / (self.mechanism.votes_scale**2 or 1.0))
+        moved, scale = noisy[:, 1] - before, self.mechanism.votes_scale
+        return np.asarray(moved / scale**2 if scale else _CERTAIN * np.sign(moved))

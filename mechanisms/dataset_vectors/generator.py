@@ -204,6 +204,15 @@ class DatasetVectors:
         return self.sizes[label] if self.sample is None else self.sample
 
     @property
+    def rows_shift(self) -> bool:
+        """Whether one record more or less in a label pairs all its later records with other negatives.
+
+        Under replace_one a record may leave its label for another one, unless a sample fixes their numbers.
+        """
+        moves = self.adjacency is Adjacency.ADD_REMOVE or (len(self.labels) > 1 and self.sample is None)
+        return self.pairing == "rows" and moves
+
+    @property
     def releasable(self) -> bool:
         """Whether the output of a run is protected, and the accounting covers the algorithm as it runs."""
         protected = self.noise_multiplier > 0 and (self.shots_noise_multiplier > 0 or not self.shots)
@@ -235,7 +244,7 @@ class DatasetVectors:
 
     def _published_event(self) -> DpEvent:
         """The event of the noise that is drawn as published: of σ = noise_multiplier·√L·C/n, from a known sample."""
-        if self.pairing == "rows" and self.adjacency is Adjacency.ADD_REMOVE:  # all later pairs change
+        if self.rows_shift:
             return dp_event.NonPrivateDpEvent()
         return _gaussian(self.noise_multiplier)
 

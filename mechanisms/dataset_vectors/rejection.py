@@ -43,7 +43,7 @@ JUDGE = (
 )
 
 _AT_A_TIME = 16
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_RATING = re.compile(r"\D*(\d+(?:\.\d+)?)(?:\s*/\s*10)?\D*")  # one number, or "8/10"
 
 
 def accepted(ask: Ask, accepts: Accepts) -> Ask:
@@ -84,7 +84,7 @@ def default_threshold(writer: ShotWriter, prompt: Sequence[int], references: Seq
 
 
 def by_judge(judge: Writer, label: str | None, threshold: float = LEAST_RATING) -> Accepts:
-    """Accepts texts that a judge rates at least `threshold`; an answer without a number counts as 0.
+    """Accepts texts that a judge rates at least `threshold`; an answer that is not one number counts as 0.
 
     Args:
         judge: whose `vary` answers with a rating.
@@ -95,5 +95,5 @@ def by_judge(judge: Writer, label: str | None, threshold: float = LEAST_RATING) 
 
 
 def _rating(answer: str | None) -> float:
-    found = _NUMBER.search(answer or "")
-    return float(found[0]) if found else 0.0
+    found = _RATING.fullmatch(answer or "")
+    return float(found[1]) if found else 0.0

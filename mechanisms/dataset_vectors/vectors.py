@@ -1,7 +1,7 @@
 """Released vectors, as a file: what `DatasetVectors.release` released, with everything that is needed to write texts.
 
-Nothing in it is private: noisy means, shots that noisy votes chose, and public numbers. States, sums and votes without
-noise are never written.
+Noisy means, shots that noisy votes chose, and public numbers. It says whether it is protected: a control without noise,
+or a run as published, must stay private. States, sums and votes without noise are otherwise never written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cupel.accounting.errors import naming
 from cupel.mechanisms.dataset_vectors import release
 from cupel.mechanisms.dataset_vectors.journalled import journalled
 from cupel.mechanisms.dataset_vectors.rejection import Accepts, accepted
-from cupel.mechanisms.dataset_vectors.steering import Where
+from cupel.mechanisms.dataset_vectors.steering import Where, check_blocks
 from cupel.mechanisms.evolution.journal import Journal
 from cupel.mechanisms.evolution.loop import ATTEMPTS
 
@@ -69,6 +69,8 @@ class ReleasedVectors:
         event: what the release charged.
         adjacency, unit: of the charge.
         labels: what was released for each.
+        protected: whether the accounting covers them and their noise is the operating system's; otherwise they, and all
+            texts under them, must stay private.
     """
 
     model: str
@@ -80,9 +82,12 @@ class ReleasedVectors:
     adjacency: Adjacency
     unit: Unit
     labels: tuple[OfLabel, ...] = field(repr=False)
+    protected: bool
 
     @classmethod
-    def of(cls, mechanism: DatasetVectors, result: DatasetVectorsResult, writer: ShotWriter) -> ReleasedVectors:
+    def of(
+        cls, mechanism: DatasetVectors, result: DatasetVectorsResult, writer: ShotWriter, *, protected: bool
+    ) -> ReleasedVectors:
         """The vectors of a finished run."""
         return cls(
             model=writer.model.fingerprint,
@@ -93,6 +98,7 @@ class ReleasedVectors:
             event=mechanism.plan(),
             adjacency=mechanism.adjacency,
             unit=mechanism.unit,
+            protected=protected,
             labels=tuple(
                 OfLabel(label, result.shots[label], means, result.norms[label]) for label, means in result.means.items()
             ),
@@ -154,6 +160,7 @@ class ReleasedVectors:
             "event": events.to_json(self.event),
             "adjacency": str(self.adjacency),
             "unit": str(self.unit),
+            "protected": self.protected,
             "labels": [{"label": one.label, "shots": list(one.shots), "norms": list(one.norms)} for one in self.labels],
         }
         arrays = {f"means/{number}": np.ascontiguousarray(one.means) for number, one in enumerate(self.labels)}
@@ -199,6 +206,7 @@ class ReleasedVectors:
                 adjacency=Adjacency(about["adjacency"]),
                 unit=Unit.parse(about["unit"]),
                 labels=tuple(labels),
+                protected=about["protected"] is True,
             )
         except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             raise ValueError(f"vectors {str(path)!r}: not a file of dataset vectors, or damaged") from None
@@ -214,6 +222,10 @@ class ReleasedVectors:
                 f"the vectors were made for the model of fingerprint {self.model[:12]}…, but {writer.model.name} has "
                 f"{writer.model.fingerprint[:12]}…; give the model of the run"
             )
+        check_blocks(writer.model.network, self.blocks)
+        width = writer.model.network.config.hidden_size
+        if any(one.means.shape[1] != width or len(one.norms) != len(self.blocks) for one in self.labels):
+            raise ValueError(f"the vectors do not have the {width} coordinates of the model's hidden states")
         for name in ("template", "longest_record"):
             if getattr(writer, name) != getattr(self, name):
                 raise ValueError(f"the vectors were made with {name} {getattr(self, name)!r}; use that")

@@ -74,6 +74,33 @@ def test_a_secret_sample_mixes_and_a_known_one_does_not() -> None:
     assert played(known, 2000)[1].mean() > 20 * on_d_prime.mean()
 
 
+@pytest.mark.parametrize("bare", ["noise_multiplier", "shots_noise_multiplier"])
+@pytest.mark.parametrize("adjacency", [REPLACE_ONE, ADD_REMOVE])
+def test_a_release_without_noise_decides_every_game(bare: str, adjacency: Adjacency) -> None:
+    """Whatever the noise of the other one."""
+    on_d, on_d_prime = played(
+        game(adjacency=adjacency, **{"noise_multiplier": 1.0, "shots_noise_multiplier": 1.0} | {bare: 0.0}), 300
+    )
+    assert on_d.max() < on_d_prime.min()
+
+
+def test_one_candidate_has_no_vote_to_move() -> None:
+    of = game(1, shots=1, candidates=1, shots_noise_multiplier=0.2, noise_multiplier=50.0)
+    on_d, on_d_prime = played(of, 2000)
+    assert on_d_prime.mean() - on_d.mean() == pytest.approx(1 / 50**2, abs=0.01)
+
+
+def test_a_record_that_leaves_its_label_shifts_the_rows_of_both() -> None:
+    """Under replace_one, too; not if a sample fixes how many records a label has."""
+    given: dict[str, Any] = {"records": 20, "records_by_label": (10, 10), "labels": ("a", "b"), "negatives": 10}
+    mechanism = DatasetVectors(noise_multiplier=1.4, shots=0, pairing="rows", variant="as_published", **given)
+    assert account(mechanism.plan(), adjacency=REPLACE_ONE, delta=1e-5).value == math.inf
+    on_d, on_d_prime = played(ReleaseGame(mechanism, 1, 10), 100)
+    assert on_d.max() < on_d_prime.min()
+    sampled = DatasetVectors(noise_multiplier=1.4, shots=0, pairing="rows", variant="as_published", sample=5, **given)
+    assert math.isfinite(account(sampled.plan(), adjacency=REPLACE_ONE, delta=1e-5).value)
+
+
 def test_pairs_by_row_reveal_everything() -> None:
     of = game(1, shots=0, negatives=40, pairing="rows", variant="as_published", adjacency=ADD_REMOVE)
     on_d, on_d_prime = played(of, 100)

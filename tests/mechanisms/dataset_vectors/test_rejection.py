@@ -63,9 +63,9 @@ class Judge:
 
 
 def test_a_judge_rates_and_what_cannot_be_read_is_zero() -> None:
-    judge = Judge(["8", "Rating: 5.5", "no number", None, "6", "10/10"])
-    assert rejection.by_judge(judge, None)(list("abcdef")) == [True, False, False, False, True, True]
-    assert judge.read == list("abcdef")
+    judge = Judge(["8", "Rating: 5.5", "no number", None, "6", "10/10", "From 1 to 10: 9"])
+    assert rejection.by_judge(judge, None)(list("abcdefg")) == [True, False, False, False, True, True, False]
+    assert judge.read == list("abcdefg")
 
 
 def played(tmp_path: Path, judge: Judge, count: int, **given: Any) -> tuple[list[str], list[Sequence[int]]]:

@@ -40,6 +40,7 @@ def vectors_of(writer: ShotWriter, **changes: Any) -> ReleasedVectors:
         "adjacency": Adjacency.REPLACE_ONE,
         "unit": Unit(),
         "labels": labels,
+        "protected": True,
     }
     return ReleasedVectors(**given | changes)
 
