@@ -15,14 +15,18 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import core_schema
 
 from cupel.accounting import bounds
 from cupel.accounting.adjacency import Unit
 from cupel.audits import result, verdict
 
-Number = Annotated[float | Literal["inf", "-inf"], Field(description="a finite number, or an infinity as a string")]
+Number = Annotated[
+    float | Literal["inf", "-inf"],
+    BeforeValidator(lambda value: bounds.json_number(value) if isinstance(value, float) else value),
+    Field(description="a finite number, or an infinity as a string"),
+]
 
 
 @dataclass(frozen=True)
