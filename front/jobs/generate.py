@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cupel.claims.base import Claim
-from cupel.errors import InputError
+from cupel.errors import InputError, input_errors
 from cupel.generators import registry
 from cupel.generators.base import FinishedRun, RunSettings
 from cupel.io.run_files import PRIVATE, one_process
@@ -89,7 +89,7 @@ def generate_from_vectors(
         InputError: if the claim is of another mechanism, the vectors are of another model, or the folder holds a run.
     """
     from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
-    from cupel.generators.dataset_vectors.texts import write_from_file
+    from cupel.generators.dataset_vectors.texts import WORKING, write_from_file
 
     if not isinstance(claim, DatasetVectorsClaim):
         raise InputError(f"--vectors: is for mechanism dataset_vectors only, not {claim.mechanism}; leave it out")
@@ -100,5 +100,7 @@ def generate_from_vectors(
         progress=progress or Progress(),
         allow_endpoint=allow_endpoint,
     )
-    with one_process(Path(output)):
-        return write_from_file(claim.with_texts(texts), Path(vectors), Path(output), settings)
+    with input_errors():
+        claim = claim.with_texts(texts)
+    with one_process(Path(output) / WORKING):
+        return write_from_file(claim, Path(vectors), Path(output), settings)

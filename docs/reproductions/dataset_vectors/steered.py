@@ -133,7 +133,7 @@ def released(
         with Journal(Path(folder) / "journal.jsonl", {}) as journal:
             result = mechanism.release(records, writer, run, journal=journal)
         run.finish()
-    return Released(ReleasedVectors.of(mechanism, result, writer), writer)
+    return Released(ReleasedVectors.of(mechanism, result, writer, protected=False), writer)
 
 
 def measured(texts: Sequence[str], records: Sequence[Record], seed: int) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,8 +59,10 @@ WORST = (
 )
 """What the distinguishing audit assumes. The claimed model may have no two such texts."""
 
-_ROWS_GAMES = 2000  # pairs by row: a game sums all records, and the loss is far beyond any claim
-_SAMPLED_WORK = 2e7  # draws of a sample; beyond it fewer games are played
+INDEPENDENT = "noise is independent from coordinate to coordinate, so that games that share a release are, too"
+
+_ROWS_WORK = 1e6  # records that are summed, with pairs by row; beyond it fewer games are played
+_SAMPLED_WORK = 2e7  # likewise, draws of a sample
 _FEWEST_GAMES = 1000
 
 
@@ -74,7 +77,7 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
     """
     blocks = len(run.result.blocks)
     game = ReleaseGame(run.mechanism, blocks, min(run.mechanism.sizes.values()))
-    bare = dataclasses.replace(run.mechanism, noise_multiplier=0.0, shots_noise_multiplier=0.0, sample=None)
+    bare = without_noise(run.mechanism)
     control = ReleaseGame(bare, blocks, game.records)
     with run.settings.progress.stage("Telling neighbours apart") as step:
         total = 2 * (number_of_games(game) + CONTROL_GAMES)
@@ -115,9 +118,9 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
         confidence=confidence,
         score=float,
     )
-    bounds = tuple(dataclasses.replace(one, assumptions=(*one.assumptions, WORST)) for one in audit.bounds)
+    bounds = tuple(dataclasses.replace(one, assumptions=(*one.assumptions, WORST, INDEPENDENT)) for one in audit.bounds)
     passed = bool(low.max() < high.min())
-    right = int((low < high.min()).sum()) if passed else 0
+    right = int((high > low.max()).sum())
     said = audit.conclusion if passed else "No conclusion: without noise the two data sets are not told apart."
     return dataclasses.replace(
         audit,
@@ -129,12 +132,20 @@ def distinguishing(run: VectorsRun, guarantee: Guarantee, folder: Path, confiden
     )
 
 
+def without_noise(mechanism: DatasetVectors) -> DatasetVectors:
+    """The mechanism without noise and without a secret sample, for controls; a public sample hides nobody."""
+    sample = None if mechanism.variant == "sound" else mechanism.sample
+    return dataclasses.replace(mechanism, noise_multiplier=0.0, shots_noise_multiplier=0.0, sample=sample)
+
+
 def number_of_games(game: ReleaseGame) -> int:
     """The number of games on each side; it depends on public parameters alone."""
+    most = math.inf
     if game.by_row:
-        return _ROWS_GAMES
-    sample = game.mechanism.sample if game.rate < 1 else None
-    return PLAYED if sample is None else max(_FEWEST_GAMES, min(PLAYED, int(_SAMPLED_WORK / sample)))
+        most = _ROWS_WORK / game.records
+    elif game.rate < 1:
+        most = _SAMPLED_WORK / (game.mechanism.sample or 1)
+    return int(min(PLAYED, max(_FEWEST_GAMES, most)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +163,19 @@ class Coins:
     included: Bools
 
     @classmethod
-    def kept(cls, path: Path, count: int, adjacency: Adjacency) -> Coins:
-        """The coins in a file, which is written first if it is missing."""
+    def kept(cls, path: Path, count: int, adjacency: Adjacency, records: Iterable[Record]) -> Coins:
+        """The coins in a file, which is written first if it is missing; no key is that of a record of the claim."""
         if not path.exists():
-            drawn = Canaries.draw(count)
-            body = {"keys": drawn.keys, "others": drawn.never, "included": drawn.included.tolist()}
+            taken = {key for record in records for key in extract_keys(record.text)}
+            drawn = Canaries.draw(min(50_000, 2 * count + len(taken)), never=0)
+            free = [key for key in drawn.keys if key not in taken]
+            if len(free) < 2 * count:
+                raise ValueError("membership: the records hold nearly all keys of five digits; leave this audit out")
+            body = {
+                "keys": free[:count],
+                "others": free[count : 2 * count],
+                "included": drawn.included[:count].tolist(),
+            }
             create_once(path, json.dumps(body) + "\n")
         body = json.loads(path.read_text())
         others = body["others"] if adjacency is Adjacency.REPLACE_ONE else []
@@ -186,7 +205,7 @@ def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: 
         confidence: of the bound.
     """
     prepare(folder, run.settings.anchor)
-    bare = dataclasses.replace(run.mechanism, noise_multiplier=0.0, shots_noise_multiplier=0.0, sample=None)
+    bare = without_noise(run.mechanism)
     played = _play(run, run.mechanism, folder, "membership")
     control = _play(run, bare, folder, "positive control")
     delta = guarantee.delta if isinstance(guarantee, ApproxDP) else 0.0
@@ -208,12 +227,15 @@ def with_canaries(mechanism: DatasetVectors, coins: int) -> DatasetVectors:
     added = coins if mechanism.adjacency is Adjacency.REPLACE_ONE else (coins + 1) // 2  # half of them are in the data
     labels = mechanism.labels
     sizes = tuple(size + len(range(place, added, len(labels))) for place, size in enumerate(mechanism.records_by_label))
-    return dataclasses.replace(mechanism, records=mechanism.records + added, records_by_label=sizes)
+    more = added if mechanism.pairing == "rows" else 0  # each row needs a negative
+    return dataclasses.replace(
+        mechanism, records=mechanism.records + added, records_by_label=sizes, negatives=mechanism.negatives + more
+    )
 
 
 def _play(run: VectorsRun, mechanism: DatasetVectors, folder: Path, name: str) -> Scores:
     """A run over the claim's data and canaries, and the scores of its coins."""
-    coins = Coins.kept(folder / CANARY_FILES[name], CANARIES, run.adjacency)
+    coins = Coins.kept(folder / CANARY_FILES[name], CANARIES, run.adjacency, run.records)
     mechanism = with_canaries(mechanism, CANARIES)
     records = [*run.records, *coins.records(mechanism.labels, coins.included)]
     about = {"mechanism": repr(mechanism), "writer": repr(run.writer), "model": run.writer.model.fingerprint}
@@ -296,7 +318,7 @@ def _contributions(
 def _of_texts(run: VectorsRun, mechanism: DatasetVectors, result: DatasetVectorsResult, coins: Coins) -> Floats:
     """1 for a coin whose key is printed in texts that begin as canaries do, −1 for one whose other key is."""
     writing, writer = run.claim.parameters.writing, run.writer
-    vectors = ReleasedVectors.of(mechanism, result, writer)
+    vectors = ReleasedVectors.of(mechanism, result, writer, protected=False)
     begun = writer.model.encode(PREFIX)
     short = dataclasses.replace(writer, longest=min(writer.longest, len(writer.model.encode("00000")) + 2))
     printed: set[str] = set()

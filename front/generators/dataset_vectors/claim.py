@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field
 
+from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
 from cupel.claims.data import Strict, is_local
@@ -131,6 +132,7 @@ class DatasetVectorsClaim(Claim):
         """The claim with another number of texts of each label; None for its own."""
         if texts is None:
             return self
+        validate.integer(minimum=1, texts=texts)
         writing = self.parameters.writing.model_copy(update={"texts": texts})
         return self.model_copy(update={"parameters": self.parameters.model_copy(update={"writing": writing})})
 

@@ -16,7 +16,7 @@ from cupel.errors import input_errors
 from cupel.generators.base import CHANGES, NOT_SEEN, FinishedRun, Part, RunSettings
 from cupel.generators.dataset_vectors import audits
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
-from cupel.generators.dataset_vectors.texts import JOURNAL, load_writer, write_all
+from cupel.generators.dataset_vectors.texts import JOURNAL, judged, load_writer, write_all
 from cupel.generators.ledger_run import open_run
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors, DatasetVectorsResult
@@ -68,12 +68,16 @@ class VectorsRun(FinishedRun):
         )
 
     def _assumptions(self) -> list[str]:
-        if self.mechanism.sample is None:
-            return []
-        return [
-            "Which records are in the sample is secret, each label has exactly its public number of records, and the "
-            "record that is replaced keeps its label."
-        ]
+        said = []
+        if self.mechanism.sample is not None:
+            said.append(
+                "Each label has exactly its public number of records, and the record that is replaced keeps its label."
+            )
+            if self.mechanism.variant == "sound":
+                said.append("Which records are in the sample is secret.")
+        if self.mechanism.pairing == "rows" and not self.mechanism.rows_shift:
+            said.append("The record that is replaced keeps its row.")
+        return said
 
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
         asked, folder = self.claim.audits, self.ledger_path.parent / "audits"
@@ -93,8 +97,8 @@ class VectorsRun(FinishedRun):
         why = []
         if self.adjacency is Adjacency.REPLACE_ONE:
             why.append("A record that is replaced moves a mean of clipped vectors by twice the clip over n.")
-        elif self.mechanism.pairing == "rows":
-            why.append("Removing a record pairs all later ones with other negatives.")
+        if self.mechanism.rows_shift:
+            why.append("A record more or less in a label pairs all later ones with other negatives.")
         if self.mechanism.sample is not None:
             why.append("The sample is drawn with a public seed, and a sample that is known does not amplify.")
         return [
@@ -174,12 +178,13 @@ def generate(claim: DatasetVectorsClaim, output: Path, settings: RunSettings) ->
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     about = {"mechanism": repr(mechanism), "writer": repr(writer), "model": writer.model.fingerprint}
     with (
-        open_run(claim, ledger, mechanism.plan(), settings, model=writer.model.fingerprint) as run,
+        open_run(claim, ledger, mechanism.plan(), settings, model=writer.model.fingerprint, **judged(claim)) as run,
         Journal(ledger.parent / JOURNAL, about) as journal,
     ):
         with settings.progress.stage("Releasing vectors") as step:
             result = mechanism.release(records, writer, run, journal=journal, progress=step, source=settings.source)
-        vectors = ReleasedVectors.of(mechanism, result, writer)
+        protected = mechanism.releasable and settings.source.name == OS_ENTROPY.name
+        vectors = ReleasedVectors.of(mechanism, result, writer, protected=protected)
         documents = write_all(claim, vectors, writer, journal, settings)
         documents = dataclasses.replace(documents, files={"vectors.safetensors": vectors.to_bytes()})
         documents.commit(run)

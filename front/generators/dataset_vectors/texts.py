@@ -9,7 +9,6 @@ from cupel.errors import InputError, input_errors
 from cupel.generators.base import RunSettings
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
 from cupel.io.documents import NAME, Documents
-from cupel.io.run_files import PRIVATE
 from cupel.mechanisms.dataset_vectors import rejection
 from cupel.mechanisms.dataset_vectors.journalled import journalled
 from cupel.mechanisms.dataset_vectors.texts import ShotWriter
@@ -21,6 +20,19 @@ from cupel.mechanisms.models.writers import WriterError
 
 JOURNAL = "texts.jsonl"
 """The file of all texts that the model wrote, beside the output."""
+
+
+OUTPUT = (JOURNAL, NAME, "synthetic.parquet")
+"""All that a folder of texts under vectors from a file holds."""
+
+WORKING = ".writing"
+"""The folder of the lock, beside them."""
+
+
+def judged(claim: DatasetVectorsClaim) -> dict[str, str]:
+    """The judge's model, which a resumed run must have in common; its address describes a network."""
+    judge = claim.parameters.judge
+    return {} if judge is None else {"judge": judge.model}
 
 
 def load_writer(claim: DatasetVectorsClaim, settings: RunSettings) -> ShotWriter:
@@ -106,14 +118,20 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
         InputError: one line, if the file is invalid or for another model, or the folder holds a run or other texts.
     """
     claim.check_allowed(settings.allow_endpoint)
-    if (output / PRIVATE).exists():
-        raise InputError(f"{output}: holds a run; name another folder with -o")
+    writing = claim.parameters.writing
     with input_errors():
         vectors = ReleasedVectors.load(path)
+        if not vectors.protected:
+            raise InputError(f"{path}: these vectors are not protected, so texts under them must stay private")
         writer = load_writer(claim, settings)
         vectors.check(writer)
-        output.mkdir(parents=True, exist_ok=True)
-    writing = claim.parameters.writing
+        for one in vectors.labels:
+            writer.prompt(one.label, one.shots, vectors.most_shots)
+            vectors.steering(one.label, **writing.steering())
+        if any(found.name not in (*OUTPUT, WORKING) for found in output.glob("*")) or (
+            (output / NAME).exists() and not (output / JOURNAL).exists()
+        ):
+            raise InputError(f"{output}: holds other files; name another folder with -o")
     about = {
         "vectors": vectors.fingerprint,
         "writer": repr(writer),
@@ -121,15 +139,13 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
         "steering": {**writing.steering(), "inject": writing.inject},
         "rejection": writing.model_dump(include={"reject", "threshold", "waste"}),
         "seed": claim.parameters.seed,
+        **judged(claim),
     }
     try:
-        with Journal(output / JOURNAL, about) as journal:
+        with input_errors(), Journal(output / JOURNAL, about) as journal:
             documents = write_all(claim, vectors, writer, journal, settings)
     except (JournalError, WriterError) as error:
         raise InputError(str(error)) from None
-    except OSError as error:
-        with input_errors():
-            raise error
     with input_errors():
         documents.write(output, mode=0o644)
     return {

@@ -17,7 +17,7 @@ from cupel.reports.assay import Assay, load
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, count in {"PLAYED": 1000, "CONTROL_GAMES": 100, "CANARIES": 32, "TEXTS": 4}.items():
+    for name, count in {"PLAYED": 1000, "CONTROL_GAMES": 100, "CANARIES": 64, "TEXTS": 4}.items():
         monkeypatch.setattr(audits, name, count)
 
 
@@ -69,6 +69,20 @@ def test_the_published_noise_is_refuted(tmp_path: Path, monkeypatch: pytest.Monk
     assert said.published is not None
     assert said.recomputed is not None
     assert float(said.published) < 3 < float(said.recomputed)
+
+
+@pytest.mark.slow
+def test_pairs_by_row_reveal_a_record(tmp_path: Path) -> None:
+    claim = body(pairing="rows", negatives=24) | {
+        "variant": "as_published",
+        "adjacency": "add_remove",
+        "guarantee": {"type": "approx_dp", "epsilon": 3.0, "delta": 1e-5},
+        "audits": ["distinguishing", "membership"],
+    }
+    assay = assayed(tmp_path, claim, code=1)
+    game = named(assay, "distinguishing")
+    assert (assay.verdict, game.controls_passed) == ("REFUTED", True)
+    assert game.rates[0].hits == game.rates[0].trials, "no noise hides that all pairs change"
 
 
 def test_an_audit_whose_control_fails_concludes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_one_line(finished: Path, tmp_path: Path) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
         assert not (tmp_path / "more").exists(), given
     done = run("generate", claim, "--vectors", vectors, "-o", finished / "out", "-q")
-    assert (done.returncode, "holds a run" in done.stderr) == (2, True)
+    assert (done.returncode, "holds other files" in done.stderr) == (2, True)
 
 
 def test_other_vectors_do_not_go_on_in_a_folder(finished: Path, tmp_path: Path) -> None:
@@ -88,6 +88,45 @@ def test_other_vectors_do_not_go_on_in_a_folder(finished: Path, tmp_path: Path) 
     done = run("generate", changed, "--vectors", vectors, "-o", tmp_path / "more", "-q")
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_other_files_are_left_alone(finished: Path, tmp_path: Path) -> None:
+    claim, vectors = finished / "claim.yaml", finished / "out/private/vectors.safetensors"
+    for name in ("synthetic.jsonl", "vectors.safetensors", "lock", "sub/synthetic.jsonl.123-0123abcd.partial"):
+        folder = tmp_path / name.replace("/", "-")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("mine")
+        done = run("generate", claim, "--vectors", vectors, "-o", folder, "-q")
+        assert (done.returncode, "holds other files" in done.stderr) == (2, True), name
+        assert (folder / name).read_text() == "mine"
+        assert len(list(folder.iterdir())) == 1
+
+
+def test_vectors_that_are_not_protected_are_refused(tmp_path: Path) -> None:
+    claim = write(tmp_path, body(**FEW | {"noise_multiplier": 0.0}))
+    assert run("generate", claim, "-o", tmp_path / "out", "-q").returncode == 0
+    vectors = tmp_path / "out/private/vectors.safetensors"
+    done = run("generate", claim, "--vectors", vectors, "-o", tmp_path / "more", "-q")
+    assert (done.returncode, "not protected" in done.stderr) == (2, True)
+    assert not (tmp_path / "more").exists()
+
+
+@pytest.mark.parametrize(
+    ("writing", "says"), [({"longest": 5000}, "positions"), ({"coefficient": [1.0, 2.0]}, "coefficient")]
+)
+def test_settings_that_do_not_fit_the_vectors(writing: Any, says: str, finished: Path, tmp_path: Path) -> None:
+    changed = body(writing=FEW["writing"] | writing)
+    if "coefficient" in writing:
+        changed["parameters"]["blocks"] = [1, 2]
+        one = write(tmp_path, body(**FEW | {"blocks": [1]}))
+        assert run("generate", one, "-o", tmp_path / "out", "-q").returncode == 0
+        vectors = tmp_path / "out/private/vectors.safetensors"
+    else:
+        vectors = finished / "out/private/vectors.safetensors"
+    done = run("generate", write(tmp_path, changed), "--vectors", vectors, "-o", tmp_path / "more", "-q")
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "more").exists()
 
 
 def test_in_python(finished: Path, tmp_path: Path) -> None:
