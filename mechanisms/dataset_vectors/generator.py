@@ -16,7 +16,8 @@ replacing one moves two votes by 1 (√2 together) and each sum by twice the cli
 
 A negative is assigned to a record by a hash of the record's own id (``hashed``), or all are represented by their mean
 (``mean``). Both depend on the record alone. The paper pairs by row number (``rows``), so removing a record pairs all
-later ones anew: under add_remove the sum then moves by up to nearly 2nC.
+later ones anew: under add_remove the sum then moves by up to nearly 2nC, and so it does for a record that changes its
+label.
 
 A secret sample (``sample``) amplifies the second release: m of the n records of a label, drawn without replacement
 from the operating system's entropy. It needs replace_one, and an exact public number of records of each label: the
