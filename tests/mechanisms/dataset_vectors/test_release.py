@@ -86,3 +86,10 @@ def test_how_near_a_noisy_direction_is() -> None:
     found = [directions(clean + 0.0227037 * chance.normal(size=clean.shape))[0, 0] for _ in range(400)]
     assert np.mean(found) == pytest.approx(0.8090, abs=4 * 0.0042 / 20)
     assert np.std(found) == pytest.approx(0.0042, rel=0.2)
+
+
+def test_a_guessed_number_of_records_changes_no_direction() -> None:
+    """It divides sums, and the noise of sums does not depend on it."""
+    sums = np.random.default_rng(0).normal(scale=RADIUS, size=(3, 5))
+    clips = (0.5, 2.0, 1.0)
+    np.testing.assert_allclose(directions(means(sums, clips, 8)), directions(means(sums, clips, 5000)), rtol=1e-12)
