@@ -140,7 +140,8 @@ class ReleaseGame:
         totals, variance = noisy.sum(axis=0) / release.RADIUS, (self._scale / release.RADIUS) ** 2
         ends = [count * sign for count, sign in map(self._summed, (False, True))]
         if variance == 0:
-            return _CERTAIN * np.sign(totals - (self.blocks * sum(ends) / 2 if self.rate == 1 else 0.0))
+            middle = self.blocks * sum(ends) / 2 if self.rate == 1 else 0.0
+            return np.asarray(_CERTAIN * np.sign(totals - middle))
         likelier = [(end * totals - self.blocks * end**2 / 2) / variance for end in ends]
         if self.rate < 1:  # drawn or not
             with np.errstate(over="ignore"):
