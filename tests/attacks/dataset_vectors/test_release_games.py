@@ -78,9 +78,8 @@ def test_a_secret_sample_mixes_and_a_known_one_does_not() -> None:
 @pytest.mark.parametrize("adjacency", [REPLACE_ONE, ADD_REMOVE])
 def test_a_release_without_noise_decides_every_game(bare: str, adjacency: Adjacency) -> None:
     """Whatever the noise of the other one."""
-    on_d, on_d_prime = played(
-        game(adjacency=adjacency, **{"noise_multiplier": 1.0, "shots_noise_multiplier": 1.0} | {bare: 0.0}), 300
-    )
+    given: dict[str, Any] = {"noise_multiplier": 1.0, "shots_noise_multiplier": 1.0} | {bare: 0.0}
+    on_d, on_d_prime = played(game(adjacency=adjacency, **given), 300)
     assert on_d.max() < on_d_prime.min()
 
 
