@@ -44,6 +44,11 @@ _PARTIAL_FILE = re.compile(
 )
 
 
+def is_partial(path: Path) -> bool:
+    """Whether a file is one that a process was writing when it was killed."""
+    return _PARTIAL_FILE.fullmatch(path.name) is not None
+
+
 @contextmanager
 def one_process(folder: Path) -> Iterator[None]:
     """Locks a private folder against other processes. The operating system frees the lock when this process ends.
@@ -64,7 +69,7 @@ def one_process(folder: Path) -> Iterator[None]:
         try:
             with input_errors():
                 for path in folder.rglob("*.*"):
-                    if _PARTIAL_FILE.fullmatch(path.name):
+                    if is_partial(path):
                         path.unlink(missing_ok=True)
             yield
         finally:

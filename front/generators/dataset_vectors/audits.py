@@ -281,8 +281,9 @@ def _of_vectors(
         own = [record for record in run.records if label in (None, record.label)]
         known, of_ones = _contributions(found, own, [ones[place] for place in places], clips)
         of_zeros = np.zeros_like(of_ones)
-        if zeros:
-            _, of_zeros = _contributions(found, own, [zeros[place] for place in places], clips)
+        if zeros:  # only pairs by row depend on the records before
+            before = own if mechanism.pairing == "rows" else []
+            _, of_zeros = _contributions(found, before, [zeros[place] for place in places], clips)
         size = mechanism.sizes[label]
         rate = 1.0 if mechanism.sample is None else mechanism.sample / size  # of what is summed, on average
         unit = mechanism.divisor(label) / np.asarray(clips)[:, None]

@@ -9,6 +9,7 @@ from cupel.errors import InputError, input_errors
 from cupel.generators.base import RunSettings
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
 from cupel.io.documents import NAME, Documents
+from cupel.io.run_files import is_partial
 from cupel.mechanisms.dataset_vectors import rejection
 from cupel.mechanisms.dataset_vectors.journalled import journalled
 from cupel.mechanisms.dataset_vectors.texts import ShotWriter
@@ -102,6 +103,21 @@ def write_all(
     return Documents({"label": "string", "index": "int64", "text": "string"}, rows)
 
 
+def _check_folder(output: Path) -> None:
+    """Removes what a killed call was writing.
+
+    Raises:
+        InputError: if the folder holds anything but texts under vectors from a file.
+    """
+    found = [path for path in output.glob("*") if path.name != WORKING]
+    partial = [path for path in found if is_partial(path)]
+    others = [path for path in found if path.name not in OUTPUT and path not in partial]
+    if others or (found and not (output / JOURNAL).exists()):
+        raise InputError(f"{output}: holds other files; name another folder with -o")
+    for path in partial:
+        path.unlink(missing_ok=True)
+
+
 def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settings: RunSettings) -> dict[str, Any]:
     """Writes texts under vectors from a file; reads no records and charges nothing.
 
@@ -128,10 +144,7 @@ def write_from_file(claim: DatasetVectorsClaim, path: Path, output: Path, settin
         for one in vectors.labels:
             writer.prompt(one.label, one.shots, vectors.most_shots)
             vectors.steering(one.label, **writing.steering())
-        if any(found.name not in (*OUTPUT, WORKING) for found in output.glob("*")) or (
-            (output / NAME).exists() and not (output / JOURNAL).exists()
-        ):
-            raise InputError(f"{output}: holds other files; name another folder with -o")
+        _check_folder(output)
     about = {
         "vectors": vectors.fingerprint,
         "writer": repr(writer),

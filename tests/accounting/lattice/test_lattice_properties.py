@@ -202,11 +202,25 @@ def test_more_noise_never_costs_more_a_hundred_times(
     noisier_costs_no_more(kind, noise, factor, side, count)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
-@given(rates=st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1)), noise=st.floats(0.5, 5), side=sides)
-def test_a_smaller_rate_never_costs_more(rates: tuple[float, float], noise: float, side: Any) -> None:
+def rarer_costs_no_more(rates: tuple[float, float], noise: float, side: Any) -> None:
     low, high = (DominatingPair.gaussian(noise).poisson_sampled(rate).self_compose(10) for rate in sorted(rates))
     assert low.epsilon(1e-6, direction=side).lower <= high.epsilon(1e-6, direction=side).upper
+
+
+rarer = given(rates=st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1)), noise=st.floats(0.5, 5), side=sides)
+
+
+@settings(max_examples=10, deadline=None, derandomize=True)
+@rarer
+def test_a_smaller_rate_never_costs_more(rates: tuple[float, float], noise: float, side: Any) -> None:
+    rarer_costs_no_more(rates, noise, side)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@rarer
+def test_a_smaller_rate_never_costs_more_a_hundred_times(rates: tuple[float, float], noise: float, side: Any) -> None:
+    rarer_costs_no_more(rates, noise, side)
 
 
 # --- the unit of the noise

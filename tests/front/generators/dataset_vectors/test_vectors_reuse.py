@@ -56,6 +56,17 @@ def test_an_interrupted_call_goes_on(finished: Path, tmp_path: Path, monkeypatch
     assert len(texts(tmp_path / "more")) == 2
 
 
+def test_a_call_that_was_killed_while_it_wrote_goes_on(finished: Path, tmp_path: Path) -> None:
+    claim, vectors = finished / "claim.yaml", finished / "out/private/vectors.safetensors"
+    assert run("generate", claim, "--vectors", vectors, "-o", tmp_path / "more", "-q").returncode == 0
+    whole = (tmp_path / "more" / "synthetic.jsonl").read_bytes()
+    (tmp_path / "more" / "synthetic.jsonl").rename(tmp_path / "more" / "synthetic.jsonl.123-0123abcd.partial")
+    done = run("generate", claim, "--vectors", vectors, "-o", tmp_path / "more", "-q")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "more" / "synthetic.jsonl").read_bytes() == whole
+    assert not list((tmp_path / "more").glob("*.partial"))
+
+
 def test_what_does_not_fit_is_one_line(finished: Path, tmp_path: Path) -> None:
     claim, vectors = finished / "claim.yaml", finished / "out/private/vectors.safetensors"
     (tmp_path / "damaged").write_bytes(vectors.read_bytes()[:-9])
