@@ -25,6 +25,8 @@ PYTEST = [
     "-q",
     "-n",
     "2",
+    "--dist",
+    "worksteal",
     "--hypothesis-profile=random",
     "--cov",
     "--cov-report=",

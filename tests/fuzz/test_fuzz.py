@@ -38,7 +38,7 @@ def test_old_faults_are_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [12, 2256])
-def test_four_thousand_more_cases_have_no_fault(first: int) -> None:
+@pytest.mark.parametrize("first", [12, 1256])
+def test_two_thousand_more_cases_have_no_fault(first: int) -> None:
     """In two processes."""
-    assert "cases with a fault: 0" in fuzz("--first", str(first), "--cases", "2244")
+    assert "cases with a fault: 0" in fuzz("--first", str(first), "--cases", "1244")

@@ -110,9 +110,13 @@ def test_there_is_always_an_answer(event: DpEvent, adjacency: Adjacency, delta: 
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, derandomize=True)
+@pytest.mark.parametrize("_", range(4))
+@settings(max_examples=400, deadline=None)
 @given(event=events, adjacency=adjacencies, delta=deltas)
-def test_there_is_always_an_answer_three_thousand_times(event: DpEvent, adjacency: Adjacency, delta: float) -> None:
+def test_there_is_always_an_answer_hundreds_of_times(
+    _: int, event: DpEvent, adjacency: Adjacency, delta: float
+) -> None:
+    """Four times, with other examples whenever it runs."""
     answers_well(event, adjacency, delta)
 
 
