@@ -140,7 +140,13 @@ def mean_sensitivity(clip: float, records: int, adjacency: Adjacency | str) -> F
     """
     validate.positive(clip=clip)
     validate.integer(minimum=1, records=records)
-    return _steps(adjacency) * Fraction(clip) / records
+    return sum_sensitivity(adjacency) * Fraction(clip) / records
+
+
+def sum_sensitivity(adjacency: Adjacency | str) -> int:
+    """The largest change of a sum to which each record adds a vector of length at most 1: 1, or 2 under replace_one."""
+    validate.one_of((Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT), adjacency=adjacency)
+    return 2 if adjacency == Adjacency.REPLACE_ONE else 1
 
 
 def histogram_sensitivity(adjacency: Adjacency | str) -> float:
@@ -148,7 +154,7 @@ def histogram_sensitivity(adjacency: Adjacency | str) -> float:
 
     An exchanged record may leave one bin and enter another.
     """
-    return 1.0 if _steps(adjacency) == 1 else math.nextafter(math.sqrt(2.0), math.inf)
+    return 1.0 if sum_sensitivity(adjacency) == 1 else math.nextafter(math.sqrt(2.0), math.inf)
 
 
 def joint_mu(clips: Sequence[float], deviations: Sequence[float], *, records: int, adjacency: Adjacency | str) -> float:
@@ -180,11 +186,6 @@ def joint_noise_multiplier(epsilon: float, delta: float, releases: int) -> float
     """The common σ_ℓ/Δ_ℓ of several joint releases that makes them (ε, δ)-DP together, rounded up: √L/μ."""
     validate.integer(minimum=1, releases=releases)
     return math.sqrt(releases) * analytic_noise_multiplier(epsilon, delta) * (1 + 4 * _UNIT)
-
-
-def _steps(adjacency: Adjacency | str) -> int:
-    validate.one_of((Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT), adjacency=adjacency)
-    return 2 if adjacency == Adjacency.REPLACE_ONE else 1
 
 
 # A release from a sample without replacement

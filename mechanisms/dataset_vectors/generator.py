@@ -45,7 +45,7 @@ from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.gaussian import histogram_sensitivity
+from cupel.accounting.gaussian import histogram_sensitivity, sum_sensitivity
 from cupel.accounting.ledger.entries import Charge
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.data.batching import keyed_hash
@@ -227,7 +227,7 @@ class DatasetVectors:
 
     def votes_event(self) -> DpEvent:
         """The event of the votes of all labels, a vector of which a record moves one count, or two when replaced."""
-        return _gaussian(release.moved_by(self.adjacency) * self.shots_noise_multiplier)
+        return _gaussian(sum_sensitivity(self.adjacency) * self.shots_noise_multiplier)
 
     def vectors_event(self) -> DpEvent:
         """The event of the vectors of all labels and blocks.
@@ -237,7 +237,7 @@ class DatasetVectors:
         """
         if self.variant == "as_published":
             return self._published_event()
-        one = _gaussian(release.moved_by(self.adjacency) * self.noise_multiplier)
+        one = _gaussian(sum_sensitivity(self.adjacency) * self.noise_multiplier)
         if self.sample is None:
             return one
         parts = tuple(dp_event.SampledWithoutReplacementDpEvent(n, self.sample, one) for n in self.sizes.values())
@@ -256,7 +256,7 @@ class DatasetVectors:
 
     def published_plan(self) -> DpEvent:
         """The event by the paper's accounting: C/n under replace_one, amplified by the share of the first label."""
-        doubled = release.moved_by(self.adjacency)  # cancels the accountants' doubling
+        doubled = sum_sensitivity(self.adjacency)  # cancels the accountants' doubling
         one = _gaussian(doubled * self.noise_multiplier)
         if self.sample is not None:
             one = dp_event.SampledWithoutReplacementDpEvent(next(iter(self.sizes.values())), self.sample, one)

@@ -23,17 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.arrays import Floats, Integers
+from cupel.accounting.gaussian import sum_sensitivity
 from cupel.mechanisms.evolution.voting import record_votes
 from cupel.mechanisms.primitives.randomness import Source
 from cupel.mechanisms.primitives.whole_vectors import whole_vectors
 
 RADIUS = 2**20
 """The largest length of a record's difference in a block, in integer units."""
-
-
-def moved_by(adjacency: Adjacency) -> int:
-    """k: the largest change of a block's sum between neighbours, in units of the clip."""
-    return 2 if adjacency is Adjacency.REPLACE_ONE else 1
 
 
 def clipped(differences: ArrayLike, clips: Sequence[float]) -> Integers:
@@ -61,7 +57,7 @@ def noise_scale(noise_multiplier: float, blocks: int, adjacency: Adjacency, *, a
     """
     validate.non_negative(noise_multiplier=noise_multiplier)
     validate.integer(minimum=1, blocks=blocks)
-    steps = 1 if as_published else moved_by(adjacency)
+    steps = 1 if as_published else sum_sensitivity(adjacency)
     squared = Fraction(noise_multiplier) ** 2 * blocks * (steps * RADIUS) ** 2
     scale = math.sqrt(blocks) * noise_multiplier * steps * RADIUS * (1 - 2.0**-50)
     while Fraction(scale) ** 2 < squared:

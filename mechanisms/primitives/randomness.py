@@ -18,8 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from cupel.accounting import validate
 from cupel.accounting.arrays import Bools, Floats, Integers
+from cupel.mechanisms.primitives.rounded_normal import Words, rounded_normals
 
 _PIECE = 1024  # smallest number of coordinates for which a thread is worthwhile
+_WORDS = 2**16  # likewise, of coordinates that are drawn from whole words
 
 
 class Source(Protocol):
@@ -40,6 +42,9 @@ class Source(Protocol):
 
     def add_gaussian(self, values: ArrayLike, scale: float) -> Floats:
         """Finite values of shape (size,) plus independent N(0, scale²) noise; scale ≥ 0."""
+
+    def rounded_normals(self, size: int, bits: int) -> Integers:
+        """⌊2ᵇZ⌋ for independent standard normal Z, shape (size,); b is at most 48."""
 
     def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """Independent draws of shape (size,): true with the given probability, or up to 2⁻⁶⁴ less; 0 and 1 are exact.
@@ -101,6 +106,14 @@ class OsEntropy:
             pieces = list(threads.map(lambda piece: _with_gaussian(piece, scale), np.array_split(exact, count)))
         return np.concatenate(pieces)
 
+    def rounded_normals(self, size: int, bits: int) -> Integers:
+        """Within 2⁻¹⁰⁰ of the exact law per draw (`rounded_normal`), over as many threads as there are cores."""
+        count = max(1, min(_cores(), size // _WORDS))
+        sizes = [len(piece) for piece in np.array_split(np.empty(size, dtype=np.bool_), count)]
+        with ThreadPoolExecutor(count) as threads:
+            pieces = list(threads.map(lambda one: rounded_normals(_entropy, one, bits), sizes))
+        return np.concatenate(pieces)
+
     def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """Uses 64 random bits for each draw."""
         chances = _chances(probabilities)
@@ -135,11 +148,21 @@ class Recorded:
         generator = np.random.default_rng(self._random.getrandbits(64))
         return np.asarray(exact + generator.normal(scale=scale, size=exact.size), dtype=np.float64)
 
+    def rounded_normals(self, size: int, bits: int) -> Integers:
+        """Rounded normal variables, in floating-point arithmetic."""
+        generator = np.random.default_rng(self._random.getrandbits(64))
+        return np.asarray(np.floor(np.ldexp(generator.normal(size=size), bits)), dtype=np.int64)
+
     def bernoulli(self, probabilities: ArrayLike) -> Bools:
         """As from entropy, with bits from the seeded generator."""
         chances = _chances(probabilities)
         generator = np.random.default_rng(self._random.getrandbits(64))
         return _taken(generator.integers(0, 2**64, size=chances.size, dtype=np.uint64), chances)
+
+
+def _entropy(size: int) -> Words:
+    """Uniform words of 64 bits from the operating system."""
+    return np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
 
 
 def _finite(values: ArrayLike, scale: float) -> Floats:

@@ -14,7 +14,7 @@ from small_models import save_model
 
 from cupel.accounting import Adjacency, account
 from cupel.accounting.events import ParallelDpEvent
-from cupel.accounting.gaussian import sampled_epsilon
+from cupel.accounting.gaussian import sampled_epsilon, sum_sensitivity
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.records import Record
 from cupel.mechanisms.dataset_vectors import generator, release, states
@@ -93,7 +93,7 @@ def test_neighbours_move_the_sums_by_what_is_charged(
         labels=labels,
         records_by_label=(4, 4) if labels else (),
     )
-    most = len(SMALL["blocks"]) * (release.moved_by(adjacency) * release.RADIUS) ** 2
+    most = len(SMALL["blocks"]) * (sum_sensitivity(adjacency) * release.RADIUS) ** 2
     others: list[list[Record]] = [[]]
     if adjacency is REPLACE_ONE:
         others = [[Record("new", "zzz 0123456789 zzz zzz", label)] for label in ("a", "b")]

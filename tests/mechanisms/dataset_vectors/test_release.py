@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cupel.accounting.adjacency import Adjacency
-from cupel.accounting.gaussian import analytic_noise_multiplier, joint_mu, mean_sensitivity
-from cupel.mechanisms.dataset_vectors.release import RADIUS, clipped, directions, means, moved_by, noise_scale
+from cupel.accounting.gaussian import analytic_noise_multiplier, joint_mu, mean_sensitivity, sum_sensitivity
+from cupel.mechanisms.dataset_vectors.release import RADIUS, clipped, directions, means, noise_scale
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 numbers = st.floats(allow_nan=True, allow_infinity=True)
@@ -25,7 +25,7 @@ def test_any_record_moves_a_sum_by_at_most_its_clip(
 ) -> None:
     """Integers, compared exactly; also for numbers that are not finite."""
     one, other = clipped(first, clips), clipped(second, clips)
-    for change, k in ((one, moved_by(ADD_REMOVE)), (one - other, moved_by(REPLACE_ONE))):
+    for change, k in ((one, sum_sensitivity(ADD_REMOVE)), (one - other, sum_sensitivity(REPLACE_ONE))):
         assert all(int((row.astype(object) ** 2).sum()) <= (k * RADIUS) ** 2 for row in change)
 
 
