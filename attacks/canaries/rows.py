@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cupel.accounting.arrays import Floats
+from cupel.mechanisms.data.cells import as_number, decimals, is_missing
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = Mapping[str, Any]
@@ -24,7 +25,6 @@ Row: TypeAlias = Mapping[str, Any]
 MAX_CATEGORIES = 200
 """A column with more distinct words is treated as names or prose: canaries have a random word there."""
 _CELLS = 4_000_000  # of a distance matrix
-_DIGITS = 12
 _LARGEST = 2.0**53  # above this, not every whole number is a float
 
 
@@ -97,7 +97,7 @@ class ColumnReader:
             self.numbers = False
         else:
             self.low, self.high = min(self.low, number), max(self.high, number)
-            self.decimals = max(self.decimals, _decimals(value))
+            self.decimals = max(self.decimals, decimals(value))
             self.quoted |= isinstance(value, str)
         if len(self.words) <= MAX_CATEGORIES:
             self.words.setdefault(_canonical(value), value)
@@ -112,22 +112,6 @@ class ColumnReader:
         if self.numbers or len(self.words) > MAX_CATEGORIES:
             return Column(self.name, "other")
         return Column(self.name, "word", values=tuple(self.words[key] for key in sorted(self.words)))
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: null, an empty string or NaN."""
-    return value is None or value == "" or value != value
-
-
-def as_number(value: Any) -> float | None:
-    """The finite number in a cell; None for anything else. True and false are words."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def comparable_columns(columns: Sequence[Column]) -> list[Column]:
@@ -229,17 +213,6 @@ def _coded(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
 
 def _canonical(value: Any) -> str:
     return str(value).strip().casefold()
-
-
-def _decimals(value: Any) -> int:
-    """The number of digits after the point, as written; 0 for whole numbers, including whole floats."""
-    number = float(value)
-    if number.is_integer() and abs(number) < 2**53:
-        return 0
-    written = repr(number)
-    if "e" in written:
-        return _DIGITS
-    return min(_DIGITS, len(written.partition(".")[2]))
 
 
 def _pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from cupel import __version__
-from cupel.cli import audit, calibrate, compare, ledger
+from cupel.cli import audit, calibrate, compare, ledger, table
 from cupel.cli.account import account
 from cupel.cli.accountants import accountants
 from cupel.cli.assay import assay
@@ -67,6 +67,7 @@ app.command("release", epilog="Example: cupel release report -o released")(relea
 app.command("report", epilog="Example: cupel report report")(report)
 app.add_typer(ledger.app, name="ledger")
 app.command("utility", epilog="Example: cupel utility report --real notes.jsonl --label topic")(utility)
+app.add_typer(table.app, name="table")
 app.command("accountants", epilog="Example: cupel accountants --adjacency replace_one")(accountants)
 app.command("schema", epilog="Example: cupel schema claim > claim.schema.json")(schema)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -99,25 +99,14 @@ def utility(
 
 def _print(found: Utility) -> None:
     """Prints all metrics, after a note that they are private."""
-    from cupel.cli.table_console import TableConsole
+    from cupel.cli.table_console import TableConsole, titled
     from cupel.utility.measures import PRIVATE
 
     console = TableConsole()
     console.print(f"PRIVATE. {PRIVATE}", markup=False, highlight=False)
     for rows in (_embedding_rows(found), _side_rows(found), _overlap_rows(found), _classifier_rows(found)):
         if rows:
-            console.print(_table(*rows))
-
-
-def _table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
+            console.print(titled(*rows))
 
 
 def _interval(ends: tuple[float, float] | None) -> str:

@@ -1,4 +1,4 @@
-"""The utility of synthetic text: metrics that compare it with real text."""
+"""The utility of synthetic texts and tables: metrics that compare them with real ones."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def notes(n: int, seed: int) -> list[tuple[str, str]]:
     converted back to percent and dollars here; a physical limitation is stated if its indicator, which is imputed
     for some, is at least one half.
     """
-    columns = _randhie()
+    columns = randhie()
     rows = columns["mdvis"].shape[0]
     if not 0 <= n <= rows:
         raise ValueError(f"n must be from 0 to {rows}, the number of rows in the data, not {n}")
@@ -167,9 +167,9 @@ def notes_with_secrets(n: int, seed: int) -> list[tuple[str, str]]:
     return [(text, label) for text, (_, label) in zip(texts, drawn, strict=True)]
 
 
-def _randhie() -> dict[str, Floats]:
+def randhie() -> dict[str, Floats]:
     """The columns of the experiment's table, each float64 of shape (20190,)."""
-    from statsmodels.datasets import randhie
+    from statsmodels.datasets import randhie as experiment
 
-    table = randhie.load_pandas().data
+    table = experiment.load_pandas().data
     return {name: table[name].to_numpy(dtype=np.float64) for name in table.columns}

@@ -37,6 +37,15 @@ CLAIMS = {
 }
 
 
+COLUMNS = """made_from: public
+columns:
+  - {name: age, type: number, low: 0, high: 120}
+  - {name: city, type: category, values: [Ulm, Bonn, Kiel], missing: true}
+  - {name: plan, type: category, values: ['x', 'y']}
+  - {name: spent, type: number, low: 0, high: 99.5, decimals: 1}
+"""
+
+
 @dataclass(frozen=True)
 class Command:
     """A command line that works.
@@ -56,7 +65,7 @@ class Command:
 
 def _command(line: str, *files: str, weight: float = 1.0) -> Command:
     arguments = line.split()
-    name = " ".join(arguments[: 2 if arguments[0] in ("audit", "compare", "calibrate") else 1])
+    name = " ".join(arguments[: 2 if arguments[0] in ("audit", "compare", "calibrate", "table") else 1])
     return Command(name, arguments, files, weight)
 
 
@@ -105,6 +114,11 @@ COMMANDS = (
              "notes.jsonl", "synthetic.jsonl", "unseen.jsonl"),
     _command("utility synthetic.jsonl --real notes.csv --label topic --synthetic-label topic -o u.json --limit 50",
              "notes.csv", "synthetic.jsonl"),
+    _command("table utility table.csv --real seen.csv --held-out unseen.csv --schema columns.yaml -o u.json",
+             "seen.csv", "columns.yaml", "table.csv", "unseen.csv", weight=2),
+    _command("table schema seen.csv -o made.yaml --public --ignore city", "seen.csv"),
+    _command("table utility table.csv --real seen.parquet --schema columns.yaml --json", "seen.parquet", "table.csv",
+             "columns.yaml"),
     _command("audit text synthetic.jsonl --source notes.jsonl --holdout unseen.jsonl --coins -o a.json --words 2",
              "notes.jsonl", "synthetic.jsonl", "unseen.jsonl", weight=2),
     _command("audit text synthetic.jsonl --source notes.csv --holdout unseen.jsonl --json", "notes.csv",
@@ -159,6 +173,7 @@ def make_inputs(folder: Path) -> None:
     _csv(folder / "table.csv", rows[16:])
     _parquet(folder / "notes.parquet", notes)
     _parquet(folder / "seen.parquet", rows[:8])
+    (folder / "columns.yaml").write_text(COLUMNS)
     scores: list[dict[str, Any]] = [
         {"target": (i % 5) / 2, "included": i % 2, **{f"ref_{j}": (i * j % 7) / 3 for j in (1, 2)}} for i in range(16)
     ]

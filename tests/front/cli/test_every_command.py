@@ -66,7 +66,9 @@ def test_a_mistake_is_json_where_json_is_asked_for(words: tuple[str, ...]) -> No
     assert "--no-such-option" in said["error"]
 
 
-@pytest.mark.parametrize("group", [(), ("audit",), ("audit", "membership"), ("compare",), ("calibrate",), ("ledger",)])
+@pytest.mark.parametrize(
+    "group", [(), ("audit",), ("audit", "membership"), ("compare",), ("calibrate",), ("ledger",), ("table",)]
+)
 def test_groups_have_help_by_two_names(group: tuple[str, ...]) -> None:
     assert run(*group, "--help").stdout == run(*group, "-h").stdout != ""
 

@@ -109,6 +109,8 @@ OVERWRITING = {
     "centres": ("centres", "DATA", "--count", "2", "-o", "DATA"),
     "utility, the real file": ("utility", "OTHER", "--real", "DATA", "-o", "DATA"),
     "utility, the synthetic file": ("utility", "DATA", "--real", "OTHER", "-o", "DATA"),
+    "table utility, the real file": ("table", "utility", "OTHER", "--real", "DATA", "--schema", "OTHER", "-o", "DATA"),
+    "table utility, the schema": ("table", "utility", "OTHER", "--real", "OTHER", "--schema", "DATA", "-o", "DATA"),
     "audit text": ("audit", "text", "OTHER", "--source", "DATA", "--holdout", "OTHER", "-o", "DATA"),
     "audit table": ("audit", "table", "OTHER", "--source", "OTHER", "--holdout", "DATA", "-o", "DATA"),
     "audit plan": ("audit", "plan", "--like", "DATA", "-o", "DATA"),

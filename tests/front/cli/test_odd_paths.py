@@ -308,6 +308,10 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     ),
     "audit membership scores": ("signals.json", ["signals.csv", "--coins", "--delta", "1e-5", "-o", "signals.json"]),
     "utility": ("utility.json", ["texts.jsonl", "--real", "seen.jsonl", "-o", "utility.json", "-q"]),
+    "table utility": (
+        "utility.json",
+        ["signals.csv", "--real", "signals.csv", "--schema", "schema.yaml", "-o", "utility.json", "-q"],
+    ),
 }
 
 
@@ -328,6 +332,7 @@ def inputs(here: Path, centres: Centres, monkeypatch: pytest.MonkeyPatch) -> Non
         Path(f"{name}.jsonl").write_text("".join(some))
     rows = [f"{i % 7},{i % 2}" for i in range(60)]
     Path("signals.csv").write_text("\n".join(["target,included", *rows]) + "\n")
+    Path("schema.yaml").write_text("columns: [{name: target, type: number, low: 0, high: 6}]")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,35 @@
+"""Cells of tables, whose types depend on the format of the file: empty ones, and numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_DIGITS = 12
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty: null, an empty string or NaN."""
+    return value is None or value == "" or value != value
+
+
+def as_number(value: Any) -> float | None:
+    """The finite number in a cell; None for anything else. True and false are words."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def decimals(value: Any) -> int:
+    """The number of digits after the point, as written; 0 for whole numbers, including whole floats."""
+    number = float(value)
+    if number.is_integer() and abs(number) < 2**53:
+        return 0
+    written = repr(number)
+    if "e" in written:
+        return _DIGITS
+    return min(_DIGITS, len(written.partition(".")[2]))
