@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -251,18 +251,34 @@ def audit_table(synthetic: Path, settings: TableAuditSettings) -> TableAudit:
     Raises:
         InputError: as above.
     """
-    from cupel.attacks.released.attribute_inference import attribute_inference
-    from cupel.attacks.released.nearest_record import closest_records, exact_matches
-    from cupel.attacks.released.singling_out import singling_out
-    from cupel.attacks.released.tables import encode
     from cupel.mechanisms.data.records import read_rows
 
-    progress = settings.progress
-    with progress.stage("Reading") as step, input_errors():
+    with settings.progress.stage("Reading") as step, input_errors():
         settings.check()
         files = (synthetic, settings.source, settings.holdout)
         rows = [[values for _, values in read_rows(file)] for file in files]
         _check_sides(settings, *rows[1:])
+        step(1, 1)
+    return audit_rows(synthetic, rows, settings)
+
+
+def audit_rows(
+    synthetic: Path, rows: Sequence[Sequence[Mapping[str, Any]]], settings: TableAuditSettings
+) -> TableAudit:
+    """The same for rows that were read already.
+
+    Args:
+        synthetic: name of the synthetic table.
+        rows: of the synthetic table, the source and the holdout.
+        settings: how they are compared, and the names of source and holdout.
+    """
+    from cupel.attacks.released.attribute_inference import attribute_inference
+    from cupel.attacks.released.nearest_record import closest_records, exact_matches
+    from cupel.attacks.released.singling_out import singling_out
+    from cupel.attacks.released.tables import encode
+
+    progress = settings.progress
+    with progress.stage("Encoding") as step, input_errors():
         names = [[content_key(settings.seed, sorted(row.items())) for row in side] for side in rows[1:]]
         every = encode(*rows, ignore=settings.ignore, categorical=settings.categorical)
         if settings.secret is not None:

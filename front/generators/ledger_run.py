@@ -38,8 +38,9 @@ def open_run(claim: Claim, ledger: Path, plan: DpEvent, settings: RunSettings, *
     """
     described = claim.model_dump(mode="json", exclude={"guarantee", "audits", "data", "model"})
     # Paths describe a machine, addresses a network; fingerprints and the run's digest cover their content.
-    for hidden in ("embedder", "secrets", "endpoint", "judge"):
+    for hidden in ("embedder", "secrets", "endpoint", "judge", "first_table"):
         described["parameters"].pop(hidden, None)
+    described["public"].pop("columns", None)
     with open_ledger(ledger, settings.anchor) as opened:
         with input_errors():
             run = opened.begin(

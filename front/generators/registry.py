@@ -11,6 +11,7 @@ from cupel.generators.aug_pe.claim import AugPEClaim
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
+from cupel.generators.two_stage.claim import TwoStageClaim
 
 if TYPE_CHECKING:
     from cupel.generators.base import FinishedRun, RunSettings
@@ -20,6 +21,7 @@ CLAIMS: dict[str, type[Claim]] = {
     "secret_evolution": SecretEvolutionClaim,
     "aug_pe": AugPEClaim,
     "dataset_vectors": DatasetVectorsClaim,
+    "two_stage": TwoStageClaim,
 }
 """Name of the mechanism, which is also the generator's folder → class of its claims."""
 

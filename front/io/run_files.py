@@ -36,10 +36,12 @@ _RUN_FILES = (
     "texts.jsonl",
     "canaries.json",
     "control-canaries.json",
+    "checkpoints",
     "audits",
 )
 _PARTIAL_FILE = re.compile(
     rf"({'|'.join(map(re.escape, (*_RUN_FILES, 'seed.txt')))})\.\d+-[0-9a-f]{{8}}\.partial"
+    r"|(checkpoint|first)-\d+\.safetensors\.\d+-[0-9a-f]{8}\.partial"
     rf"|\.{re.escape(LEDGER)}\.\w{{8}}\.new(-wal|-shm|-journal)?"
 )
 

@@ -312,7 +312,7 @@ def limitations(claim: Claim) -> list[str]:
 def versions() -> dict[str, str]:
     """Versions of cupel, Python, and the installed packages that compute the numbers."""
     found = {"cupel": __version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "torch", "transformers", "dp-accounting", "prv-accountant", "opendp"):
+    for package in ("numpy", "scipy", "torch", "transformers", "opacus", "dp-accounting", "prv-accountant", "opendp"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found

@@ -91,7 +91,7 @@ def fine_tune(
                 if progress is not None:
                     progress(epoch * steps + step + 1, training.epochs * steps)
     network.eval()
-    return dataclasses.replace(trained, fingerprint=_fingerprint(network))
+    return dataclasses.replace(trained, fingerprint=fingerprint(network))
 
 
 def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[Floats, Integers]:
@@ -173,7 +173,7 @@ def _step(model: LanguageModel, rows: Sequence[Sequence[int]], optimizer: torch.
     optimizer.step()
 
 
-def _fingerprint(network: torch.nn.Module) -> str:
+def fingerprint(network: torch.nn.Module) -> str:
     """SHA-256 over names and values of all weights."""
     digest = hashlib.sha256()
     for name, weight in network.state_dict().items():

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from small_models import save_model
 from visible import Visible
 
 from cupel.mechanisms.embedding.centres import Centres
 
-GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors")
+GENERATORS = ("median", "mean", "secret_evolution", "aug_pe", "dataset_vectors", "two_stage")
 PREFIX = "My 5-digit key is "
 
 
@@ -77,6 +78,32 @@ def vectors() -> dict[str, Any]:
     }
 
 
+def table() -> dict[str, Any]:
+    """A claim about two-stage fine-tuning of a small model on a table of two columns."""
+    return {
+        "name": "people",
+        "data": {"source": "table", "path": "people.csv"},
+        "mechanism": "two_stage",
+        "model": "model",
+        "parameters": {
+            "noise_multiplier": 1.0,
+            "batch_size": 4,
+            "steps": 2,
+            "first_steps": 1,
+            "generation": {"rows": 2, "rounds": 1},
+        },
+        "public": {"records": 12, "columns": "columns.yaml"},
+        "guarantee": {"type": "approx_dp", "epsilon": 100.0, "delta": 1e-5},
+    }
+
+
+COLUMNS = """
+columns:
+  - {name: age, type: number, low: 0, high: 99}
+  - {name: sex, type: category, values: [f, m]}
+"""
+
+
 def written(folder: Path, generator: str, url: str) -> Visible:
     """A new folder with the claim about a generator and its data."""
     folder.mkdir(parents=True)
@@ -87,6 +114,11 @@ def written(folder: Path, generator: str, url: str) -> Visible:
         Centres.fit([f"{PREFIX}{key}" for key in range(10000, 10300)], 4).save(folder / "centres.safetensors")
     elif generator == "dataset_vectors":
         claim = vectors()
+    elif generator == "two_stage":
+        claim = table()
+        save_model(folder / "model", "gpt2")
+        (folder / "columns.yaml").write_text(COLUMNS)
+        (folder / "people.csv").write_text("age,sex\n" + "".join(f"{20 + row},{'fm'[row % 2]}\n" for row in range(12)))
     else:
         claim = evolution(generator, url)
         trees = ("ash", "birch", "cedar", "elm", "fir", "hazel")

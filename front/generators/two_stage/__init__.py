@@ -1,0 +1,1 @@
+"""Claims about two-stage fine-tuning, and its runs."""

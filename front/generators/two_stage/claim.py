@@ -1,0 +1,135 @@
+"""Claims about two-stage fine-tuning on a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field
+
+from cupel.accounting.adjacency import Unit
+from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
+from cupel.claims.data import Strict
+from cupel.claims.tables import PublicTable, TableData, schema_of
+from cupel.errors import input_errors
+from cupel.mechanisms.data.table_schema import Schema
+from cupel.mechanisms.data.tables import schema_rows
+from cupel.mechanisms.two_stage.generator import Table, TwoStage
+
+Count = Annotated[int, BeforeValidator(no_bool)]
+
+
+class TablePublic(Public):
+    """What is public by assumption, with the schema of the table."""
+
+    columns: Path | None = Field(
+        default=None, description="YAML file of the names, types and domains of all columns; builtin tables have one"
+    )
+
+
+class Generation(Strict):
+    """How rows are sampled."""
+
+    rows: Count = Field(default=1000, ge=1, description="number of synthetic rows")
+    temperature: Number = Field(default=1.0, gt=0)
+    rounds: Count = Field(
+        default=15, ge=0, description="how often the model continues a row freely before its tokens are restricted"
+    )
+
+
+TwoStageParameters: Any = parameters_model(
+    "TwoStageParameters",
+    TwoStage,
+    {"records", "adjacency", "unit", "variant"},
+    generation=(Generation, Generation()),
+    first_table=(PublicTable | None, Field(default=None, description="the public table of first_stage: table")),
+)
+
+
+class TwoStageClaim(Claim):
+    """A claim about two-stage fine-tuning, or the configuration of a run."""
+
+    mechanism: Literal["two_stage"]
+    data: TableData  # type: ignore[assignment]
+    parameters: TwoStageParameters
+    public: TablePublic
+    audits: Sequence[Literal["canaries", "released"]] = []
+
+    def check(self) -> None:
+        if self.public.context_tokens is not None:
+            raise ValueError("public.context_tokens: is for mechanism private_inference only; leave it out")
+        if self.public.labels:
+            raise ValueError("public.labels: a table has none; its columns are in the schema, public.columns")
+        if (self.parameters.first_stage == "table") != (self.parameters.first_table is not None):
+            raise ValueError("parameters.first_table: goes with first_stage: table; give both or neither")
+        if "released" in self.audits and self.data.path is not None and self.data.holdout is None:
+            raise ValueError("audits: released needs data.holdout, a file of rows that the generator does not see")
+
+    def generator(self) -> TwoStage:
+        return TwoStage(
+            **self.parameters.model_dump(exclude={"generation", "first_table"}),
+            records=self.public.records,
+            adjacency=self.adjacency,
+            unit=Unit.parse(self.unit),
+            variant=self.variant,
+        )
+
+    def plan(self) -> Plan:
+        return Plan(self.generator().plan())
+
+    def schema_of_table(self) -> tuple[Schema, str | None]:
+        """The public schema, and what its domains were made from, if its file says so."""
+        return schema_of(self.data, self.public.columns)
+
+    def tables(self, download: bool = False) -> tuple[Table, Table | None]:
+        """The private table, and the public one of the first stage, if there is one.
+
+        Raises:
+            InputError: if one is invalid; one line without any value.
+        """
+        schema, _ = self.schema_of_table()
+        records = self.load_records(download)
+        with input_errors("data: "):
+            private = Table(schema, schema_rows(records, schema), [record.slotting_id for record in records])
+        if self.parameters.first_table is None:
+            return private, None
+        with input_errors("parameters.first_table: "):
+            columns, cells = self.parameters.first_table.load()
+            rows = [columns.row(one) for one in cells]
+        return private, Table(columns, rows, [""] * len(rows))
+
+    def parameter_warnings(self) -> list[str]:
+        _, made_from = self.schema_of_table()
+        if made_from in (None, "public"):
+            return []
+        return [
+            f"The schema of the table was made from {made_from} rows. Its domains are then not public, and nothing "
+            "here accounts for what they reveal."
+        ]
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        if self.public.columns is not None:
+            body["public"]["columns"] = self.public.columns.name
+        if self.parameters.first_table is not None:
+            named = {"path": self.parameters.first_table.path, "columns": self.parameters.first_table.columns}
+            body["parameters"]["first_table"] |= {key: path.name for key, path in named.items() if path is not None}
+        return body
+
+    def _parameter_files(self) -> list[str]:
+        table = self.parameters.first_table
+        named = [self.public.columns, *([] if table is None else [table.path, table.columns])]
+        return [str(path) for path in named if path is not None]
+
+    def located(self, folder: Path) -> Self:
+        located = super().located(folder)
+        changes: dict[str, Any] = {}
+        if self.public.columns is not None:
+            changes["public"] = self.public.model_copy(update={"columns": folder / self.public.columns})
+        table = self.parameters.first_table
+        if table is not None:
+            paths = {key: folder / path for key in ("path", "columns") if (path := getattr(table, key)) is not None}
+            placed = table.model_copy(update=paths)
+            changes["parameters"] = self.parameters.model_copy(update={"first_table": placed})
+        return located.model_copy(update=changes)

@@ -1,0 +1,229 @@
+"""Rows sampled from a fine-tuned model: post-processing, which sees neither records nor their number.
+
+A row is completed in rounds. In each, the model continues the pairs that are valid so far; of what it writes, valid
+pairs are kept and all else is dropped ("imputation"). What is still missing after the last round is sampled column by
+column, with every token restricted to those that can still lead to a word of the public domain. So every row has a
+valid value in every column, and no row is dropped.
+
+Source: "DP-2Stage", section B.1, where rows that are not complete after 15 rounds are given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cupel.accounting import validate
+from cupel.mechanisms.data.table_schema import Row
+from cupel.mechanisms.evolution.loop import text_seed
+from cupel.mechanisms.two_stage.row_tokens import RowTokens, Tokens
+
+if TYPE_CHECKING:
+    from cupel.mechanisms.models.language_model import LanguageModel
+
+_CACHE_BYTES = 2**30
+MOST_ROWS = 256
+"""The largest number of rows in one batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSampler:
+    """How rows are sampled.
+
+    Attributes:
+        temperature: divides the logits.
+        rounds: how often a model continues a row freely; 0 restricts all tokens from the start.
+        seed: public.
+    """
+
+    temperature: float = 1.0
+    rounds: int = 15
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        validate.positive(temperature=self.temperature)
+        validate.integer(minimum=0, rounds=self.rounds)
+        validate.integer(minimum=0, seed=self.seed)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """How rows came about; public, since it is computed from released weights.
+
+    Attributes:
+        rows: number of rows.
+        valid: number of cells that were valid after each round.
+        restricted: number of cells that were sampled from restricted tokens.
+    """
+
+    rows: int = 0
+    valid: list[int] = field(default_factory=list)
+    restricted: int = 0
+
+
+def sampled_rows(
+    model: LanguageModel,
+    tokens: RowTokens,
+    sampler: RowSampler,
+    numbers: Sequence[int],
+    statistics: Statistics | None = None,
+) -> Iterator[Row]:
+    """One row for each number, in order.
+
+    Args:
+        model: fine-tuned.
+        tokens: of its rows.
+        sampler: the settings.
+        numbers: of rows; each has its own seed, so that a row does not depend on the others of its batch, up to the
+            rounding of logits.
+        statistics: to which this call adds.
+    """
+    width = model.bytes_per_position * tokens.width
+    most = max(1, min(MOST_ROWS, _CACHE_BYTES // width))
+    for start in range(0, len(numbers), most):
+        yield from _Batch(model, tokens, sampler, numbers[start : start + most], statistics or Statistics()).rows()
+
+
+class _Batch:
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokens: RowTokens,
+        sampler: RowSampler,
+        numbers: Sequence[int],
+        statistics: Statistics,
+    ) -> None:
+        self.model, self.tokens, self.sampler, self.numbers = model, tokens, sampler, numbers
+        self.statistics = statistics
+        self.pairs: list[dict[int, str]] = [{} for _ in numbers]
+
+    def rows(self) -> list[Row]:
+        columns = len(self.tokens.keys)
+        self.statistics.rows += len(self.pairs)
+        for attempt in range(self.sampler.rounds):
+            left = [place for place, pairs in enumerate(self.pairs) if len(pairs) < columns]
+            if not left:
+                break
+            for place, written in zip(left, self._written(left, attempt), strict=True):
+                self.pairs[place] = self.tokens.parsed(written, self.pairs[place])
+            if attempt == len(self.statistics.valid):
+                self.statistics.valid.append(0)
+            self.statistics.valid[attempt] += sum(map(len, self.pairs))
+        left = [place for place, pairs in enumerate(self.pairs) if len(pairs) < columns]
+        self.statistics.restricted += sum(columns - len(self.pairs[place]) for place in left)
+        if left:
+            self._complete(left)
+        return [self.tokens.row(pairs) for pairs in self.pairs]
+
+    def _uniform(self, places: Sequence[int], attempt: int, count: int) -> torch.Tensor:
+        """Uniform numbers of each row's own seed, shape (rows, count)."""
+        seeds = [text_seed(self.sampler.seed, None, f"row/{self.numbers[place]}", attempt) for place in places]
+        return torch.from_numpy(np.stack([np.random.default_rng(seed).random(count) for seed in seeds]))
+
+    @torch.inference_mode()
+    def _written(self, places: Sequence[int], attempt: int) -> list[list[int]]:
+        """What the model writes after the valid pairs of rows, up to the end of a row."""
+        contexts = [self.tokens.prompt(self.pairs[place]) for place in places]
+        room = self.tokens.width - min(map(len, contexts))
+        uniform = self._uniform(places, attempt, room)
+        session = self.model.packed_rows(contexts)
+        written: list[list[int]] = [[] for _ in places]
+        unfinished = set(range(len(places)))
+        for step in range(room):
+            drawn = _drawn(session.logits(), uniform[:, step], self.sampler.temperature)
+            for row in tuple(unfinished):
+                written[row].append(int(drawn[row]))
+                if drawn[row] == self.tokens.end or len(contexts[row]) + len(written[row]) >= self.tokens.width:
+                    unfinished.remove(row)
+            if not unfinished:
+                break
+            session.append(drawn)
+        return written
+
+    @torch.inference_mode()
+    def _complete(self, places: Sequence[int]) -> None:
+        """Samples the columns that rows lack, in the order of the schema, from restricted tokens."""
+        cursors = [_Cursor(self.tokens, self.pairs[place]) for place in places]
+        contexts = [cursor.context for cursor in cursors]
+        room = self.tokens.width
+        uniform = self._uniform(places, self.sampler.rounds, room)
+        session = self.model.packed_rows(contexts)
+        for step in range(room):
+            allowed = [cursor.allowed() for cursor in cursors]
+            if not any(allowed):
+                return
+            drawn = _drawn(session.logits(), uniform[:, step], self.sampler.temperature, allowed)
+            for cursor, token in zip(cursors, drawn.tolist(), strict=True):
+                cursor.take(token)
+            session.append(drawn)
+        raise AssertionError("a row is longer than its public width")
+
+
+class _Cursor:
+    """Where a row is in its missing columns.
+
+    Args:
+        tokens: of rows.
+        pairs: of the row, to which columns are added.
+    """
+
+    def __init__(self, tokens: RowTokens, pairs: dict[int, str]) -> None:
+        self._tokens, self._pairs = tokens, pairs
+        self._missing = [index for index in range(len(tokens.keys)) if index not in pairs]
+        self._state: Tokens = ()
+        self._forced: list[int] = []  # the rest of a separator and the next key
+        self.context = [*tokens.prompt(pairs), *tokens.keys[self._missing[0]]]
+
+    def allowed(self) -> Sequence[int]:
+        """The tokens that may follow; none if the row is complete."""
+        if not self._missing:
+            return ()
+        if self._forced:
+            return self._forced[:1]
+        column = self._tokens.values[self._missing[0]]
+        ends = () if column.word(self._state) is None else (self._end,)
+        return (*column.follow(self._state), *ends)
+
+    @property
+    def _end(self) -> int:
+        """The token that ends the word: of a separator, or of the end of the row after the last column."""
+        return self._tokens.separator[0] if len(self._missing) > 1 else self._tokens.end
+
+    def take(self, token: int) -> None:
+        """Moves on by an allowed token."""
+        if not self._missing:
+            return
+        if self._forced:
+            self._forced.pop(0)
+            return
+        column = self._tokens.values[self._missing[0]]
+        reached = column.follow(self._state).get(token)
+        if reached is not None:
+            self._state = reached
+            return
+        word = column.word(self._state)
+        assert word is not None
+        self._pairs[self._missing.pop(0)] = word
+        self._state = ()
+        if self._missing:
+            self._forced = [*self._tokens.separator[1:], *self._tokens.keys[self._missing[0]]]
+
+
+def _drawn(
+    logits: torch.Tensor, uniform: torch.Tensor, temperature: float, allowed: Sequence[Sequence[int]] | None = None
+) -> torch.Tensor:
+    """One token for each row by inversion, shape (rows,), on the CPU; only among the allowed ones, if any are."""
+    scores = logits.double().cpu() / temperature
+    if allowed is not None:
+        mask = torch.ones(scores.shape, dtype=torch.bool)
+        for row, tokens in enumerate(allowed):
+            mask[row, list(tokens) or [0]] = False
+        scores = scores.masked_fill(mask, -torch.inf)
+    cumulative = torch.softmax(scores, dim=1).cumsum(dim=1)
+    points = uniform[:, None] * cumulative[:, -1:]
+    drawn = torch.searchsorted(cumulative, points, right=True)[:, 0]
+    return torch.minimum(drawn, (cumulative < cumulative[:, -1:]).sum(dim=1))
