@@ -89,6 +89,8 @@ class TwoStageRun(FinishedRun):
 
     def _assumptions(self) -> list[str]:
         said = ["The schema of the table is public: its domains were not made from private rows."]
+        if self.public is not None:
+            said.append("The table of the first stage is public.")
         if self.mechanism.sampling == "poisson" and self.mechanism.rate < 1:
             said.append("Which rows are in the batch of a step is secret.")
         return said

@@ -119,9 +119,9 @@ def test_epsilon_agrees_with_other_accountants(tmp_path: Path) -> None:
 
 
 def test_every_death_is_resumed_with_the_plan_charged_once(tmp_path: Path, model: LanguageModel) -> None:
-    """Before the noise of each step; with a checkpoint after every step and with none but the last."""
+    """Before the noise of some steps; with a checkpoint after every step and with none but the last."""
     for seconds in (0.0, 1e9):
-        for dies_at in range(5):
+        for dies_at in (0, 2, 4):
             folder, mechanism, rows = tmp_path / f"{seconds}-{dies_at}", TwoStage(**SMALL), table()
             with pytest.raises(KeyboardInterrupt):
                 trained(folder, model, mechanism, rows, Watched(dies_at=dies_at), seconds=seconds)
