@@ -196,7 +196,8 @@ class CategoryColumn(Column):
         written = str(cell).strip()
         if isinstance(cell, float) and cell.is_integer() and written not in self._known:
             written = str(int(cell))  # a column of whole numbers with empty cells is read as floats
-        return written if written in self._known else None
+        place = self._known.get(written)
+        return None if place is None else self.values[place]  # one text for all rows that have it
 
     def _cell(self, word: str) -> Cell:
         return word
@@ -363,7 +364,9 @@ class DateColumn(SpelledColumn):
                 cell = datetime.date.fromisoformat(str(cell).strip())
             except ValueError:
                 return None
-        return str(cell) if self.low <= cell <= self.high else None
+        if not self.low <= cell <= self.high:
+            return None
+        return self._days[cell.toordinal() - self.low.toordinal()]  # one text for all rows that have it
 
     def _cell(self, word: str) -> Cell:
         return word

@@ -10,7 +10,7 @@ Source: "DP-2Stage", section B.1, where rows that are not complete after 15 roun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -56,13 +56,22 @@ class Statistics:
 
     Attributes:
         rows: number of rows.
-        valid: number of cells that were valid after each round.
+        valid: number of cells that were valid after each round, of all rows.
+        complete: number of rows that were complete after each round.
         restricted: number of cells that were sampled from restricted tokens.
     """
 
     rows: int = 0
     valid: list[int] = field(default_factory=list)
+    complete: list[int] = field(default_factory=list)
     restricted: int = 0
+
+    def add_round(self, number: int, pairs: Sequence[Mapping[int, str]], columns: int) -> None:
+        """Adds the valid pairs that rows of `columns` columns have after a round, counted from 0."""
+        for counts in (self.valid, self.complete):
+            counts.extend([0] * (number + 1 - len(counts)))
+        self.valid[number] += sum(map(len, pairs))
+        self.complete[number] += sum(len(of) == columns for of in pairs)
 
 
 def sampled_rows(
@@ -106,13 +115,9 @@ class _Batch:
         self.statistics.rows += len(self.pairs)
         for attempt in range(self.sampler.rounds):
             left = [place for place, pairs in enumerate(self.pairs) if len(pairs) < columns]
-            if not left:
-                break
-            for place, written in zip(left, self._written(left, attempt), strict=True):
+            for place, written in zip(left, self._written(left, attempt) if left else (), strict=True):
                 self.pairs[place] = self.tokens.parsed(written, self.pairs[place])
-            if attempt == len(self.statistics.valid):
-                self.statistics.valid.append(0)
-            self.statistics.valid[attempt] += sum(map(len, self.pairs))
+            self.statistics.add_round(attempt, self.pairs, columns)
         left = [place for place, pairs in enumerate(self.pairs) if len(pairs) < columns]
         self.statistics.restricted += sum(columns - len(self.pairs[place]) for place in left)
         if left:

@@ -19,12 +19,13 @@ from ledger_reader import Entry, RunRead, entries, runs
 STAGES = {"aug_pe": "votes", "secret_evolution": "release"}
 
 _RESULTS = ("synthetic.jsonl", "synthetic.parquet", "batching-key.txt", "cluster-counts.json", "vectors.safetensors")
-_JOURNALS = ("candidates.jsonl", "texts.jsonl")
+_JOURNALS = ("candidates.jsonl", "texts.jsonl", "rows.jsonl")
 _PAGES = ("assay.json", "report.html")
 _LEFTOVERS = (
-    r"run(/private)?|run/private/(ledger\.sqlite(-wal|-shm)?|candidates\.jsonl|texts\.jsonl|lock)",
+    rf"run(/private)?|run/private/(ledger\.sqlite(-wal|-shm)?|{'|'.join(map(re.escape, _JOURNALS))}|lock)",
     r"run/private/\.ledger\.sqlite\.\w{8}\.new(-wal|-shm|-journal)?",
     rf"run/private/({'|'.join(map(re.escape, (*_RESULTS, *_PAGES)))})(\.\d+-[0-9a-f]{{8}}\.partial)?",
+    r"run/private/checkpoints(/(checkpoint|first)-\d+\.safetensors(\.\d+-[0-9a-f]{8}\.partial)?)?",
     r"run/private/audits(/[\w.-]+)*|run/private/canaries.json(\.\d+-[0-9a-f]{8}\.partial)?",
     r"out(/[\w.-]+)?|\.out\.[0-9a-f]{8}\.partial(/[\w.-]+)?",
     r"state(/cupel(/anchors(/[0-9a-f]{64}\.json(\.\d+-[0-9a-f]{8}\.partial)?)?)?)?",
@@ -42,7 +43,7 @@ class Visible:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._private, self._given = folder / "run" / "private", set(folder.iterdir())
+        self._private, self._given = folder / "run" / "private", set(folder.rglob("*"))
         self.ledger = self._private / "ledger.sqlite"
         self.entries: list[Entry] = []
         self._anchored: dict[str, int] = {}
@@ -74,6 +75,7 @@ class Visible:
             return
         self._check_documents(run)
         self._check_candidates(run)
+        self._check_checkpoint(run)
         self._check_pages(run)
         self._check_releases(run)
         self._check_printed(run)
@@ -177,9 +179,16 @@ class Visible:
             selected = run.steps(stage)
             assert all(line["round"] <= selected for line in lines), "a candidate of a selection that was not committed"
             return
-        for kind, needed in (("negative", "votes"), ("text", "vectors")):
+        last_step = f"steps/{run.about['claim']['parameters'].get('steps', 0) - 1}"
+        for kind, needed in (("negative", "votes"), ("text", "vectors"), ("row", last_step)):
             if any(line["key"].startswith(f"{kind}/") for line in lines):
                 assert needed in run.committed, f"a {kind} before the {needed} were committed"
+
+    def _check_checkpoint(self, run: RunRead) -> None:
+        """The last committed state of a training is there, and is the one that was committed."""
+        if steps := [int(key.split("/")[1]) for key in run.committed if key.startswith("steps/")]:
+            content = (self._private / "checkpoints" / f"checkpoint-{max(steps) + 1}.safetensors").read_bytes()
+            assert hashlib.sha256(content).hexdigest() == run.committed[f"steps/{max(steps)}"]
 
     def _check_pages(self, run: RunRead) -> None:
         heads = {entry.hash: entry.body["verdict"] for entry in run.verdicts}

@@ -26,7 +26,7 @@ from cupel.mechanisms.models.language_model import LanguageModel
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 from cupel.mechanisms.two_stage.generator import Table, TwoStage
 from cupel.mechanisms.two_stage.row_tokens import RowTokens
-from cupel.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, Statistics, sampled_rows
+from cupel.mechanisms.two_stage.sampling import MOST_ROWS, RowSampler, sampled_rows
 from cupel.mechanisms.two_stage.training import Trained, Training
 
 CHECKPOINTS, JOURNAL = "checkpoints", "rows.jsonl"
@@ -174,7 +174,7 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     check_ledger_is_there(output / PRIVATE)
     mechanism = claim.generator()
     table, public = claim.tables(settings.download)
-    records = [Record(name, json.dumps(row), hashed=name) for name, row in zip(table.ids, table.rows, strict=True)]
+    records = [Record(name, "") for name in table.ids]  # their content is in the table
     folder = output / PRIVATE / CHECKPOINTS
     with input_errors():
         model = LanguageModel.load(settings.model or claim.model, settings.device, allow_network=settings.download)
@@ -219,14 +219,13 @@ def write_rows(
     count: int,
     journal: Journal,
     settings: RunSettings,
-    statistics: Statistics | None = None,
 ) -> list[Row]:
     """Synthetic rows in the words of their schema, from the journal if they are there."""
     left = [number for number in range(count) if journal.get(None, f"row/{number}") is None]
     with settings.progress.stage("Sampling rows") as step:
         for start in range(0, len(left), MOST_ROWS):
             some = left[start : start + MOST_ROWS]
-            for number, row in zip(some, sampled_rows(model, tokens, sampler, some, statistics), strict=True):
+            for number, row in zip(some, sampled_rows(model, tokens, sampler, some), strict=True):
                 journal.add(Entry(None, f"row/{number}", 0, None, number, json.dumps(row, ensure_ascii=False)))
             journal.flush()
             step(count - len(left) + min(len(left), start + MOST_ROWS), count)
