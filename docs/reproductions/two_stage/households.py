@@ -1,4 +1,4 @@
-"""The data of the reproduction: rows of the RAND Health Insurance Experiment, files of them, and their measures."""
+"""The data of the reproduction: rows of the RAND Health Insurance Experiment, and files of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy as np
 
 from cupel.mechanisms.data.table_schema import Row
 from cupel.mechanisms.data.tables import RANDHIE, randhie_rows
-from cupel.utility.table_classifiers import efficacy
-from cupel.utility.tables import Places, compare_places
 
 DELTA = 1e-5
 TARGET = "limitation"
+MARGINALS = ("AIM", "MST")
 RECORDS = 16_000
 
 SIZE: dict[str, Any] = {"records": RECORDS, "rows": 1000, "epsilons": [1.0, 8.0]}
@@ -30,39 +29,19 @@ def split(size: dict[str, Any], seed: int) -> tuple[list[Row], list[Row]]:
     return rows[: size["records"]], rows[size["records"] :]
 
 
-def measured(made: Sequence[Row], private: Sequence[Row], unseen: Sequence[Row], seed: int) -> dict[str, Any]:
-    """All measures of synthetic rows beside unseen ones; classifiers are trained on synthetic rows only."""
-    written, known, other = (Places(RANDHIE, rows) for rows in (made, private, unseen))
-    found = compare_places(written, other)
-    if found.pairs is None or found.associations is None:
-        raise AssertionError("the table has more than one column")
-    scores = efficacy(written, known, other, TARGET, seed=seed)
-    measures: dict[str, Any] = {
-        "histograms": found.histograms.mean,
-        "histograms_20": found.histograms.bins_20,
-        "histograms_50": found.histograms.bins_50,
-        "pairs": found.pairs.mean,
-        "associations": found.associations.share,
-    }
-    for name, of in (("lr", scores.logistic_regression), ("xgb", scores.xgboost)):
-        trained = of.train_on_synthetic
-        measures |= {
-            f"{name}_f1": trained.rarer_f1,
-            f"{name}_auc": trained.auc,
-            f"{name}_accuracy": trained.accuracy,
-        }
-    return measures
+def shown(epsilon: float | None) -> str:
+    """ε as tables show it; None is without noise."""
+    return "∞" if epsilon is None else f"{epsilon:g}"
 
 
-MEASURES = [
-    {"title": "histograms", "key": "histograms"},
-    {"title": "pairs", "key": "pairs"},
-    {"title": "CorAcc", "key": "associations"},
-    {"title": "F1", "key": "f1"},
-    {"title": "AUC", "key": "auc"},
-    {"title": "accuracy", "key": "accuracy"},
-]
-"""Columns of tables; the last three are the mean of both classifiers, as in the paper."""
+def setting(arm: str, epsilon: float | None) -> str:
+    """The name of a run in results."""
+    return f"{arm}, ε = {shown(epsilon)}"
+
+
+def path_of(tables: Path, seed: int, arm: str, epsilon: float | None) -> Path:
+    """The file of a synthetic table."""
+    return tables / str(seed) / f"{arm}-{shown(epsilon)}.jsonl"
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command import run
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from small_models import save_model
 
-from cupel.accounting import Adjacency, account, events
+from cupel.accounting import Adjacency, ApproxDP, account, calibrate, events
 from cupel.accounting.arrays import Floats, Integers
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.mechanisms.data.table_schema import Schema
@@ -107,15 +109,59 @@ def test_a_run_charges_its_plan_one_step_at_a_time(tmp_path: Path, model: Langua
     assert left == ["checkpoint-5.safetensors", "first-3.safetensors"]
 
 
-def test_epsilon_agrees_with_other_accountants(tmp_path: Path) -> None:
-    """Within their own errors: RDP lies above, and the PLD accountant of dp_accounting within 1 % of ours."""
-    from dp_accounting.pld import PLDAccountant
+ALIKE: dict[str, Any] = {"records": 20_000, "batch_size": 256, "steps": 300}
 
-    mechanism = TwoStage(noise_multiplier=0.9, records=20_000, batch_size=256, steps=300)
-    best = account(mechanism.plan(), delta=1e-6, adjacency=Adjacency.ADD_REMOVE).value
+
+@pytest.mark.parametrize("noise", [0.7, 1.5])
+def test_epsilon_agrees_with_other_accountants(noise: float) -> None:
+    """Within their own errors: RDP lies above, PLD and Opacus' PRV within 1 % of ours."""
+    from dp_accounting.pld import PLDAccountant
+    from opacus.accountants import PRVAccountant
+    from opacus.accountants import RDPAccountant as OpacusRdp
+
+    mechanism = TwoStage(noise_multiplier=noise, **ALIKE)
     event = mechanism.plan()
+    best = account(event, delta=1e-6, adjacency=Adjacency.ADD_REMOVE).value
+    history = [(noise, mechanism.rate, mechanism.steps)]
+    by_rdp, by_prv = OpacusRdp(), PRVAccountant()
+    by_rdp.history = by_prv.history = history
     assert RdpAccountant().compose(event).get_epsilon(1e-6) >= best
+    assert by_rdp.get_epsilon(1e-6) >= best
     assert PLDAccountant().compose(event).get_epsilon(1e-6) == pytest.approx(best, rel=0.01)
+    assert by_prv.get_epsilon(1e-6, eps_error=0.001) == pytest.approx(best, rel=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:Optimal order")
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_calibrated_noise_is_that_of_opacus_and_of_the_command(epsilon: float) -> None:
+    """Opacus' RDP asks for more noise, its PRV for little more; `cupel calibrate dp-sgd` for the same."""
+    from opacus.accountants.utils import get_noise_multiplier
+
+    rate, steps = ALIKE["batch_size"] / ALIKE["records"], ALIKE["steps"]
+    ours = calibrate(
+        lambda noise: TwoStage(noise_multiplier=noise, **ALIKE).plan(),
+        ApproxDP(epsilon, 1e-6),
+        adjacency="add_remove",
+        decreasing=True,
+        bracket=(0.1, 100.0),
+    ).value
+    of_opacus = {
+        accountant: get_noise_multiplier(
+            target_epsilon=epsilon,
+            target_delta=1e-6,
+            sample_rate=rate,
+            steps=steps,
+            accountant=accountant,
+            epsilon_tolerance=1e-3,
+        )
+        for accountant in ("rdp", "prv")
+    }
+    assert of_opacus["rdp"] > ours
+    assert of_opacus["prv"] == pytest.approx(ours, rel=0.01)  # whose ε is .01 off
+    asked = ("--target-epsilon", epsilon, "--delta", 1e-6, "--sampling-probability", rate, "--steps", steps)
+    done = run("calibrate", "dp-sgd", *asked, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["value"] == pytest.approx(ours, rel=1e-3)  # the tolerance of both
 
 
 def test_every_death_is_resumed_with_the_plan_charged_once(tmp_path: Path, model: LanguageModel) -> None:

@@ -1,8 +1,6 @@
-"""Tables 3, 7, 9 and 10: the three ways of fine-tuning at ε = 1 and 8, and without noise.
+"""Fine-tunes the three ways at ε = 1 and 8, and without noise; writes synthetic tables.
 
-    python docs/reproductions/two_stage/utility.py [--seeds 3] [--first 0] [--quick] [--results FOLDER]
-
-Synthetic tables are kept in --tables, for `marginals.py` and `attacks.py`.
+python docs/reproductions/two_stage/train.py [--seeds 3] [--first 0] [--quick] [--results F] [--tables F]
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fine_tuned import FIRST_STAGES, QUICK_TRAINING, TRAINING, FineTuned, described, fine_tuned
-from households import QUICK, SIZE, measured, split, write
+from households import QUICK, SIZE, path_of, setting, shown, split, write
 from shared import arguments, runs
 
 from cupel.mechanisms.data.table_schema import Row
@@ -23,7 +21,6 @@ from cupel.utility.row_perplexity import row_perplexities
 FULL_SIZE = SIZE | {"training": TRAINING}
 QUICK_SIZE = QUICK | {"training": QUICK_TRAINING}
 _PERPLEXITY_ROWS = 500
-NO_NOISE = "∞"
 
 
 def arms(size: dict[str, Any]) -> list[tuple[str, float | None]]:
@@ -31,19 +28,14 @@ def arms(size: dict[str, Any]) -> list[tuple[str, float | None]]:
     return [*((arm, epsilon) for epsilon in size["epsilons"] for arm in FIRST_STAGES), ("DP-Standard", None)]
 
 
-def name_of(arm: str, epsilon: float | None) -> str:
-    return f"{arm}, ε = {NO_NOISE if epsilon is None else f'{epsilon:g}'}"
-
-
-def run(tuned: FineTuned, size: dict[str, Any], seed: int, folder: Path) -> dict[str, Any]:
+def run(tuned: FineTuned, size: dict[str, Any], seed: int, made: Path) -> dict[str, Any]:
     """Everything that is measured of a fine-tuned model."""
-    private, unseen = split(size, seed)
+    _, unseen = split(size, seed)
     rows, statistics, seconds = tuned.rows(size["rows"])
-    write(folder, rows)
+    write(made, rows)
     said = row_perplexities(tuned.model, tuned.tokens, unseen[:_PERPLEXITY_ROWS], shuffle=True, seed=seed)
     cells = statistics.rows * len(tuned.tokens.keys)
     return {
-        **measured(rows, private, unseen, seed),
         "noise_multiplier": tuned.mechanism.noise_multiplier,
         "perplexity_key": said.key,
         "perplexity_value": said.value,
@@ -56,18 +48,6 @@ def run(tuned: FineTuned, size: dict[str, Any], seed: int, folder: Path) -> dict
     }
 
 
-def both(results: runs.Results, name: str) -> dict[str, Any]:
-    """F1, AUC and accuracy of a setting, each the mean of both classifiers, seed by seed."""
-    found = {}
-    for key in ("f1", "auc", "accuracy"):
-        pairs = zip(results.of(name, f"lr_{key}"), results.of(name, f"xgb_{key}"), strict=True)
-        found[key] = [None if None in pair else sum(pair) / 2 for pair in pairs]
-    return found
-
-
-_RUNS = [{"title": "arm", "key": "arm"}, {"title": "ε", "key": "epsilon"}]
-
-
 def tables(results: runs.Results, size: dict[str, Any]) -> dict[str, Any]:
     """Of training: a row an arm."""
     rows = []
@@ -76,10 +56,11 @@ def tables(results: runs.Results, size: dict[str, Any]) -> dict[str, Any]:
         *("complete_rows", "valid_cells", "restricted_cells", "training_seconds", "sampling_seconds"),
     ]
     for arm, epsilon in arms(size):
-        shown = NO_NOISE if epsilon is None else f"{epsilon:g}"
-        rows.append({"arm": arm, "epsilon": shown} | {key: results.of(name_of(arm, epsilon), key) for key in keys})
+        rows.append(
+            {"arm": arm, "epsilon": shown(epsilon)} | {key: results.of(setting(arm, epsilon), key) for key in keys}
+        )
     columns = [
-        *_RUNS,
+        *({"title": title, "key": key} for title, key in (("arm", "arm"), ("ε", "epsilon"))),
         {"title": "noise", "key": "noise_multiplier"},
         {"title": "perplexity of keys", "key": "perplexity_key", "digits": 2},
         {"title": "of values", "key": "perplexity_value", "digits": 2},
@@ -94,20 +75,20 @@ def tables(results: runs.Results, size: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = arguments("Tables 3, 7, 9, 10: fine-tuned models.")
+    parser = arguments("Fine-tuned models and their tables.")
     options = parser.parse_args()
     size = QUICK_SIZE if options.quick else FULL_SIZE
-    results = runs.Results(options.results / "utility.json", size)
+    results = runs.Results(options.results / "training.json", size)
     model = LanguageModel.load(device="cpu")
     for seed in range(options.first, options.first + options.seeds):
         private: list[Row] = split(size, seed)[0]
         with tempfile.TemporaryDirectory() as first:
             for arm, epsilon in arms(size):
-                name = name_of(arm, epsilon)
+                name = setting(arm, epsilon)
                 if results.missing(name, seed):
                     mechanism = described(size, arm, epsilon, seed)
                     tuned = fine_tuned(mechanism, model, private, Path(first) / arm)
-                    made = options.tables / f"{seed}" / f"{arm}-{NO_NOISE if epsilon is None else epsilon}.jsonl"
+                    made = path_of(options.tables, seed, arm, epsilon)
                     results.add(name, seed, **run(tuned, size, seed, made))
         results.tables = tables(results, size)
         results.save()
