@@ -27,7 +27,7 @@ from cupel.utility.tables import Places
 
 BINS = 20
 AIM: dict[str, Any] = {"queries": 2, "max_size": 20.0, "rounds": 16}
-"""Pairs of columns as queries, a model of at most 20 MB, and 16 rounds. The defaults, 3, 80 and 128, take half an hour."""
+"""Pairs of columns as queries, a model of at most 20 MB, 16 rounds. With the defaults it takes half an hour."""
 
 
 def rho_of(epsilon: float) -> float:
