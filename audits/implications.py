@@ -128,6 +128,26 @@ def implied_limit(claim: Guarantee, lower: Bound) -> float:
     return math.inf
 
 
+AUDITED_DELTA = 1e-5
+"""δ at which audits bound ε, where a claim is no ε at a δ of its own."""
+
+
+def epsilon_to_audit(claim: Guarantee) -> tuple[float, float | None]:
+    """δ at which an audit that bounds ε tests a claim, and the ε that the claim implies there; None if it implies none.
+
+    A claim in μ, ρ or Rényi ε limits no ε at δ = 0, so that no bound there could contradict it.
+    """
+    match claim:
+        case PureDP(epsilon):
+            return 0.0, epsilon
+        case ApproxDP(epsilon, delta):
+            return delta, epsilon
+        case SecretProtection() | ExPostDP():
+            return 0.0, None
+    implied = _number(claim, ApproxDP, delta=AUDITED_DELTA)
+    return AUDITED_DELTA, implied if implied < math.inf else None
+
+
 def _number(guarantee: Guarantee, kind: type[Any], **argument: Any) -> float:
     """The number of the strongest guarantee of this kind that follows; inf if none follows, or only δ = 1."""
     try:

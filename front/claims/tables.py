@@ -99,7 +99,14 @@ class PublicTable(Strict):
         rows = fair_rows() if self.path is None else [dict(cells) for _, cells in read_rows(self.path)]
         if self.columns is not None:
             return read_schema(self.columns)[0], rows
-        return Schema.model_validate(proposed_schema(rows)), rows
+        try:
+            return Schema.model_validate(proposed_schema(rows)), rows
+        except ValidationError as error:
+            raise ValueError(_first(error)) from None
+
+    def made_from(self) -> str | None:
+        """What the domains of its schema were made from, if its file says so."""
+        return None if self.columns is None else read_schema(self.columns)[1]
 
 
 def schema_of(data: TableData, columns: Path | None) -> tuple[Schema, str | None]:
@@ -143,6 +150,18 @@ def read_schema(path: Path) -> tuple[Schema, str | None]:
         return Schema.model_validate(body), None if made_from is None else str(made_from)
     except ValidationError as error:
         raise InputError(f"{path}: {_first(error)}") from None
+
+
+def check_schema(body: dict[str, Any], where: str) -> None:
+    """Checks a proposed schema.
+
+    Raises:
+        InputError: one line that names the sample and the key.
+    """
+    try:
+        Schema.model_validate(body)
+    except ValidationError as error:
+        raise InputError(f"{where}: no schema follows from this sample: {_first(error)}") from None
 
 
 def _first(error: ValidationError) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cupel.claims.tables import MADE_FROM, read_schema
+from cupel.claims.tables import MADE_FROM, check_schema
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.io.run_files import write_atomically
@@ -67,10 +67,10 @@ def write_schema(sample: Path, output: Path, *, public: bool = False, ignore: Se
         unknown = sorted(set(ignore) - set(names) - _columns(sample))
         if unknown:
             raise InputError(f"{sample}: there is no column {unknown[0]!r} to ignore")
+        check_schema(body, str(sample))
         content = {MADE_FROM: "public" if public else "private", **body}
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
         write_atomically(output, _HEAD + ("" if public else _PRIVATE) + text, 0o644 if public else 0o600)
-    read_schema(output)
     return SchemaTemplate(output, names, public)
 
 

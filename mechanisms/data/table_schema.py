@@ -11,7 +11,7 @@ import datetime
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -266,7 +266,7 @@ class NumberColumn(SpelledColumn):
             if not value.is_finite() or abs(value) > 2**53:
                 return None
             unit = int((value * Decimal(10) ** self.decimals).to_integral_value(ROUND_HALF_EVEN))
-        except (InvalidOperation, ValueError):
+        except (ArithmeticError, ValueError):
             return None
         return self._spelled(unit) if self._units[0] <= unit <= self._units[1] else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Collection, Iterable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,9 @@ def as_text(cells: Mapping[str, Any]) -> str:
 
 
 def _plain(cell: Any) -> str:
+    if isinstance(cell, datetime.datetime):
+        is_day = cell.time() == datetime.time() and cell.tzinfo is None
+        return str(cell.date() if is_day else cell)
     if isinstance(cell, datetime.date):
         return str(cell)
     raise ValueError("holds a value that is neither text nor a number nor a date")
@@ -227,14 +231,26 @@ class _ColumnReader:
         missing = {"missing": True} if self.filled < rows else {}
         if self.filled and self.numbers is not None:
             low, high, decimals = self.numbers
-            ends = {"low": low, "high": high} if decimals else {"low": int(low), "high": int(high)}
+            ends = _outwards(low, high, decimals)
             return {"name": self.name, "type": "number", **ends, "decimals": decimals, **missing}
         if self.filled and self.dates is not None:
             return {"name": self.name, "type": "date", "low": self.dates[0], "high": self.dates[1], **missing}
+        if self.words and MISSING in self.words:
+            raise ValueError(
+                f"column {self.name!r} has the word {MISSING!r}, which stands for an empty cell; rename it"
+            )
         if not self.words:
             why = "is empty" if self.words is not None else f"has more than {MOST_WORDS} distinct words"
-            raise ValueError(f"column {self.name!r} {why}; leave it out with --ignore, or write its schema by hand")
-        return {"name": self.name, "type": "category", "values": sorted(self.words - {MISSING}), **missing}
+            raise ValueError(f"column {self.name!r} {why}; leave it out, or write its schema by hand")
+        return {"name": self.name, "type": "category", "values": sorted(self.words), **missing}
+
+
+def _outwards(low: float, high: float, decimals: int) -> dict[str, float]:
+    """The ends of a domain, rounded outwards to the decimals of the schema."""
+    unit = Decimal(10) ** -decimals
+    with localcontext(prec=400):
+        least, most = Decimal(repr(low)).quantize(unit, ROUND_FLOOR), Decimal(repr(high)).quantize(unit, ROUND_CEILING)
+    return {"low": float(least), "high": float(most)} if decimals else {"low": int(least), "high": int(most)}
 
 
 def _with_number(known: tuple[float, float, int], cell: Any) -> tuple[float, float, int] | None:
@@ -246,7 +262,7 @@ def _with_number(known: tuple[float, float, int], cell: Any) -> tuple[float, flo
 
 def _with_date(known: tuple[datetime.date, datetime.date], cell: Any) -> tuple[datetime.date, datetime.date] | None:
     try:
-        date = cell if isinstance(cell, datetime.date) else datetime.date.fromisoformat(str(cell).strip())
+        date = datetime.date.fromisoformat(_plain(cell) if isinstance(cell, datetime.date) else str(cell).strip())
     except ValueError:
         return None
     return min(known[0], date), max(known[1], date)

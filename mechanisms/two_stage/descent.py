@@ -64,7 +64,7 @@ class Grid:
         bits = min(MOST_BITS, max(0, _RADIUS + math.frexp(float(scale))[1] - 1))
         radius = math.floor(2**bits / scale)
         if not 1 <= radius <= _LARGEST:
-            raise ValueError(f"noise_multiplier must be from 2⁻²⁵ to 2²⁴ or 0, not {noise_multiplier!r}")
+            raise ValueError(f"noise_multiplier is out of range of the grid: {noise_multiplier!r}")
         return cls(radius, bits)
 
 
@@ -93,10 +93,11 @@ def clipped(gradient: NDArray[np.floating], clip: float, grid: Grid, out: Floats
     whole = np.empty(gradient.size) if out is None else out
     whole[:] = gradient
     length = math.sqrt(float(whole @ whole))
-    if not length < math.inf:  # not a number, either
+    scale = grid.radius / max(length, clip)
+    if not (length < math.inf and scale < math.inf):  # not a number, either
         whole[:] = 0.0
         return whole
-    whole *= grid.radius / max(length, clip)
+    whole *= scale
     np.trunc(whole, out=whole)
     while whole @ whole > grid.radius**2:
         whole *= 1 - 2.0**-20

@@ -39,17 +39,22 @@ if TYPE_CHECKING:
     from cupel.mechanisms.two_stage.row_tokens import RowTokens
 
 
+_NOISE = (2.0**-20, 2.0**20)
+_CLIP = (1e-30, 1e30)
+"""Wider than anybody needs, and far from where floating-point numbers end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoStage:
     """The public description of a run: parameters only, which do not depend on the data.
 
     Attributes:
-        noise_multiplier: σ/Δ of each step, where Δ is the sensitivity of a sum under `adjacency`. 0 is the unprotected
-            control.
+        noise_multiplier: σ/Δ of each step, from 2⁻²⁰ to 2²⁰, where Δ is the sensitivity of a sum; 0 is
+            the unprotected control.
         records: the public number of rows n.
         batch_size: expected number of rows of a step; the sampling rate is batch_size/n.
         steps: of the second stage.
-        clip: C, to which each row's gradient is clipped.
+        clip: C, to which each row's gradient is clipped, from 10⁻³⁰ to 10³⁰.
         learning_rate, weight_decay: of AdamW, in both stages.
         value_weight: α: weight of the loss of tokens of values; all others have 1 − α.
         serializer: a name of `row_tokens.SERIALIZERS`.
@@ -88,13 +93,20 @@ class TwoStage:
     unit: Unit = field(default_factory=Unit)
 
     def __post_init__(self) -> None:
-        validate.non_negative(noise_multiplier=self.noise_multiplier)
+        if validate.non_negative(noise_multiplier=self.noise_multiplier) and not (
+            _NOISE[0] <= self.noise_multiplier <= _NOISE[1]
+        ):
+            raise ValueError(
+                f"noise_multiplier must be 0, or from {_NOISE[0]:.3g} to {_NOISE[1]:.3g}, not {self.noise_multiplier!r}"
+            )
         for name in ("records", "batch_size", "steps"):
             validate.integer(minimum=1, **{name: getattr(self, name)})
         for name in ("first_steps", "lora_rank", "seed"):
             validate.integer(minimum=0, **{name: getattr(self, name)})
         for name in ("clip", "learning_rate"):
             validate.positive(**{name: getattr(self, name)})
+        if not _CLIP[0] <= self.clip <= _CLIP[1]:
+            raise ValueError(f"clip must be from {_CLIP[0]:.0e} to {_CLIP[1]:.0e}, not {self.clip!r}")
         validate.non_negative(weight_decay=self.weight_decay)
         validate.probability(value_weight=self.value_weight)
         validate.one_of(tuple(SERIALIZERS), serializer=self.serializer)
@@ -126,27 +138,21 @@ class TwoStage:
         """Whether the output of a run is protected, and the accounting covers the algorithm as it runs."""
         return self.variant == "sound" and self.noise_multiplier > 0
 
-    def step_event(self, step: int) -> DpEvent:
-        """The event of a step, counted from 0.
+    def step_event(self) -> DpEvent:
+        """The event of a step.
 
-        Accountants assume a contribution of length 1 of each unit and double it under replace_one, as the sums do. Of
-        shuffled batches, a row that is replaced is in one of an epoch, which the epoch's first step charges; under
-        add_remove one row more moves all batches, and no bound is known, as for a loss that couples rows.
+        Accountants assume a contribution of length 1 of each unit and double it under replace_one, as the sums do.
+        Nothing is proven for shuffled batches, nor for a loss that couples rows: one row more moves all batches, and an
+        interrupted epoch begins with another order, so that a row may be in several of its batches.
         """
-        if not self.noise_multiplier or self.loss == "batch":
+        if not self.noise_multiplier or self.loss == "batch" or self.sampling == "shuffled":
             return dp_event.NonPrivateDpEvent()
         one = dp_event.GaussianDpEvent(sum_sensitivity(self.adjacency) * self.noise_multiplier)
-        if self.sampling == "shuffled":
-            if self.adjacency is Adjacency.ADD_REMOVE:
-                return dp_event.NonPrivateDpEvent()
-            return dp_event.NoOpDpEvent() if step % (self.records // self.batch_size) else one
         return one if self.rate >= 1 else dp_event.PoissonSampledDpEvent(self.rate, one)
 
     def plan(self) -> DpEvent:
         """The event that a whole run charges, in the ledger's canonical form; known before any data are read."""
-        if self.sampling == "shuffled":
-            return events.compose([(self.step_event(step), 1) for step in range(self.steps)])
-        return events.compose([(self.step_event(0), self.steps)])
+        return events.compose([(self.step_event(), self.steps)])
 
     def published_plan(self) -> DpEvent:
         """The event by the paper's accounting: Poisson samples, of which a row moves a sum by C."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _WEIGHTS = 2**25  # per-example gradients of one pass, in numbers
 _ENTRIES = 2**25  # logits of one pass
+_MOVED = 0.05  # standard deviation of what zeros are replaced by in checks
 _TOLERANCE = 1e-3  # of a row's gradient, relative to its length: rounding in float32 is below 1e-5
 
 
@@ -76,7 +77,8 @@ class RowGradients:
             ) from None
         self.rows = 1
         self._found: NDArray[np.float32] | None = None
-        self._check()
+        with self._moved():
+            self._check()
 
     def close(self) -> None:
         """Removes Opacus' hooks from the network, and unfixes its position frequencies."""
@@ -92,6 +94,10 @@ class RowGradients:
         Returns:
             Whether they are; with a single row, only kernels that are not deterministic fail.
         """
+        with self._moved():
+            return self._find(batch)
+
+    def _find(self, batch: int) -> bool:
         most = min(batch, _WEIGHTS // self.size, _ENTRIES // (self.width * self.vocabulary_size))
         wanted = row_shapes.preferred(max(1, most), self.width, self.width, self.width)
         while True:
@@ -101,6 +107,24 @@ class RowGradients:
             if wanted.rows == 1:
                 return False
             wanted = replace(wanted, rows=wanted.rows // 2)
+
+    @contextmanager
+    def _moved(self) -> Iterator[None]:
+        """Weights that are all 0 have public random values meanwhile.
+
+        The second matrix of each LoRA pair begins at 0. All gradients of the first are 0 then, right or wrong.
+        """
+        zeros = [weight for weight in self.parameters if not weight.any()]
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for weight in zeros:
+                weight.copy_(torch.randn(weight.shape, generator=generator) * _MOVED)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for weight in zeros:
+                    weight.zero_()
 
     def of(self, rows: Sequence[WeightedRow]) -> Iterator[NDArray[np.float32]]:
         """The gradients of rows, in order, in pieces of shape (n, `size`), n at most `self.rows`.

@@ -96,6 +96,15 @@ class Values:
         rest = (token for one in word[1:] for token in self._character(one))
         return (*self._piece(f" {word[0]}"), *rest)
 
+    @property
+    def longest(self) -> int:
+        """The largest number of tokens of a word, or more: each character may have as many as any has."""
+        if self._column is None:
+            return max(map(len, self._words))
+        first = max(len(self._piece(f" {one}")) for one in self._column.characters if self._column.begins(one))
+        inside = max(len(self._character(one)) for one in self._column.characters)
+        return first + inside * (max(map(len, self._column.longest)) - 1)
+
     def _path(self, state: Tokens, tokens: Tokens) -> Tokens:
         for token in tokens:
             reached = (*state, token)
@@ -160,7 +169,7 @@ class RowTokens:
                 raise ValueError(f"column {column.name!r}: {error}") from None
         self._check_separable()
         longest = [
-            max(len(automaton.encoded(word)) for word in [*column.longest, *[MISSING] * column.missing])
+            max(automaton.longest, len(self._piece(f" {MISSING}")) if column.missing else 0)
             for column, automaton in zip(schema.columns, self.values, strict=True)
         ]
         pairs = sum(len(key) + value for key, value in zip(self.keys, longest, strict=True))

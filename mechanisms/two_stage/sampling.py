@@ -222,12 +222,15 @@ def _drawn(
     logits: torch.Tensor, uniform: torch.Tensor, temperature: float, allowed: Sequence[Sequence[int]] | None = None
 ) -> torch.Tensor:
     """One token for each row by inversion, shape (rows,), on the CPU; only among the allowed ones, if any are."""
-    scores = logits.double().cpu() / temperature
+    scores = logits.double().cpu()
+    if not torch.isfinite(scores).all():
+        raise ValueError("the fine-tuned model predicts no finite numbers; lower learning_rate or weight_decay")
     if allowed is not None:
         mask = torch.ones(scores.shape, dtype=torch.bool)
         for row, tokens in enumerate(allowed):
             mask[row, list(tokens) or [0]] = False
         scores = scores.masked_fill(mask, -torch.inf)
+    scores = (scores - scores.amax(dim=1, keepdim=True)) / temperature
     cumulative = torch.softmax(scores, dim=1).cumsum(dim=1)
     points = uniform[:, None] * cumulative[:, -1:]
     drawn = torch.searchsorted(cumulative, points, right=True)[:, 0]

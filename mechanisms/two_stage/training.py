@@ -244,7 +244,7 @@ class Training:
         batches = self._batches(done)
         for step in range(done, mechanism.steps):
             key = f"{STEPS}/{step}"
-            run.step(charge=Charge(key=key, stage=STEPS, event=mechanism.step_event(step)))
+            run.step(charge=Charge(key=key, stage=STEPS, event=mechanism.step_event()))
             released = self._gradient(step, next(batches))
             if self._observer is not None:
                 self._observer.see(step, released, self)

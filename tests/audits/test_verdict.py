@@ -489,3 +489,31 @@ def test_conversions_used_for_claims_are_those_of_the_accountants() -> None:
     epsilon = implications.implied_limit(GDP(1.0), bound("lower", 1.0, delta=1e-5))
     delta = stats.norm.cdf(-epsilon + 0.5) - math.exp(epsilon) * stats.norm.cdf(-epsilon - 0.5)
     assert delta == pytest.approx(1e-5, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("claim", "delta", "epsilon"),
+    [
+        (PureDP(1.5), 0.0, 1.5),
+        (ApproxDP(2.0, 1e-7), 1e-7, 2.0),
+        (GDP(0.5), 1e-5, 1.9931),  # the root of Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = 1e-5
+        (ExPostDP(1.0), 0.0, None),
+        (SecretProtection(0.1, 0.2), 0.0, None),
+    ],
+)
+def test_an_audit_tests_a_claim_where_it_limits_epsilon(claim: Guarantee, delta: float, epsilon: float | None) -> None:
+    at, limit = implications.epsilon_to_audit(claim)
+    assert at == delta
+    assert limit == (None if epsilon is None else pytest.approx(epsilon, abs=1e-3))
+    if epsilon is not None:
+        lower = bound("lower", epsilon + 0.1, delta=delta or None)
+        assert verdict(claim, lower).name == "REFUTED"
+
+
+@pytest.mark.parametrize("claim", [ZCDP(0.1), GDP(0.5), RDP(4.0, 0.2)])
+def test_a_claim_in_another_form_can_be_refuted_by_an_audit(claim: Guarantee) -> None:
+    at, limit = implications.epsilon_to_audit(claim)
+    assert at > 0
+    assert limit is not None
+    for more, found in ((0.01, "REFUTED"), (-0.01, "UNPROVEN")):
+        assert verdict(claim, bound("lower", limit + more, delta=at)).name == found

@@ -14,7 +14,7 @@ import numpy as np
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP
+from cupel.accounting.guarantees import Guarantee
 from cupel.attacks.black_box.repetitions import repeat
 from cupel.attacks.canaries.reconstruction import PREFIX, Canaries, extract_keys
 from cupel.attacks.dataset_vectors.games import GAMES, ReleaseGame
@@ -22,6 +22,7 @@ from cupel.attacks.dataset_vectors.membership import PROJECTION, REGRESSION, coi
 from cupel.audits.games.distinguishing import distinguishing_audit
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores
+from cupel.audits.implications import epsilon_to_audit
 from cupel.audits.result import AuditResult, Rate
 from cupel.io.run_files import LEDGER, create_once, open_ledger, prepare
 from cupel.mechanisms.data.records import Record, with_content_ids
@@ -208,8 +209,7 @@ def membership(run: VectorsRun, guarantee: Guarantee, folder: Path, confidence: 
     bare = without_noise(run.mechanism)
     played = _play(run, run.mechanism, folder, "membership")
     control = _play(run, bare, folder, "positive control")
-    delta = guarantee.delta if isinstance(guarantee, ApproxDP) else 0.0
-    claimed = guarantee.epsilon if isinstance(guarantee, ApproxDP | PureDP) else None
+    delta, claimed = epsilon_to_audit(guarantee)
     design = Design(
         fair_coins=True,
         swapped=run.adjacency is Adjacency.REPLACE_ONE,

@@ -13,7 +13,7 @@ import numpy as np
 
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.arrays import Bools, Floats
-from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP
+from cupel.accounting.guarantees import Guarantee
 from cupel.attacks.two_stage.membership import (
     LIKELIHOOD,
     NEAREST,
@@ -25,6 +25,7 @@ from cupel.attacks.two_stage.membership import (
 from cupel.audit_jobs.released import TableAuditSettings, audit_rows
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores
+from cupel.audits.implications import epsilon_to_audit
 from cupel.audits.result import AuditResult
 from cupel.io.run_files import LEDGER, create_once, open_ledger, prepare
 from cupel.mechanisms.data.table_schema import Row, Schema
@@ -36,6 +37,7 @@ from cupel.mechanisms.two_stage.sampling import RowSampler, sampled_rows
 from cupel.mechanisms.two_stage.training import Spikes, Training
 
 if TYPE_CHECKING:
+    from cupel.generators.two_stage.claim import TwoStageClaim
     from cupel.generators.two_stage.run import TwoStageRun
 
 CANARIES = 100
@@ -43,6 +45,9 @@ CANARIES = 100
 
 SPIKE_COINS = 1000
 """The number of its coins that choose spikes."""
+
+GUESSES = (100, 250, 500)
+"""Numbers of guesses about spikes, each corrected for: few of them cannot show a large ε, whatever they find."""
 
 CONTROL_STEPS = 60
 """The number of steps of the positive control, all of which see all canaries."""
@@ -131,9 +136,12 @@ def _drawn(count: int, table: Table) -> list[Row]:
 def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: float) -> list[AuditResult]:
     """The canary audit: fair coins choose spikes and canary rows; gradients, model and synthetic rows are searched.
 
-    Two runs of their own, each with its ledger and its coins: one with the claimed mechanism, over the claim's table
-    and canaries; and the positive control, over canaries alone, without noise. Under replace_one a coin chooses between
-    two canaries, under add_remove whether one is in the data.
+    Two runs of their own, in a ledger of their own, each with its coins: one with the claimed mechanism, over the
+    claim's table and canaries; and the positive control, over canaries alone, without noise. Under replace_one a coin
+    chooses between two canaries, under add_remove whether one is in the data.
+
+    Spikes are added to the sum of clipped gradients. They show noise that is too small, a wrong sampling rate or a step
+    that is not charged; they cannot show a gradient that is clipped wrongly or depends on other rows.
 
     Args:
         run: the claimed run.
@@ -147,16 +155,21 @@ def canaries(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
     prepare(folder, run.settings.anchor)
     played = _play(run, folder, "canaries")
     control = _play(run, folder, "positive control")
-    design = Design(
-        fair_coins=True,
-        swapped=run.adjacency is Adjacency.REPLACE_ONE,
-        adjacency=run.adjacency,
-        unit=run.unit,
-        delta=guarantee.delta if isinstance(guarantee, ApproxDP) else 0.0,
-        confidence=1 - (1 - confidence) / 2,
-        claimed_epsilon=guarantee.epsilon if isinstance(guarantee, ApproxDP | PureDP) else None,
-    )
-    return [membership_audit(own, design, control=known) for own, known in zip(played, control, strict=True)]
+    delta, claimed = epsilon_to_audit(guarantee)
+    found = []
+    for own, known, guesses in zip(played, control, (GUESSES, ()), strict=True):
+        design = Design(
+            guesses=tuple(sorted({min(guess, len(own.included)) for guess in guesses})),
+            fair_coins=True,
+            swapped=run.adjacency is Adjacency.REPLACE_ONE,
+            adjacency=run.adjacency,
+            unit=run.unit,
+            delta=delta,
+            confidence=1 - (1 - confidence) / 2,
+            claimed_epsilon=claimed,
+        )
+        found.append(membership_audit(own, design, control=known))
+    return found
 
 
 def released(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: float) -> list[AuditResult]:
@@ -171,9 +184,8 @@ def released(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
     Returns:
         One result for each attack: equal rows, nearest rows, the target column guessed, and rows singled out.
     """
-    data, schema = run.claim.data, run.table.schema
-    holdout = schema_rows(data.load_holdout(run.claim.public.records), schema)
-    target = schema.names[-1] if data.target is None else schema.names[schema.index(data.target)]
+    schema = run.table.schema
+    target, holdout = target_and_holdout(run.claim, schema)
     sides = [
         [dict(zip(schema.names, cells, strict=True)) for cells in side]
         for side in (run.documents.rows, map(schema.cells, run.table.rows), map(schema.cells, holdout))
@@ -188,6 +200,17 @@ def released(run: TwoStageRun, guarantee: Guarantee, folder: Path, confidence: f
         progress=run.settings.progress,
     )
     return list(audit_rows(Path("the synthetic table"), sides, settings).audits)
+
+
+def target_and_holdout(claim: TwoStageClaim, schema: Schema) -> tuple[str, list[Row]]:
+    """The column that is guessed, and the rows that the generator does not see.
+
+    Raises:
+        ValueError: one line, if there is no such column, or the file is invalid.
+    """
+    data = claim.data
+    target = schema.names[-1] if data.target is None else schema.names[schema.index(data.target)]
+    return target, schema_rows(data.load_holdout(claim.public.records), schema)
 
 
 def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[Scores, Scores]:
@@ -225,7 +248,8 @@ def _play(run: TwoStageRun, folder: Path, name: str) -> tuple[Scores, Scores]:
         )
         trained = training.run(charged, step)
         charged.finish()
-    sampler = RowSampler(seed=mechanism.seed, temperature=run.claim.parameters.generation.temperature)
+    settings = run.claim.parameters.generation
+    sampler = RowSampler(seed=mechanism.seed, temperature=settings.temperature, rounds=settings.rounds)
     synthetic = list(sampled_rows(trained.model, training.tokens, sampler, range(ROWS)))
     sides = [coins.rows, coins.others] if swapped else [coins.rows]
     found: dict[str, Floats] = {}

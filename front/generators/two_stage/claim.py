@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,12 +13,22 @@ from cupel.accounting.adjacency import Unit
 from cupel.claims.base import Claim, Number, Plan, Public, no_bool, parameters_model
 from cupel.claims.data import Strict
 from cupel.claims.tables import PublicTable, TableData, schema_of
-from cupel.errors import input_errors
+from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.table_schema import Schema
 from cupel.mechanisms.data.tables import schema_rows
 from cupel.mechanisms.two_stage.generator import Table, TwoStage
 
 Count = Annotated[int, BeforeValidator(no_bool)]
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two files are one, or have the same bytes."""
+    try:
+        return one.samefile(other) or (
+            one.stat().st_size == other.stat().st_size and filecmp.cmp(one, other, shallow=False)
+        )
+    except OSError:
+        return False  # what is missing is said when it is read
 
 
 class TablePublic(Public):
@@ -89,6 +100,7 @@ class TwoStageClaim(Claim):
             InputError: if one is invalid; one line without any value.
         """
         schema, _ = self.schema_of_table()
+        self._check_files()
         records = self.load_records(download)
         with input_errors("data: "):
             private = Table(schema, schema_rows(records, schema), [record.slotting_id for record in records])
@@ -99,13 +111,36 @@ class TwoStageClaim(Claim):
             rows = [columns.row(one) for one in cells]
         return private, Table(columns, rows, [""] * len(rows))
 
+    def _check_files(self) -> None:
+        """Checks that no file is given as private and as public or unseen.
+
+        Raises:
+            InputError: one line.
+        """
+        private, table = self.data.path, self.parameters.first_table
+        if private is None:
+            return
+        for key, other in (("data.holdout", self.data.holdout), ("parameters.first_table.path", table and table.path)):
+            if other is not None and _same(private, other):
+                raise InputError(f"{key}: is the same file as data.path, whose rows are private; name another one")
+
+    def schema_origin(self) -> str | None:
+        """What the schema was made from, if its file says that it was not public rows."""
+        table = self.parameters.first_table
+        found = [self.schema_of_table()[1], None if table is None else table.made_from()]
+        return next((origin for origin in found if origin not in (None, "public")), None)
+
+    def estimate_reasons(self) -> list[str]:
+        origin = self.schema_origin()
+        return [] if origin is None else [f"a schema of claim {self.name!r} was made from {origin} rows"]
+
     def parameter_warnings(self) -> list[str]:
-        _, made_from = self.schema_of_table()
-        if made_from in (None, "public"):
+        origin = self.schema_origin()
+        if origin is None:
             return []
         return [
-            f"The schema of the table was made from {made_from} rows. Its domains are then not public, and nothing "
-            "here accounts for what they reveal."
+            f"A schema of this claim was made from {origin} rows. Its domains are then not public, and nothing here "
+            "accounts for what they reveal, so every bound is an estimate."
         ]
 
     def described(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class TwoStageRun(FinishedRun):
             dataclasses.replace(
                 bound,
                 assumptions=(*bound.assumptions, self._row_assumption(), *self._assumptions()),
-                rigor=bound.rigor if self.trained.exact else Rigor.ESTIMATE,
+                rigor=Rigor.ESTIMATE if not self.trained.exact or self.claim.schema_origin() else bound.rigor,
             )
             for bound in super().bounds(part, charged)
         ]
@@ -88,7 +88,12 @@ class TwoStageRun(FinishedRun):
         )
 
     def _assumptions(self) -> list[str]:
+        origin = self.claim.schema_origin()
         said = ["The schema of the table is public: its domains were not made from private rows."]
+        if origin is not None:
+            said = [
+                f"A schema was made from {origin} rows, and nothing accounts for it. So every bound is an estimate."
+            ]
         if self.public is not None:
             said.append("The table of the first stage is public.")
         if self.mechanism.sampling == "poisson" and self.mechanism.rate < 1:
@@ -108,7 +113,7 @@ class TwoStageRun(FinishedRun):
         if self.mechanism.sampling == "shuffled":
             why.append(
                 "Batches of a shuffled epoch are no Poisson samples: with 30000 records, batches of 32 and 10 epochs, "
-                "noise for an ε of 1 gives one of at least 6.5 in the worst case."
+                "noise for an ε of 1 gives one of at least 6.5 in the worst case, at zero_out."
             )
         if self.mechanism.loss == "batch":
             why.append("The loss is divided by numbers of tokens of the whole batch, so one row moves all gradients.")
@@ -174,6 +179,9 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
     check_ledger_is_there(output / PRIVATE)
     mechanism = claim.generator()
     table, public = claim.tables(settings.download)
+    if "released" in claim.audits:
+        with input_errors("data.holdout: "):
+            audits.target_and_holdout(claim, table.schema)  # fails early if it is invalid
     records = [Record(name, "") for name in table.ids]  # their content is in the table
     folder = output / PRIVATE / CHECKPOINTS
     with input_errors():
@@ -187,7 +195,7 @@ def generate(claim: TwoStageClaim, output: Path, settings: RunSettings) -> TwoSt
         with settings.progress.stage("Training") as step:
             trained = training.run(run, step)
         about = {"sampler": repr(sampler), "weights": trained.model.fingerprint}
-        with Journal(ledger.parent / JOURNAL, about) as journal:
+        with Journal(ledger.parent / JOURNAL, about) as journal, input_errors():
             rows = write_rows(
                 trained.model, training.tokens, sampler, claim.parameters.generation.rows, journal, settings
             )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 from command import run
 
 from cupel.claims.tables import read_schema
+from cupel.mechanisms.data.tables import read_table, schema_rows
 
 SAMPLE = "person,age,weight,smoker,seen,note\n1,39,70.5,no,2020-01-31,\n2,41,,yes,2021-12-01,no\n"
 
@@ -69,3 +72,41 @@ def test_a_schema_is_not_overwritten(tmp_path: Path) -> None:
     done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml")
     assert done.returncode == 2
     assert (tmp_path / "schema.yaml").read_text() == "mine"
+
+
+def test_a_proposed_schema_accepts_its_own_sample(tmp_path: Path) -> None:
+    """Ends with more decimals than a schema has are rounded outwards."""
+    (tmp_path / "sample.csv").write_text("lat,when\n0.12345641,\n-0.98765432109,2020-01-01\n")
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 0, done.stderr
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    assert [column.size for column in schema.columns] == [1_111_113, 1]
+    for row in ({"lat": "0.12345641", "when": ""}, {"lat": "-0.98765432109", "when": "2020-01-01"}):
+        schema.row(row)
+
+
+def test_the_word_for_an_empty_cell_is_no_category(tmp_path: Path) -> None:
+    (tmp_path / "sample.csv").write_text("x,y\nmissing,1\na,2\n")
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 2
+    assert "stands for an empty cell" in done.stderr
+    assert not (tmp_path / "schema.yaml").exists()
+
+
+def test_days_of_a_parquet_file(tmp_path: Path) -> None:
+    """Timestamps at midnight are days: in a schema, and in rows that are read by it."""
+    days = [datetime(2020, 5, day) for day in (1, 2, 9)]
+    pyarrow.parquet.write_table(pyarrow.table({"day": days, "x": [1, 2, 3]}), tmp_path / "sample.parquet")
+    done = run("table", "schema", tmp_path / "sample.parquet", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 0, done.stderr
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    rows = schema_rows(read_table(tmp_path / "sample.parquet"), schema)
+    assert rows == [("2020-05-01", "1"), ("2020-05-02", "2"), ("2020-05-09", "3")]
+
+
+def test_an_invalid_schema_is_not_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "sample.csv").write_text("x,y\n1e300,a\n2,b\n")
+    done = run("table", "schema", tmp_path / "sample.csv", "-o", tmp_path / "schema.yaml", "--public")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "schema.yaml").exists()

@@ -168,3 +168,13 @@ def test_uniform_rows_are_in_the_domain_and_reach_all_of_it() -> None:
     for row in rows[:50]:
         cells = dict(zip(schema.names, schema.cells(row), strict=True))
         assert schema.row(cells) == row
+
+
+@pytest.mark.parametrize("cell", ["1e9999999", "-1e9999999", "1e-9999999", "9" * 5000])
+def test_numbers_beyond_all_bounds_are_outside_or_0(cell: str) -> None:
+    column = NumberColumn(name="x", type="number", low=0, high=9)
+    if cell == "1e-9999999":
+        assert column.word(cell) == "0"
+    else:
+        with pytest.raises(ValueError, match="outside the public domain"):
+            column.word(cell)

@@ -17,6 +17,7 @@ from cupel.accounting.adjacency import Adjacency
 from cupel.mechanisms.primitives.charged import RunMismatchError
 from cupel.mechanisms.primitives.randomness import Recorded
 from cupel.mechanisms.two_stage.descent import Checkpoints, Descent, Grid, clipped, clipped_sum, noisy_mean
+from cupel.mechanisms.two_stage.generator import TwoStage
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 vectors = arrays.arrays(
@@ -92,8 +93,26 @@ def test_without_noise_the_mean_is_exact() -> None:
     grid = Grid.of(0.0, ADD_REMOVE)
     total = clipped_sum([np.array([[3.0, 4.0]])], 1.0, 2, grid)
     assert noisy_mean(total, 1.0, 2, grid, Recorded(0)) == pytest.approx([0.3, 0.4], abs=1e-6)
-    with pytest.raises(ValueError, match="noise_multiplier must be from"):
+    with pytest.raises(ValueError, match="out of range of the grid"):
         Grid.of(1e-30, ADD_REMOVE)
+
+
+@pytest.mark.parametrize("adjacency", [ADD_REMOVE, REPLACE_ONE])
+@pytest.mark.parametrize("noise", [2.0**-20, 2.0**20])
+def test_every_noise_that_a_claim_may_ask_for_has_a_grid(noise: float, adjacency: Adjacency) -> None:
+    TwoStage(noise_multiplier=noise, records=2, batch_size=1, steps=1, adjacency=adjacency)
+    grid = Grid.of(noise, adjacency)
+    assert grid.bits is not None
+    assert 2**grid.bits >= Fraction(noise) * grid.radius * (1 if adjacency is ADD_REMOVE else 2)
+
+
+@pytest.mark.parametrize("clip", [1e-30, 1e30, 1e-305])
+@pytest.mark.parametrize("value", [0.0, 1e-40, 1.0, 1e38, np.inf, np.nan])
+def test_no_gradient_leaves_the_clip_however_small_or_large(clip: float, value: float) -> None:
+    """Also at clips that no claim may ask for, where a quotient overflows."""
+    grid = Grid.of(1.0, ADD_REMOVE)
+    found = clipped(np.array([value, 0.0, -value]), clip, grid)
+    assert sum(int(one) ** 2 for one in found) <= grid.radius**2
 
 
 def little() -> tuple[torch.nn.Linear, Descent]:

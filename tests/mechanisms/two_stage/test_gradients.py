@@ -57,9 +57,19 @@ def gradients(folder: Path, *, rank: int = 0, precision: str = "float32") -> Ite
         made.close()
 
 
+def moved(trained: Any) -> Any:
+    """The network with LoRA matrices that are not 0: at 0, all gradients of their partners are 0, right or wrong."""
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, weight in sorted(trained.named_parameters()):
+            if "lora_B" in name:
+                weight.copy_(0.1 * torch.randn(weight.shape))
+    return trained
+
+
 def by_hand(folder: Path, rows: list[WeightedRow], rank: int) -> Floats:
     """Each row's gradient by `torch.autograd.grad` on a network that Opacus never saw, without padding."""
-    trained = network.trainable(LanguageModel.load(folder), rank).network
+    trained = moved(network.trainable(LanguageModel.load(folder), rank).network)
     weights = [weight for _, weight in sorted(trained.named_parameters()) if weight.requires_grad]
     found = []
     for row in rows:
@@ -83,9 +93,11 @@ def test_gradients_are_those_of_each_row_alone(folders: Any, architecture: str, 
     """To 1e-5 of a gradient's length; float32 gives about 1e-7 of each sum of some thousand terms."""
     rows = random_rows(5)
     with gradients(folders(architecture), rank=rank) as made:
+        moved(made.network)
         made.rows = 2
         found = of(made, rows)
         assert made.size == found.shape[1]
+        assert (found != 0).mean() > 0.3
     exact = by_hand(folders(architecture), rows, rank)
     lengths = np.linalg.norm(exact, axis=1)
     assert (np.linalg.norm(found - exact, axis=1) <= 1e-5 * lengths).all()
@@ -151,6 +163,34 @@ def test_a_wrong_gradient_is_refused(folders: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(GradSampleHooks.GRAD_SAMPLERS, torch.nn.LayerNorm, doubled)
     with pytest.raises(ValueError, match="per-example gradients of this model are wrong"), gradients(folders("gpt2")):
         pass
+
+
+@pytest.mark.parametrize("rank", [2])
+def test_a_wrong_gradient_of_one_matrix_of_a_lora_pair_is_refused(
+    folders: Any, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    """Before the first step its partner is 0, and so would be the wrong gradient; checks move it meanwhile."""
+    from opacus.grad_sample import GradSampleHooks
+
+    original = GradSampleHooks.GRAD_SAMPLERS[torch.nn.Linear]
+
+    def coupled(layer: Any, *given: Any) -> Any:
+        found = original(layer, *given)
+        if layer.out_features == rank:  # the first of a pair
+            found = {weight: one + one.sum(dim=0, keepdim=True) for weight, one in found.items()}
+        return found
+
+    monkeypatch.setitem(GradSampleHooks.GRAD_SAMPLERS, torch.nn.Linear, coupled)
+    with (
+        pytest.raises(ValueError, match="per-example gradients of this model are wrong"),
+        gradients(folders("llama"), rank=rank),
+    ):
+        pass
+    monkeypatch.undo()
+    with gradients(folders("llama"), rank=rank) as made:
+        assert made.find(4)
+        for name, weight in made.network.named_parameters():
+            assert weight.any() != ("lora_B" in name), "checks put back what they moved"
 
 
 def test_rows_that_see_each_other_are_not_exact(folders: Any) -> None:

@@ -146,10 +146,30 @@ def test_a_row_that_may_not_fit_is_refused_by_the_schema_alone() -> None:
     assert "the widest is 'x'" in str(error.value)
 
 
-def test_the_width_is_that_of_the_widest_row() -> None:
-    """The builtin table has words of different lengths in each column; all rows fit, and one fills the width."""
-    tokens = RowTokens(LanguageModel.load(), RANDHIE, "sentence")
-    widest = {}
-    for index, column in enumerate(RANDHIE.columns):
-        widest[index] = max(column.longest, key=lambda word: len(tokens.values[index].encoded(word)))
-    assert len(tokens.encoded(widest)[0]) == tokens.width
+def test_all_words_of_a_domain_fit_into_the_width(model: LanguageModel) -> None:
+    """By enumeration of every word of every column; where each character is a token, one row fills the width."""
+    tokens = RowTokens(model, SCHEMA, "sentence")
+    widest = {
+        index: max(words(tokens, index), key=lambda word: len(tokens.values[index].encoded(word)))
+        for index in range(len(SCHEMA.columns))
+    }
+    assert len(tokens.encoded(widest)[0]) <= tokens.width
+    builtin = RowTokens(LanguageModel.load(), RANDHIE, "sentence")
+    row = {0: "99", 1: "100", 2: "yes", 3: "2000", 4: "4000", 5: "yes", 6: "60.0", 7: "excellent"}
+    assert len(builtin.encoded(row)[0]) == builtin.width
+
+
+def test_a_tokenizer_whose_digits_have_several_tokens(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first year of the domain is spelled with fewer tokens than others; the width covers all of them."""
+    plain = LanguageModel.encode
+
+    def encode(self: LanguageModel, text: str) -> list[int]:
+        found = plain(self, text)
+        return found + found[-1:] if text[-1:] in "023456789" else found  # all digits but 1 have a token more
+
+    monkeypatch.setattr(LanguageModel, "encode", encode)
+    day = {"name": "day", "type": "date", "low": "1111-11-11", "high": "1111-12-30"}
+    tokens = RowTokens(model, Schema.model_validate({"columns": [day]}), "sentence")
+    lengths = [len(tokens.encoded({0: word})[0]) for word in words(tokens, 0)]
+    assert len(set(lengths)) > 1
+    assert max(lengths) <= tokens.width
