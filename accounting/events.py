@@ -248,6 +248,23 @@ def _collect(event: DpEvent, count: int, counts: dict[str, tuple[DpEvent, int]])
         counts[key] = (event, counts.get(key, (event, 0))[1] + count)
 
 
+def known_names() -> frozenset[str]:
+    """The names of all classes of events."""
+    return frozenset(_EVENTS)
+
+
+def build(name: str, fields: Mapping[str, Any]) -> DpEvent:
+    """The event of a known name with these fields.
+
+    Raises:
+        ValueError: if the fields are wrong.
+    """
+    try:
+        return _EVENTS[name](**fields)
+    except TypeError as error:
+        raise ValueError(f"event {name} has the wrong fields: {error}") from None
+
+
 def to_json(event: DpEvent) -> dict[str, Any]:
     """`event` as plain JSON types, ``{"type": class name, field: value, …}``.
 
@@ -266,13 +283,10 @@ def from_json(data: Mapping[str, Any]) -> DpEvent:
     Raises:
         ValueError: if the type is unknown or parameters are invalid.
     """
-    cls = _EVENTS.get(str(data.get("type")))
-    if cls is None:
+    name = str(data.get("type"))
+    if name not in _EVENTS:
         raise ValueError(f"unknown event type {data.get('type')!r}; known are {', '.join(sorted(_EVENTS))}")
-    try:
-        return cls(**{key: _decode(value) for key, value in data.items() if key != "type"})
-    except TypeError as error:
-        raise ValueError(f"event {data.get('type')} has the wrong fields: {error}") from None
+    return build(name, {key: _decode(value) for key, value in data.items() if key != "type"})
 
 
 def _encode(value: Any) -> Any:

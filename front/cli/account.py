@@ -22,7 +22,8 @@ def account(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Ledgers of runs on one data set, and claims (.yaml) that would run on it; all of them compose."
+            help="Ledgers of runs on one data set, files of other libraries about it, and claims (.yaml) that would "
+            "run on it; all of them compose."
         ),
     ],
     delta: Annotated[
@@ -38,14 +39,34 @@ def account(
             "such a claim depends on where secrets are, so its data are read."
         ),
     ] = None,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(help="What a file of another library does not record: add_remove, replace_one or zero_out."),
+    ] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="Likewise, how records were sampled: poisson, fixed, shuffled or unknown.")
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="Likewise, the number of records.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Likewise, the unit: record, user or group(k).")] = None,
     anchor: Anchor = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Bounds the privacy loss of ledgers, and of claims before they run, with every accountant that supports them."""
+    """Bounds the privacy loss of ledgers, of files of other libraries, and of claims before they run, with every
+    accountant that supports them."""
     from cupel.jobs import account as job
 
-    found = job.account(files, delta=delta, method=method, p=p, anchor=anchor)
+    found = job.account(
+        files,
+        delta=delta,
+        method=method,
+        p=p,
+        adjacency=adjacency,
+        sampler=sampler,
+        records=records,
+        unit=unit,
+        anchor=anchor,
+    )
     show(found.to_json(), lambda: _print(found), json_, quiet)
 
 
@@ -58,11 +79,27 @@ def _print(account: Account) -> None:
     console.print(_table(account, account.bounds, f"What {what}"))
     if account.whole_plan:
         console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
-    for ledger in account.ledgers:
-        for note in ledger.notes():
+    if account.if_sampled:
+        console.print(_samplers(account))
+    for file in (*account.ledgers, *account.foreign):
+        for note in file.notes():
             console.print(note, markup=False, soft_wrap=True, highlight=False)
     for name, reason in account.unsupported.items():
         console.print(f"{name}: {reason}", markup=False)
+
+
+def _samplers(account: Account) -> Table:
+    """The best bound for each way in which records may have been sampled."""
+    from rich.table import Table
+
+    table = Table(title="How records were sampled is not recorded; state it with --sampler")
+    for column in ("if the sampler was", "at", "at most", "rigor"):
+        table.add_column(column, overflow="fold")
+    for one in account.if_sampled:
+        bound = one.bound
+        value, rigor = ("no bound", "") if bound is None else (format_upper(bound.value), bound.rigor)
+        table.add_row(one.sampler, one.adjacency, value, rigor)
+    return table
 
 
 def _table(account: Account, bounds: Sequence[Bound], title: str) -> Table:

@@ -58,7 +58,11 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 app.command("assay", epilog=f"Example: cupel assay examples/claims/keys-median.yaml -o report\n\n{IN_HELP}")(assay)
 app.command("generate", epilog="Example: cupel generate examples/claims/keys-median.yaml -o run")(generate)
-app.command("account", epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5")(account)
+app.command(
+    "account",
+    epilog="Examples: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
+    "cupel account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency add_remove",
+)(account)
 app.add_typer(audit.app, name="audit")
 app.add_typer(compare.app, name="compare")
 app.add_typer(calibrate.app, name="calibrate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from cupel.accounting.html_table import html_table
+from cupel.accounting.interop.read import read_state
+from cupel.accounting.interop.state import Reading, Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.ledger.run import Run
-from cupel.accounting.number_format import format_upper
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
@@ -70,6 +72,54 @@ class LedgerState:
 
 
 @dataclass(frozen=True)
+class ForeignFile:
+    """A file of another library.
+
+    Attributes:
+        path: the file.
+        library: which wrote it.
+        what: of that library.
+        stated: the ε that the file itself states, or None.
+        assumptions: what the bounds rest on, and the file does not show.
+    """
+
+    path: Path
+    library: str
+    what: str
+    stated: float | None
+    assumptions: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as plain JSON types."""
+        return {**asdict(self), "path": str(self.path), "assumptions": list(self.assumptions)}
+
+    def notes(self) -> list[str]:
+        """The file in sentences."""
+        stated = "" if self.stated is None else f"; it states ε = {format_number(self.stated)} itself"
+        return [f"{self.path}: {self.what}{stated}", *(f"{self.path}: assumed: {one}" for one in self.assumptions)]
+
+
+@dataclass(frozen=True)
+class IfSampled:
+    """The best bound if records were sampled in one way, where nobody says how.
+
+    Attributes:
+        sampler: the way.
+        adjacency: of the bound.
+        bound: None if there is no finite one.
+    """
+
+    sampler: Sampler
+    adjacency: Adjacency
+    bound: Bound | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The bound as plain JSON types."""
+        bound = None if self.bound is None else self.bound.to_json()
+        return {"sampler": str(self.sampler), "adjacency": str(self.adjacency), "bound": bound}
+
+
+@dataclass(frozen=True)
 class Account:
     """Bounds on a total privacy cost.
 
@@ -81,6 +131,8 @@ class Account:
         budgets: if secrets have several budgets, for each bound the budget of its secrets; else empty.
         ledgers: the ledgers that were read, in the order given.
         whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
+        foreign: the files of other libraries that were read, in the order given.
+        if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
     """
 
     adjacency: Adjacency
@@ -91,6 +143,8 @@ class Account:
     budgets: tuple[SecretProtection, ...] = ()
     ledgers: tuple[LedgerState, ...] = ()
     whole_plan: tuple[Bound, ...] = ()
+    foreign: tuple[ForeignFile, ...] = ()
+    if_sampled: tuple[IfSampled, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -101,6 +155,8 @@ class Account:
             "bounds": [bound.to_json() for bound in self.bounds],
             **({"whole_plan": [bound.to_json() for bound in self.whole_plan]} if self.whole_plan else {}),
             "ledgers": [ledger.to_json() for ledger in self.ledgers],
+            **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
+            **({"if_sampled": [one.to_json() for one in self.if_sampled]} if self.if_sampled else {}),
             **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
@@ -120,17 +176,24 @@ def account(
     delta: float | None = None,
     method: str | None = None,
     p: float | None = None,
+    adjacency: str | None = None,
+    sampler: str | None = None,
+    records: int | None = None,
+    unit: str | None = None,
     anchor: Path | None = None,
 ) -> Account:
-    """Bounds the total privacy cost of ledgers and of claims that have not run.
+    """Bounds the total privacy cost of ledgers, of files of other libraries, and of claims that have not run.
 
     Args:
-        given: ledgers over one data set, and claims (files that end in ``.yaml`` or ``.yml``, or `Claim`s) that would
-            run on it. The plan of a claim is counted. It needs no model, and no data unless it depends on where secrets
-            occur.
+        given: ledgers over one data set, files of other libraries about it, and claims (files that end in ``.yaml`` or
+            ``.yml``, or `Claim`s) that would run on it. The plan of a claim is counted. It needs no model, and no data
+            unless it depends on where secrets occur.
         delta: δ in (0, 1); None for a pure ε, and an ε at the δ of the claims if they agree on one.
         method: one accountant; None for all.
         p: at unit secret, the prior probability of guessing a secret; None for the budgets of runs and claims.
+        adjacency, sampler, records, unit: what files of other libraries do not record: the neighbouring relation,
+            ``poisson``, ``fixed``, ``shuffled`` or ``unknown`` samples, the number of records, and the unit. What is
+            stated becomes an assumption of the bounds.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
@@ -140,11 +203,17 @@ def account(
     several = [given] if isinstance(given, str | Path | Claim) else list(given)
     claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]
     files = [Path(one) for one in several if not isinstance(one, Claim) and not _is_claim(one)]
+    foreign = [path for path in files if _is_foreign(path)]
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
-            ledgers = stack.enter_context(open_ledgers(files, anchor=anchor))
-            query = _query(claims, ledgers, delta, p)
+            stated = _stated(adjacency, sampler, records)
+            _check_stated(foreign, stated, unit)
+            states_of = [(path, read_state(path)) for path in foreign]
+            ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
+            relations = _relations(claims, ledgers)
+            readings = _readings(states_of, stated, Unit.parse(unit or "record"), relations)
+            query = _query(claims, ledgers, readings, relations, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
             because = _estimate_reasons(claims, ledgers)
         methods = None if method is None else [method]
@@ -161,6 +230,7 @@ def account(
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
+    bounds = [_assuming(bound, readings) for bound in bounds]
     return Account(
         query.adjacency,
         query.unit,
@@ -169,10 +239,113 @@ def account(
         planned=bool(claims),
         budgets=promised,
         ledgers=states,
-        whole_plan=tuple(_as_estimate(bound, because) for _, bound in query.answers(query.whole_plan, methods))
+        whole_plan=tuple(
+            _as_estimate(_assuming(bound, readings), because) for _, bound in query.answers(query.whole_plan, methods)
+        )
         if unfinished
         else (),
+        foreign=tuple(
+            ForeignFile(path, state.library, state.what, state.stated, reading.assumptions)
+            for path, state, reading in readings
+        ),
+        if_sampled=tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else (),
     )
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file is there and is no ledger."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_LEDGER)) != _LEDGER
+    except OSError:
+        return False
+
+
+_LEDGER = b"SQLite format 3\0"
+
+
+def _stated(adjacency: str | None, sampler: str | None, records: int | None) -> Stated:
+    relations = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
+    if records is not None:
+        validate.integer(minimum=1, records=records)
+    return Stated(
+        adjacency=None if adjacency is None else Adjacency(validate.one_of(relations, adjacency=adjacency)),
+        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
+        records=records,
+    )
+
+
+def _check_stated(foreign: Sequence[Path], stated: Stated, unit: str | None) -> None:
+    if not foreign and (stated != Stated() or unit is not None):
+        raise InputError(
+            "--adjacency, --sampler, --records and --unit are for files of other libraries; ledgers and claims say them"
+        )
+
+
+Named = tuple[str, tuple[Adjacency, Unit]]
+Read = tuple[Path, State, Reading]
+
+
+def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named]:
+    found = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
+    if ledgers:
+        found.append((str(ledgers[0].path), relation_of(ledgers)))
+    return found
+
+
+def _readings(states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit, relations: list[Named]) -> list[Read]:
+    """The files under what was stated; their relations are added to the others.
+
+    Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
+    """
+    known = relations[0][1][0] if relations and relations[0][1][0] is not Adjacency.SECRET else None
+    given = dataclasses.replace(stated, adjacency=stated.adjacency or known)
+    found = []
+    for path, state in states:
+        with input_errors(f"{path}: "):
+            reading = read_as(state, given)
+        _check_event(path, reading, unit)
+        relations.append((str(path), (reading.adjacency, unit)))
+        found.append((path, state, reading))
+    return found
+
+
+def _check_event(path: Path, reading: Reading, unit: Unit) -> None:
+    """Checks that accountants can read the numbers of an event, whatever types a file gave them."""
+    try:
+        unsupported(reading.event, adjacency=reading.adjacency, unit=unit)
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path}: its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
+
+
+def _assuming(bound: Bound, readings: Sequence[Read]) -> Bound:
+    """With the assumptions of the files, and without a lower end where an event is worse than what ran."""
+    assumed = dict.fromkeys(one for _, _, reading in readings for one in reading.assumptions)
+    interval = bound.interval if all(reading.exact for _, _, reading in readings) else None
+    return dataclasses.replace(bound, assumptions=(*bound.assumptions, *assumed), interval=interval)
+
+
+def _if_sampled(
+    states: Sequence[tuple[Path, State]], stated: Stated, query: _Query, methods: Sequence[str] | None
+) -> Iterator[IfSampled]:
+    """The best certified bound on the last question for each sampler that nobody rules out."""
+    if stated.sampler is not None or not any(state.is_sampled and state.sampler is None for _, state in states):
+        return
+    _, question = query.questions[-1]
+    for sampler in Sampler:
+        for adjacency in (
+            (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE) if stated.adjacency is None else (query.adjacency,)
+        ):
+            try:
+                given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)
+                readings = [read_as(state, given) for _, state in states]
+            except ValueError:  # fixed, and nobody says how many records there are; or the file has another relation
+                continue
+            event = events.compose([(reading.event, 1) for reading in readings])
+            found = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
+            best = next((bound for bound in found if bound.value < math.inf), None)
+            named = [(path, state, reading) for (path, state), reading in zip(states, readings, strict=True)]
+            yield IfSampled(sampler, adjacency, None if best is None else _assuming(best, named))
 
 
 def _is_claim(given: str | Path | Claim) -> bool:
@@ -248,10 +421,14 @@ class _Query:
         ]
 
 
-def _query(claims: Sequence[Claim], ledgers: Sequence[Ledger], delta: float | None, p: float | None) -> _Query:
-    relations = [(claim.name, (claim.adjacency, Unit.parse(claim.unit))) for claim in claims]
-    if ledgers:
-        relations.append((str(ledgers[0].path), relation_of(ledgers)))
+def _query(
+    claims: Sequence[Claim],
+    ledgers: Sequence[Ledger],
+    readings: Sequence[Read],
+    relations: Sequence[Named],
+    delta: float | None,
+    p: float | None,
+) -> _Query:
     adjacency, unit = common_relation(relations)
     if (delta if unit.kind == "secret" else p) is not None:
         given, allowed = ("delta", "p") if unit.kind == "secret" else ("p", "delta")
@@ -261,7 +438,7 @@ def _query(claims: Sequence[Claim], ledgers: Sequence[Ledger], delta: float | No
         questions = _secret_questions(_common_budgets(ledgers, plans), p)
     else:
         questions = _unit_questions(_claimed_delta(claims) if delta is None else delta)
-    claimed = [(plan.event, 1) for plan in plans]
+    claimed = [(plan.event, 1) for plan in plans] + [(reading.event, 1) for _, _, reading in readings]
     runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
     event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
     whole_plan = events.compose([*claimed, *((run.plan, 1) for run in runs)])

@@ -1,0 +1,131 @@
+"""Events of dp_accounting: ``DpEvent.to_named_tuple()`` as JSON, or their ``repr``.
+
+A name in a file chooses from the events that this package knows; nothing is imported by it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import events
+from cupel.accounting.interop.state import Release, State
+
+_MODULE = "dp_accounting"
+_TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
+_NAME = re.compile(r"\s*(dp_event\.|dp_accounting\.(dp_event\.)?)?(\w+DpEvent)\(")
+_LONGEST = 200_000
+_DEEPEST = 60
+
+
+def found(content: Any) -> State | None:
+    """The state in JSON content; None if it is no event.
+
+    Raises:
+        ValueError: one line, if it is one that this package does not know, or its fields are wrong.
+    """
+    if not _is_event(content):
+        return None
+    return _state(_decoded(content, 0))
+
+
+def found_text(text: str) -> State | None:
+    """The state in the ``repr`` of an event; None if the text is none.
+
+    Raises:
+        ValueError: one line, as for `found`.
+    """
+    if _NAME.match(text) is None:
+        return None
+    depth = deepest = 0
+    for one in text:
+        depth += (one in "([{") - (one in ")]}")
+        deepest = max(deepest, depth)
+    if len(text) > _LONGEST or deepest > _DEEPEST:
+        raise ValueError("holds an event of dp_accounting that is too long or too deep")
+    try:
+        line = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise ValueError("begins like an event of dp_accounting, but is not one that repr() writes") from None
+    return _state(_evaluated(line))
+
+
+def _state(event: DpEvent) -> State:
+    return State(library="dp_accounting", what="an event of dp_accounting", parts=(Release(event),))
+
+
+def _is_event(content: Any) -> bool:
+    match content:
+        case {"class_name": str(name), "module_name": str(module)}:
+            return module.startswith(_MODULE) and name.endswith("DpEvent")
+        case [str(module), str(name), *_]:
+            return module.startswith(_MODULE) and name.endswith("DpEvent")
+    return False
+
+
+def _decoded(content: Any, depth: int) -> Any:
+    """An event, a list of events, or a plain value; a named tuple is a mapping, or a list in its order."""
+    if depth > _DEEPEST:
+        raise ValueError("holds an event of dp_accounting that is too deep")
+    if _is_event(content) and isinstance(content, Mapping):
+        fields = {key: value for key, value in content.items() if key not in ("module_name", "class_name")}
+        return _event(content["class_name"], {key: _decoded(value, depth + 1) for key, value in fields.items()})
+    if _is_event(content):
+        _, name, *values = content
+        return _event(name, _named(name, [_decoded(value, depth + 1) for value in values]))
+    if isinstance(content, list):
+        return [_decoded(value, depth + 1) for value in content]
+    return content
+
+
+_ORDER = ("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier")
+
+
+def _named(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    known = getattr(dp_event, name, None) if name in events.known_names() else None
+    order = _ORDER if name == _TRUNCATED else () if known is None else [one.name for one in attrs.fields(known)]
+    if len(values) != len(order):
+        raise ValueError(f"event {name[:60]} of dp_accounting has other fields than this version knows")
+    return dict(zip(order, values, strict=True))
+
+
+def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
+    """The event of a name that this package knows.
+
+    Raises:
+        ValueError: one line.
+    """
+    if name == _TRUNCATED and set(fields) == set(_ORDER):
+        return events.TruncatedPoissonSampledDpEvent(
+            sampling_probability=fields["sampling_probability"],
+            source_dataset_size=fields["dataset_size"],
+            max_batch_size=fields["truncated_batch_size"],
+            event=dp_event.GaussianDpEvent(fields["noise_multiplier"]),
+        )
+    if name not in events.known_names():
+        raise ValueError(f"event {name[:60]!r} of dp_accounting is none that this package accounts for")
+    try:
+        return events.build(name, fields)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"event {name} of dp_accounting: {str(error)[:200]}") from None
+
+
+def _evaluated(node: ast.expr) -> Any:
+    """What an expression of calls, lists and numbers builds; nothing is called but the constructors of events."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_evaluated(item) for item in items]
+        case ast.Name(id="inf"):
+            return float("inf")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[], keywords=given):
+            return _event(name, {str(one.arg): _evaluated(one.value) for one in given})
+    raise ValueError("holds an expression that repr() of an event of dp_accounting does not write")

@@ -1,0 +1,54 @@
+"""States of Opacus' accountants, alone or in checkpoints of PyTorch.
+
+`IAccountant.state_dict()` holds ``history``, a list of (noise multiplier, sample rate, number of steps), and
+``mechanism``, the name of the accountant. It records neither the sampler (``poisson_sampling``), nor the neighbouring
+relation, nor δ. `PrivacyEngine.save_checkpoint` puts it under ``privacy_accountant_state_dict``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cupel.accounting.interop.state import SampledGaussian, State
+
+_KEY = "privacy_accountant_state_dict"
+_ACCOUNTANTS = ("rdp", "gdp", "prv")
+
+
+def found(content: Any) -> State | None:
+    """The state in the content of a file; None if there is none.
+
+    Raises:
+        ValueError: one line, if there is one with other content than Opacus writes.
+    """
+    if not isinstance(content, Mapping):
+        return None
+    content = content.get(_KEY, content)
+    if not isinstance(content, Mapping) or "history" not in content or "mechanism" not in content:
+        return None
+    history, mechanism = content["history"], content["mechanism"]
+    if not isinstance(history, list) or mechanism not in _ACCOUNTANTS:
+        raise ValueError(
+            "looks like the state of an accountant of Opacus, but history must be a list, and mechanism one of "
+            + ", ".join(_ACCOUNTANTS)
+        )
+    return State(
+        library="Opacus",
+        what=f"the state of Opacus' {mechanism} accountant",
+        parts=tuple(_step(entry, place) for place, entry in enumerate(history)),
+    )
+
+
+def _step(entry: Any, place: int) -> SampledGaussian:
+    is_triple = isinstance(entry, list | tuple) and len(entry) == 3
+    numbers = [one for one in entry if isinstance(one, int | float) and not isinstance(one, bool)] if is_triple else []
+    if len(numbers) != 3:
+        raise ValueError(f"history[{place}] must be three numbers: noise multiplier, sample rate, number of steps")
+    noise, rate, steps = numbers
+    if steps != int(steps):
+        raise ValueError(f"history[{place}]: the number of steps must be whole")
+    try:
+        return SampledGaussian(float(noise), float(rate), int(steps))
+    except ValueError as error:
+        raise ValueError(f"history[{place}]: {error}") from None

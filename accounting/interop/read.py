@@ -1,0 +1,72 @@
+"""Recognises files of other libraries by their content."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.interop import dp_accounting_events, opacus, pickled
+from cupel.accounting.interop.state import State
+
+LARGEST = 2**24
+"""Bytes of a JSON or text file."""
+
+LIBRARIES = "Opacus, dp_accounting"
+_IN_JSON = (opacus.found, dp_accounting_events.found)
+_IN_TEXT = (dp_accounting_events.found_text,)
+
+
+def read_state(path: Path | str) -> State:
+    """What a file of another library says.
+
+    Args:
+        path: a PyTorch checkpoint, a pickle, JSON or text.
+
+    Raises:
+        ValueError: one line that names the file: it cannot be read, is too large, or is of no known library.
+    """
+    path = Path(path)
+    try:
+        state = _found(path)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if state is None:
+        raise ValueError(f"{path}: is no ledger, claim, or file of a library that is known here ({LIBRARIES})")
+    return state
+
+
+def _found(path: Path) -> State | None:
+    if pickled.is_checkpoint(path):
+        return _in_json(pickled.read_checkpoint(path))
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if content[:1] == b"\x80":
+        return _in_json(pickled.values(content))
+    if len(content) > LARGEST:
+        raise ValueError(f"is larger than {LARGEST} bytes, which no state of an accountant is")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if text.lstrip()[:1] in ("{", "["):
+        return _in_json(_json(text))
+    return next((state for found in _IN_TEXT if (state := found(text)) is not None), None)
+
+
+def _in_json(content: Any) -> State | None:
+    return next((state for found in _IN_JSON if (state := found(content)) is not None), None)
+
+
+def _json(text: str) -> Any:
+    def refused(constant: str) -> None:
+        raise ValueError(f"holds {constant}, which is no number of JSON")
+
+    try:
+        return json.loads(text, parse_constant=refused)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not valid JSON (line {error.lineno})") from None
+    except RecursionError:
+        raise ValueError("is JSON that is nested too deep") from None

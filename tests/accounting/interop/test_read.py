@@ -1,0 +1,206 @@
+"""Files of other libraries: what is read is what the libraries wrote, and what they do not record is never guessed."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dp_accounting import dp_event
+from opacus.accountants import GaussianAccountant, PRVAccountant, RDPAccountant
+
+from cupel.accounting import account, events
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.interop.read import read_state
+from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
+
+HISTORY = [(1.0, 0.01, 300), (1.25, 0.01, 200)]
+
+
+def opacus_file(folder: Path, form: str, kind: Any = RDPAccountant) -> Path:
+    accountant = kind()
+    for noise, rate, steps in HISTORY if kind is not GaussianAccountant else HISTORY[:1]:
+        for _ in range(steps):
+            accountant.step(noise_multiplier=noise, sample_rate=rate)
+    state = accountant.state_dict()
+    path = folder / f"state.{form}"
+    match form:
+        case "pt":
+            torch.save(
+                {"module_state_dict": torch.nn.Linear(2, 2).state_dict(), "privacy_accountant_state_dict": state}, path
+            )
+        case "alone":
+            torch.save(state, path)
+        case _:
+            path.write_text(json.dumps(state))
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:GDP accounting is experimental")
+@pytest.mark.parametrize("form", ["pt", "alone", "json"])
+@pytest.mark.parametrize("kind", [RDPAccountant, GaussianAccountant, PRVAccountant])
+def test_states_of_opacus(tmp_path: Path, form: str, kind: Any) -> None:
+    state = read_state(opacus_file(tmp_path, form, kind))
+    assert state.library == "Opacus"
+    assert state.parts == tuple(SampledGaussian(*entry) for entry in HISTORY[: len(state.parts)])
+    assert len(state.parts) == (1 if kind is GaussianAccountant else 2)
+    assert (state.adjacency, state.sampler, state.delta, state.records) == (None, None, None, None)
+
+
+def test_epsilon_of_a_state_is_that_of_its_library(tmp_path: Path) -> None:
+    """For Poisson samples: Opacus' RDP lies above, its PRV within its error of ours."""
+    state = read_state(opacus_file(tmp_path, "pt"))
+    reading = read_as(state, Stated(adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON))
+    ours = account(reading.event, adjacency=reading.adjacency, delta=1e-5).value
+    by_rdp, by_prv = RDPAccountant(), PRVAccountant()
+    by_rdp.history, by_prv.history = HISTORY, HISTORY
+    assert by_rdp.get_epsilon(1e-5) >= ours
+    assert by_prv.get_epsilon(1e-5) == pytest.approx(ours, abs=0.02)
+
+
+GAUSSIAN = dp_event.GaussianDpEvent(1.0)
+ONE = State(library="x", what="x", parts=(SampledGaussian(1.0, 0.1, 25),))
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "sampler", "event"),
+    [
+        ("add_remove", "poisson", dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.1, GAUSSIAN), 25)),
+        ("replace_one", "poisson", dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.1, GAUSSIAN), 25)),
+        (
+            "replace_one",
+            "fixed",
+            dp_event.SelfComposedDpEvent(dp_event.SampledWithoutReplacementDpEvent(200, 20, GAUSSIAN), 25),
+        ),
+        ("replace_one", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 3)),
+        ("zero_out", "shuffled", dp_event.SelfComposedDpEvent(GAUSSIAN, 3)),
+        ("replace_one", "unknown", dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
+        ("replace_one", None, dp_event.SelfComposedDpEvent(GAUSSIAN, 25)),
+        *(("add_remove", one, None) for one in ("fixed", "shuffled", "unknown", None)),
+    ],
+)
+def test_events_by_sampler(adjacency: str, sampler: str | None, event: Any) -> None:
+    """None is no bound: batches of a public number of records are others if there is one record more."""
+    given = Stated(adjacency=Adjacency(adjacency), sampler=None if sampler is None else Sampler(sampler), records=200)
+    reading = read_as(ONE, given)
+    assert reading.event == event or (event is None and reading.event.event == dp_event.NonPrivateDpEvent())
+    assert reading.exact is (sampler in ("poisson", "fixed") and event is not None)
+    assert any("clipped each record" in one for one in reading.assumptions)
+
+
+def test_one_record_more_in_shuffled_batches_moves_others() -> None:
+    """Why add_remove has no bound then: records −1 and 1 in turns, batches of two, and one record more in front."""
+    data = [-1, 1] * 8
+    near = [-1, *data]
+
+    def sums(records: list[int]) -> list[int]:
+        return [sum(records[start : start + 2]) for start in range(0, 16, 2)]
+
+    one, other = sums(data), sums(near)
+    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) == 2
+    assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) == 4  # the first batch; the others agree
+    data = [-1, -1, 1, 1] * 4
+    one, other = sums(data), sums([-1, *data])
+    assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) == 4 * 7  # here all but one move by 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_record_is_in_more_steps_of_shuffled_epochs_than_are_charged(seed: int) -> None:
+    """Epochs that go on through the parts of a history, by enumeration of all places of a record."""
+    rng = random.Random(seed)
+    epoch = rng.randint(1, 12)
+    counts = [rng.randint(1, 40) for _ in range(rng.randint(1, 3))]
+    parts = tuple(SampledGaussian(1.0 + place, 1 / epoch, steps) for place, steps in enumerate(counts))
+    given = Stated(adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED)
+    charged = events.counted([(read_as(State(library="x", what="x", parts=parts), given).event, 1)])
+    bounds = [charged[repr(dp_event.GaussianDpEvent(part.noise_multiplier))][1] for part in parts]
+    starts = [sum(counts[:place]) for place in range(len(counts))]
+    for start, steps, bound in zip(starts, counts, bounds, strict=True):
+        touched = {step // epoch for step in range(start, start + steps)}
+        most = len(touched)  # in each epoch that a part touches, the record may be in one of its steps
+        assert most <= bound <= most + 1
+
+
+EVENT = dp_event.ComposedDpEvent(
+    [
+        dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.5)), 30),
+        dp_event.LaplaceDpEvent(2.0),
+        dp_event.SampledWithoutReplacementDpEvent(100, 10, dp_event.GaussianDpEvent(2.0)),
+    ]
+)
+
+
+def nested(value: Any) -> Any:
+    """A named tuple as JSON with the names of its fields."""
+    if hasattr(value, "_asdict"):
+        return {key: nested(one) for key, one in value._asdict().items()}
+    return [nested(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("form", ["named", "listed", "text"])
+def test_events_of_dp_accounting(tmp_path: Path, form: str) -> None:
+    tuples = EVENT.to_named_tuple()
+    texts = {"named": json.dumps(nested(tuples)), "listed": json.dumps(tuples), "text": repr(EVENT)}
+    (tmp_path / "event").write_text(texts[form])
+    state = read_state(tmp_path / "event")
+    assert state.library == "dp_accounting"
+    assert state.parts == (Release(EVENT),)
+    reading = read_as(state, Stated(adjacency=Adjacency.REPLACE_ONE))
+    assert reading.exact
+    assert reading.event == events.compose([(EVENT, 1)])
+
+
+def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
+    (tmp_path / "event").write_text(
+        "TruncatedSubsampledGaussianDpEvent(dataset_size=1000, sampling_probability=0.01, truncated_batch_size=30, "
+        "noise_multiplier=1.5)"
+    )
+    (part,) = read_state(tmp_path / "event").parts
+    assert part == Release(events.TruncatedPoissonSampledDpEvent(0.01, 1000, 30, dp_event.GaussianDpEvent(1.5)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[", "not valid JSON"),
+        ('{"history": [[NaN, 0.1, 3]], "mechanism": "rdp"}', "holds NaN"),
+        ("[" * 100_000, "nested too deep"),
+        ("hello", "no ledger, claim, or file of a library"),
+        ('{"history": [[1, 2]], "mechanism": "rdp"}', r"history\[0\] must be three numbers"),
+        ('{"history": [[1, true, 2]], "mechanism": "rdp"}', r"history\[0\] must be three numbers"),
+        ('{"history": [[1, 0.1, 2.5]], "mechanism": "rdp"}', "number of steps must be whole"),
+        ('{"history": [[1, 1.5, 2]], "mechanism": "rdp"}', "sample_rate must be between 0 and 1"),
+        ('{"history": [[-1, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
+        ('{"history": [[1e999, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
+        ('{"history": {}, "mechanism": "rdp"}', "history must be a list"),
+        ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv"),
+        ("OtherDpEvent(x=1)", "none that this package accounts for"),
+        ("GaussianDpEvent(noise_multiplier=open('x'))", "an expression that repr"),
+        ("GaussianDpEvent(sigma=1.0)", "wrong fields"),
+        ("GaussianDpEvent(" + "[" * 200 + "]" * 200 + ")", "too long or too deep"),
+        ('{"module_name": "dp_accounting.x", "class_name": "EvilDpEvent"}', "none that this package accounts for"),
+        ('["dp_accounting.dp_event", "GaussianDpEvent"]', "other fields"),
+    ],
+)
+def test_wrong_files_are_one_line(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "file").write_text(content)
+    with pytest.raises(ValueError, match=message) as error:
+        read_as(read_state(tmp_path / "file"), Stated())
+    assert "\n" not in str(error.value)
+    assert str(tmp_path / "file") in str(error.value)
+
+
+def test_a_file_that_says_something_else_is_not_overruled() -> None:
+    state = State(library="x", what="x", parts=ONE.parts, adjacency=Adjacency.ADD_REMOVE, sampler=Sampler.POISSON)
+    with pytest.raises(ValueError, match="the file says sampler poisson, not shuffled"):
+        read_as(state, Stated(sampler=Sampler.SHUFFLED))
+    assert read_as(state, Stated(sampler=Sampler.POISSON)).sampler is Sampler.POISSON
+
+
+@pytest.mark.parametrize("records", [None, 33])
+def test_fixed_batches_need_a_number_of_records_that_fits(records: int | None) -> None:
+    with pytest.raises(ValueError, match="--records"):
+        read_as(ONE, Stated(adjacency=Adjacency.REPLACE_ONE, sampler=Sampler.FIXED, records=records))
