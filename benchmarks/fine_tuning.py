@@ -111,7 +111,8 @@ def of_opacus(model: LanguageModel, rank: int, rows: list[WeightedRow], at_once:
     def step() -> None:
         for start in range(0, ROWS, at_once):
             optimizer.signal_skip_step(start + at_once < ROWS)
-            loss(wrapped, ids[start : start + at_once], shares[start : start + at_once]).backward()
+            one = slice(start, start + at_once)
+            loss(wrapped, ids[one], shares[one]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
 
@@ -125,7 +126,7 @@ def without_privacy(model: LanguageModel, rank: int, rows: list[WeightedRow]) ->
     ids, shares = tensors(rows)
 
     def step() -> None:
-        (loss(copy, ids, shares) / ROWS).backward()
+        (loss(copy, ids, shares) / ROWS).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
 

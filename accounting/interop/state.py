@@ -177,13 +177,13 @@ def read_as(state: State, given: Stated) -> Reading:
     assert isinstance(adjacency, Adjacency)
     sampler = merged.of("sampler", Sampler.UNKNOWN) if state.is_sampled else None
     records = merged.of("records") if sampler is Sampler.FIXED else None
+    assert sampler is None or isinstance(sampler, Sampler)
+    assert records is None or isinstance(records, int)
     parts = []
     for part in state.parts:
         if isinstance(part, Release):
             parts.append((part.event, part.count))
         elif part.steps:
-            assert sampler is None or isinstance(sampler, Sampler)
-            assert records is None or isinstance(records, int)
             times = _times_in(part, first=not parts) if sampler is Sampler.SHUFFLED else part.steps
             parts.append((_step(part, adjacency, sampler, records), times))
     if any(isinstance(part, SampledGaussian) for part in state.parts):

@@ -81,9 +81,9 @@ def _print(account: Account) -> None:
         console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
     if account.if_sampled:
         console.print(_samplers(account))
-    for file in (*account.ledgers, *account.foreign):
-        for note in file.notes():
-            console.print(note, markup=False, soft_wrap=True, highlight=False)
+    notes = [note for ledger in account.ledgers for note in ledger.notes()]
+    for note in (*notes, *(note for file in account.foreign for note in file.notes())):
+        console.print(note, markup=False, soft_wrap=True, highlight=False)
     for name, reason in account.unsupported.items():
         console.print(f"{name}: {reason}", markup=False)
 

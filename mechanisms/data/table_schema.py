@@ -366,7 +366,8 @@ class DateColumn(SpelledColumn):
                 return None
         if not self.low <= cell <= self.high:
             return None
-        return self._days[cell.toordinal() - self.low.toordinal()]  # one text for all rows that have it
+        day: str = self._days[cell.toordinal() - self.low.toordinal()]  # one text for all rows that have it
+        return day
 
     def _cell(self, word: str) -> Cell:
         return word

@@ -5,6 +5,8 @@ Batches that are shuffled and accounted as Poisson samples are in `tests/known_b
 
 from __future__ import annotations
 
+from typing import Any
+
 import mpmath
 import pytest
 
@@ -61,7 +63,7 @@ def test_theorem_a4_has_its_inequality_the_wrong_way(order: int, rate: float, si
 
 def theorem_a7(rate: float, sigma: float, steps: int) -> float:
     """Equation 12, the least over a grid of orders; at α = 1, which the theorem allows, it divides by 0."""
-    orders = {order: bound(order, rate, sigma) for order in range(2, 64)}
+    orders: dict[float, float] = {order: bound(order, rate, sigma) for order in range(2, 64)}
     orders |= {order / 4: divergence(order / 4, rate, sigma, added=True) for order in range(5, 24) if order % 4}
     return min(
         steps * found + float(mp.log1p(-mp.mpf(1) / order) - (mp.log(DELTA) + mp.log(order)) / (order - 1))
@@ -72,7 +74,7 @@ def theorem_a7(rate: float, sigma: float, steps: int) -> float:
 @pytest.mark.parametrize(("epsilon", "epochs"), [(1.0, 10), (8.0, 10), (1.0, 1)])
 def test_theorem_a7_is_sound_and_loose_for_poisson_samples(epsilon: float, epochs: int) -> None:
     """30000 records, batches of 32: what the theorem states lies above the certified ε of the same noise."""
-    size = {"records": 30_000, "batch_size": 32, "steps": epochs * 30_000 // 32}
+    size: dict[str, Any] = {"records": 30_000, "batch_size": 32, "steps": epochs * 30_000 // 32}
     noise = calibrate(
         lambda value: TwoStage(noise_multiplier=value, **size).plan(),
         ApproxDP(epsilon, DELTA),

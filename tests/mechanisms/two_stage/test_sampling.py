@@ -46,7 +46,8 @@ def restricted(model: LanguageModel, tokens: RowTokens) -> dict[tuple[str, ...],
         if len(whole) == 1:
             return dict.fromkeys(whole, 1.0)
         following = {ids[len(begun)] for ids in whole.values()}
-        chances, found = next_probabilities(model, begun), {}
+        chances = next_probabilities(model, begun)
+        found: dict[tuple[str, ...], float] = {}
         total = sum(float(chances[token]) for token in following)
         for token in following:
             rest = {row: ids for row, ids in whole.items() if ids[len(begun)] == token}

@@ -112,8 +112,9 @@ def test_an_assay_its_release_and_a_second_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_both_audits_find_what_is_there(tmp_path: Path) -> None:
-    """Without noise the controls separate members, and with it the bounds stay below the claim."""
+def test_both_audits_find_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without noise the controls separate members, and with it the bounds stay below what is proven."""
+    monkeypatch.setattr(audits, "CONTROL_STEPS", 400)
     path = write(tmp_path, parameters={"learning_rate": 0.01}, audits=["canaries", "released"])
     done = run("assay", path, "-o", tmp_path / "out", "-q")
     assert done.returncode == 0, done.stderr
@@ -125,9 +126,9 @@ def test_both_audits_find_what_is_there(tmp_path: Path) -> None:
     assert rows.controls_passed
     (bound,) = spikes.bounds
     assert bound.ceiling is not None
-    assert float(bound.ceiling) > 3.5, "200 guesses could have shown more than was proven"
     assert assay.best_upper is not None
-    assert float(bound.value) < float(assay.best_upper.value) < 3.5
+    proven = float(assay.best_upper.value)
+    assert float(bound.value) < proven < float(bound.ceiling), "the guesses could have shown more than was proven"
     private = tmp_path / "out" / "private" / "audits" / "canaries"
     with Ledger.open(private / "ledger.sqlite", read_only=True) as ledger:
         assert ledger.runs() == ["canaries", "positive control"]
