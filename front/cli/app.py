@@ -60,8 +60,8 @@ app.command("assay", epilog=f"Example: cupel assay examples/claims/keys-median.y
 app.command("generate", epilog="Example: cupel generate examples/claims/keys-median.yaml -o run")(generate)
 app.command(
     "account",
-    epilog="Examples: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
-    "cupel account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency add_remove",
+    epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
+    "Example: cupel account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency add_remove",
 )(account)
 app.add_typer(audit.app, name="audit")
 app.add_typer(compare.app, name="compare")
