@@ -46,9 +46,9 @@ def _step(entry: Any, place: int) -> SampledGaussian:
     if len(numbers) != 3:
         raise ValueError(f"history[{place}] must be three numbers: noise multiplier, sample rate, number of steps")
     noise, rate, steps = numbers
-    if steps != int(steps):
-        raise ValueError(f"history[{place}]: the number of steps must be whole")
     try:
+        if steps != int(steps):
+            raise ValueError("the number of steps must be whole")
         return SampledGaussian(float(noise), float(rate), int(steps))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"history[{place}]: {error}") from None

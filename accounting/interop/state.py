@@ -50,7 +50,7 @@ class SampledGaussian:
 
     def __post_init__(self) -> None:
         validate.non_negative(noise_multiplier=self.noise_multiplier)
-        validate.probability(sample_rate=self.rate)
+        validate.positive(sample_rate=validate.probability(sample_rate=self.rate))
         validate.integer(minimum=0, steps=self.steps)
 
 

@@ -253,11 +253,13 @@ def account(
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a file is there and is no ledger."""
+    """Whether a regular file is there and is no ledger."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(_LEDGER)) != _LEDGER
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

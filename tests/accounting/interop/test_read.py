@@ -173,6 +173,9 @@ def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
         ('{"history": [[1, true, 2]], "mechanism": "rdp"}', r"history\[0\] must be three numbers"),
         ('{"history": [[1, 0.1, 2.5]], "mechanism": "rdp"}', "number of steps must be whole"),
         ('{"history": [[1, 1.5, 2]], "mechanism": "rdp"}', "sample_rate must be between 0 and 1"),
+        ('{"history": [[1, 0.0, 2]], "mechanism": "rdp"}', "sample_rate must be"),
+        ('{"history": [[1, 0.5, 1e999]], "mechanism": "rdp"}', r"history\[0\]"),
+        ('{"history": [[1' + "0" * 400 + ', 0.5, 3]], "mechanism": "rdp"}', r"history\[0\]"),
         ('{"history": [[-1, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": [[1e999, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": {}, "mechanism": "rdp"}', "history must be a list"),
@@ -204,3 +207,53 @@ def test_a_file_that_says_something_else_is_not_overruled() -> None:
 def test_fixed_batches_need_a_number_of_records_that_fits(records: int | None) -> None:
     with pytest.raises(ValueError, match="--records"):
         read_as(ONE, Stated(adjacency=Adjacency.REPLACE_ONE, sampler=Sampler.FIXED, records=records))
+
+
+SAMPLERS = [Stated(sampler=sampler, adjacency=Adjacency.REPLACE_ONE, records=1000) for sampler in Sampler]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_files_are_read_or_refused_in_one_line(tmp_path: Path, seed: int) -> None:
+    """4 times 600 mutations of JSON and of text, under every sampler."""
+    rng = random.Random(seed)
+    bases = [
+        json.dumps({"history": HISTORY, "mechanism": "rdp"}),
+        json.dumps(EVENT.to_named_tuple()),
+        json.dumps(nested(EVENT.to_named_tuple())),
+        repr(EVENT),
+    ]
+    pieces = [
+        "0",
+        "-1",
+        "1e999",
+        "1" * 400,
+        "null",
+        "true",
+        "[",
+        "]",
+        "{",
+        "}",
+        '"',
+        ",",
+        "(",
+        ")",
+        "é",
+        "\0",
+        "DpEvent(",
+    ]
+    read = refused = 0
+    for _ in range(600):
+        text = bases[rng.randrange(len(bases))]
+        for _ in range(rng.randint(1, 3)):
+            start = rng.randrange(len(text) + 1)
+            text = text[:start] + rng.choice(pieces) + text[start + rng.choice((0, 1, 1, 2, 5)) :]
+        (tmp_path / "file").write_text(text, encoding="utf-8")
+        try:
+            state = read_state(tmp_path / "file")
+            for given in SAMPLERS:
+                read_as(state, given)
+            read += 1
+        except ValueError as error:
+            refused += "\n" not in str(error)
+    assert read + refused == 600
+    assert refused > 200
