@@ -13,7 +13,7 @@ from typing import Any
 from cupel.accounting.interop.state import SampledGaussian, State
 
 _KEY = "privacy_accountant_state_dict"
-_ACCOUNTANTS = ("rdp", "gdp", "prv")
+_ACCOUNTANTS = ("rdp", "gdp", "prv", "cupel")
 
 
 def found(content: Any) -> State | None:

@@ -179,7 +179,7 @@ def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
         ('{"history": [[-1, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": [[1e999, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": {}, "mechanism": "rdp"}', "history must be a list"),
-        ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv"),
+        ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv, cupel"),
         ("OtherDpEvent(x=1)", "none that this package accounts for"),
         ("GaussianDpEvent(noise_multiplier=open('x'))", "an expression that repr"),
         ("GaussianDpEvent(sigma=1.0)", "wrong fields"),
