@@ -16,7 +16,7 @@ from typing import TypeAlias
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
-from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.adjacency import Adjacency, Unit
 
 
 class Sampler(StrEnum):
@@ -77,8 +77,10 @@ class State:
         delta: of the guarantee.
         sampler: of the steps.
         records: the number of records n.
+        unit: of the guarantee.
         stated: the ε that the file itself states.
         notes: sentences about what the file does not show.
+        exact: whether its parts are what ran; or else worse, so that no lower bound follows.
     """
 
     library: str
@@ -88,8 +90,10 @@ class State:
     delta: float | None = None
     sampler: Sampler | None = None
     records: int | None = None
+    unit: Unit | None = None
     stated: float | None = None
     notes: tuple[str, ...] = ()
+    exact: bool = True
 
     @property
     def is_sampled(self) -> bool:
@@ -189,6 +193,13 @@ def read_as(state: State, given: Stated) -> Reading:
     if any(isinstance(part, SampledGaussian) for part in state.parts):
         merged.assumptions += _of_steps(adjacency, sampler)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
+    exact = exact and state.exact
+    if adjacency is Adjacency.REPLACE_ONE and parts:
+        merged.assumptions.append(
+            "Noise multipliers are relative to the largest length of one record's contribution; an exchange of two "
+            "records moves a sum by twice that."
+        )
+        exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
     return Reading(events.compose(parts), adjacency, sampler, (*merged.assumptions, *state.notes), exact)
 
 

@@ -188,7 +188,7 @@ def account(
         given: ledgers over one data set, files of other libraries about it, and claims (files that end in ``.yaml`` or
             ``.yml``, or `Claim`s) that would run on it. The plan of a claim is counted. It needs no model, and no data
             unless it depends on where secrets occur.
-        delta: δ in (0, 1); None for a pure ε, and an ε at the δ of the claims if they agree on one.
+        delta: δ in (0, 1); None for a pure ε, and an ε at the δ of the claims or files if they agree on one.
         method: one accountant; None for all.
         p: at unit secret, the prior probability of guessing a secret; None for the budgets of runs and claims.
         adjacency, sampler, records, unit: what files of other libraries do not record: the neighbouring relation,
@@ -212,7 +212,8 @@ def account(
             states_of = [(path, read_state(path)) for path in foreign]
             ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
             relations = _relations(claims, ledgers)
-            readings = _readings(states_of, stated, Unit.parse(unit or "record"), relations)
+            readings = _readings(states_of, stated, None if unit is None else Unit.parse(unit), relations)
+            delta = _recorded_delta(states_of) if delta is None and not claims else delta
             query = _query(claims, ledgers, readings, relations, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
             because = _estimate_reasons(claims, ledgers)
@@ -295,7 +296,9 @@ def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named
     return found
 
 
-def _readings(states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit, relations: list[Named]) -> list[Read]:
+def _readings(
+    states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit | None, relations: list[Named]
+) -> list[Read]:
     """The files under what was stated; their relations are added to the others.
 
     Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
@@ -306,10 +309,19 @@ def _readings(states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit, 
     for path, state in states:
         with input_errors(f"{path}: "):
             reading = read_as(state, given)
-        _check_event(path, reading, unit)
-        relations.append((str(path), (reading.adjacency, unit)))
+            if unit is not None and state.unit not in (None, unit):
+                raise ValueError(f"the file says unit {state.unit}, not {unit}; leave --unit out, or give the same")
+        of = state.unit or unit or Unit()
+        _check_event(path, reading, of)
+        relations.append((str(path), (reading.adjacency, of)))
         found.append((path, state, reading))
     return found
+
+
+def _recorded_delta(states: Sequence[tuple[Path, State]]) -> float | None:
+    """The δ of the files, if they all record the same."""
+    named = {state.delta for _, state in states}
+    return named.pop() if len(named) == 1 else None
 
 
 def _check_event(path: Path, reading: Reading, unit: Unit) -> None:

@@ -148,9 +148,12 @@ def test_events_of_dp_accounting(tmp_path: Path, form: str) -> None:
     state = read_state(tmp_path / "event")
     assert state.library == "dp_accounting"
     assert state.parts == (Release(EVENT),)
-    reading = read_as(state, Stated(adjacency=Adjacency.REPLACE_ONE))
+    reading = read_as(state, Stated(adjacency=Adjacency.ADD_REMOVE))
     assert reading.exact
     assert reading.event == events.compose([(EVENT, 1)])
+    exchange = read_as(state, Stated(adjacency=Adjacency.REPLACE_ONE))
+    assert not exchange.exact, "what dp_accounting's noise multipliers refer to is then not recorded"
+    assert any("records moves a sum by twice" in one for one in exchange.assumptions)
 
 
 def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:

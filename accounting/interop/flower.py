@@ -1,0 +1,79 @@
+"""States of Flower's accountant, `flwr.supercore.privacy_accounting.RdpAccountant.state_dict()`, as JSON.
+
+Unlike others it records nearly everything: the neighbouring relation, the sampling method, the number of clients and δ.
+Its unit is a client with all of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dp_accounting import dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.interop.state import Part, Release, SampledGaussian, Sampler, State
+
+_VERSION = 1
+_RELATIONS = {"add-or-remove-one": Adjacency.ADD_REMOVE, "replace-one": Adjacency.REPLACE_ONE}
+_SAMPLERS = {"poisson": Sampler.POISSON, "without-replacement": Sampler.FIXED, "no-amplification": None}
+
+
+def found(content: Any) -> State | None:
+    """The state in JSON content; None if there is none.
+
+    Raises:
+        ValueError: one line, if there is one of another version, or with other content than Flower writes.
+    """
+    if not isinstance(content, Mapping) or not {"schema_version", "backend", "compositions"} <= set(content):
+        return None
+    if (content["schema_version"], content["backend"]) != (_VERSION, "rdp"):
+        raise ValueError(
+            "is a state of Flower's accountant of another version; schema_version 1 of backend rdp is known"
+        )
+    try:
+        return _state(content["config"], content["compositions"])
+    except (KeyError, TypeError, AttributeError, OverflowError):
+        raise ValueError(
+            "looks like a state of Flower's accountant, but lacks a field or has one of another type"
+        ) from None
+
+
+def _state(config: Mapping[str, Any], compositions: Any) -> State:
+    relation, method = config["neighboring_relation"], config["sampling_method"]
+    validate.one_of(tuple(_RELATIONS), neighboring_relation=relation)
+    validate.one_of(tuple(_SAMPLERS), sampling_method=method)
+    delta = float(validate.open_probability(target_delta=config["target_delta"]))
+    clients = validate.integer(minimum=1, population_size=config["population_size"])
+    sampler = _SAMPLERS[method]
+    notes = ["A unit is a client with all of its records, and each client's update was clipped as a whole."]
+    if _RELATIONS[relation] is Adjacency.REPLACE_ONE:
+        notes.append(
+            "Flower's strategies add noise relative to the clipping norm. Its own ε at replace-one takes it as "
+            "relative to the sensitivity of an exchange, which is twice that norm."
+        )
+    if sampler is None:
+        notes.append("One client more takes part in rounds without changing which others do.")
+    return State(
+        library="Flower",
+        what="the state of Flower's accountant",
+        parts=tuple(_part(one, clients, sampler) for one in list(compositions)),
+        adjacency=_RELATIONS[relation],
+        delta=delta,
+        sampler=sampler,
+        records=clients,
+        unit=Unit("user"),
+        notes=tuple(notes),
+    )
+
+
+def _part(composition: Mapping[str, Any], clients: int, sampler: Sampler | None) -> Part:
+    event, count = composition["event"], validate.integer(minimum=1, count=composition["count"])
+    noise = float(validate.positive(noise_multiplier=event["noise_multiplier"]))
+    size = validate.integer(minimum=1, maximum=clients, sample_size=event["sample_size"])
+    if event["population_size"] != clients:
+        raise ValueError("population_size of an event differs from that of the configuration")
+    if sampler is None:
+        return Release(dp_event.GaussianDpEvent(noise), count)
+    return SampledGaussian(noise, size / clients, count, size)
