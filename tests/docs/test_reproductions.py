@@ -30,7 +30,7 @@ def tables() -> ModuleType:
     return load(REPRODUCTIONS / "private_inference" / "tables.py")
 
 
-@pytest.mark.parametrize("name", ["private-inference", "secret-evolution", "dataset-vectors"])
+@pytest.mark.parametrize("name", ["private-inference", "secret-evolution", "dataset-vectors", "two-stage"])
 def test_every_table_of_the_page_is_that_of_the_results(tables: ModuleType, name: str) -> None:
     page = (REPRODUCTIONS / f"{name}.md").read_text(encoding="utf-8")
     assert page.count("<!-- table ") == page.count("<!-- end -->") > 0

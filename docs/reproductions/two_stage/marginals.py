@@ -61,9 +61,10 @@ def synthetic(algorithm: str, rho: float, private: Sequence[Row], count: int, se
 def retried(
     algorithm: str, rho: float, private: Sequence[Row], count: int, seed: int
 ) -> tuple[list[Row], dict[str, Any]]:
-    """Rows, and what was measured. AIM may end with an error, where its own parts add up to more than ρ by rounding.
+    """Rows, and what was measured.
 
-    It is then tried with a little less; on data that are private each try would have to be paid.
+    OpenDP may end with an error, where the parts of a query add up to more than ρ by rounding. It is then tried with a
+    little less; on data that are private each try would have to be paid.
     """
     for tries in range(1, 6):
         start = time.perf_counter()
