@@ -20,6 +20,7 @@ from cupel.cli.accountants import accountants
 from cupel.cli.assay import assay
 from cupel.cli.centres import centres
 from cupel.cli.exit_codes import IN_HELP, ExitCode, bad_input, fault, interrupted
+from cupel.cli.gate import gate
 from cupel.cli.generate import generate
 from cupel.cli.release import release
 from cupel.cli.report import report
@@ -63,6 +64,9 @@ app.command(
     epilog="Example: cupel account report/private/ledger.sqlite next.yaml --delta 1e-5\n\n"
     "Example: cupel account checkpoint.pt --delta 1e-5 --sampler poisson --adjacency add_remove",
 )(account)
+app.command("gate", epilog="Example: cupel gate report/private/ledger.sqlite --max-epsilon 3 --delta 1e-6 --unit user")(
+    gate
+)
 app.add_typer(audit.app, name="audit")
 app.add_typer(compare.app, name="compare")
 app.add_typer(calibrate.app, name="calibrate")

@@ -203,7 +203,7 @@ def account(
     several = [given] if isinstance(given, str | Path | Claim) else list(given)
     claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]
     files = [Path(one) for one in several if not isinstance(one, Claim) and not _is_claim(one)]
-    foreign = [path for path in files if _is_foreign(path)]
+    foreign = [path for path in files if is_foreign(path)]
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
@@ -253,7 +253,7 @@ def account(
     )
 
 
-def _is_foreign(path: Path) -> bool:
+def is_foreign(path: Path) -> bool:
     """Whether a regular file is there and is no ledger."""
     try:
         if not path.is_file():

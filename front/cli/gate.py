@@ -1,0 +1,50 @@
+"""`cupel gate`: whether a total privacy cost is within a policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cupel.cli.exit_codes import ExitCode
+from cupel.cli.options import Anchor, Json, Quiet, show
+from cupel.terminal import say
+
+
+def gate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Ledgers of runs on one data set, files of other libraries about it, and claims (.yaml)."),
+    ],
+    max_epsilon: Annotated[float, typer.Option(help="The largest ε that the policy allows.")],
+    delta: Annotated[float, typer.Option(help="The δ at which the policy means it, in (0, 1).")],
+    unit: Annotated[
+        str | None, typer.Option(help="The unit that the policy protects: record, user or group(k). Default: any.")
+    ] = None,
+    adjacency: Annotated[
+        str | None, typer.Option(help="Its neighbouring relation: add_remove, replace_one or zero_out. Default: any.")
+    ] = None,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="Of files of other libraries: poisson, fixed, shuffled or unknown, if they do not say it."),
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="Likewise, the number of records.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="Append the answer to this file in Markdown, such as $GITHUB_STEP_SUMMARY.")
+    ] = None,
+    anchor: Anchor = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Exits with 0 if the total privacy cost is proven to be within a policy, and with 1 if not.
+
+    Only certified bounds count. An unfinished run counts with its whole plan, and a claim as if it had run.
+    """
+    from cupel.jobs import gate as job
+
+    policy = job.Policy(max_epsilon, delta, unit, adjacency)
+    found = job.gate(files, policy, sampler=sampler, records=records, anchor=anchor, summary=summary)
+    show(found.to_json(), lambda: say(found.sentence()), json_, quiet)
+    if not found.passed:
+        raise typer.Exit(ExitCode.REFUTED)

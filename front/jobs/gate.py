@@ -1,0 +1,134 @@
+"""Whether a total privacy cost is within a policy, for continuous integration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting import validate
+from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import format_number, format_upper
+from cupel.errors import InputError, input_errors
+from cupel.jobs.account import Account, account, is_foreign
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a total privacy cost may be.
+
+    Attributes:
+        epsilon: the largest ε.
+        delta: the δ at which it is meant.
+        unit: the unit that must be protected, such as ``user``; None for any.
+        adjacency: the neighbouring relation; None for any.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str | None = None
+    adjacency: str | None = None
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A total privacy cost beside a policy.
+
+    Attributes:
+        policy: what may be.
+        account: all bounds on the cost.
+        bound: the best certified one, with the whole plan of unfinished runs; None if there is none.
+        reasons: why the policy is not kept; empty if it is.
+    """
+
+    policy: Policy
+    account: Account
+    bound: Bound | None
+    reasons: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the cost is proven to be within the policy."""
+        return not self.reasons
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        limit = f"ε = {format_number(self.policy.epsilon)} at δ = {format_number(self.policy.delta)}"
+        if self.bound is None or not self.passed:
+            return f"NOT within {limit}: {'; '.join(self.reasons)}"
+        return f"within {limit}: at most {format_upper(self.bound.value)} by {self.bound.method}, certified"
+
+    def markdown(self) -> str:
+        """The answer as a section in Markdown, for the summary of a workflow."""
+        lines = [f"### Privacy budget: {'kept' if self.passed else 'NOT kept'}", "", self.sentence(), ""]
+        assumed = () if self.bound is None else self.bound.assumptions
+        return "\n".join([*lines, *(f"- assumed: {one}" for one in assumed), *([""] if assumed else [])])
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as plain JSON types."""
+        return {
+            "passed": self.passed,
+            "max_epsilon": self.policy.epsilon,
+            "delta": self.policy.delta,
+            "bound": None if self.bound is None else self.bound.to_json(),
+            "reasons": list(self.reasons),
+            "account": self.account.to_json(),
+        }
+
+
+def gate(
+    files: Sequence[str | Path],
+    policy: Policy,
+    *,
+    sampler: str | None = None,
+    records: int | None = None,
+    anchor: Path | None = None,
+    summary: Path | None = None,
+) -> Gated:
+    """Compares a total privacy cost with a policy.
+
+    Args:
+        files: ledgers, claims that would run, and files of other libraries, as for `cupel.account`.
+        policy: unit and neighbouring relation are stated of files of other libraries that do not record them.
+        sampler, records: likewise, as for `cupel.account`.
+        anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
+        summary: file to which the answer is appended in Markdown.
+
+    Raises:
+        InputError: as for `cupel.account`; for an ε that is not positive; if the summary cannot be written.
+    """
+    with input_errors():
+        validate.non_negative(max_epsilon=policy.epsilon)
+        validate.open_probability(delta=policy.delta)
+    stated = {"adjacency": policy.adjacency, "unit": policy.unit, "sampler": sampler, "records": records}
+    given = stated if any(is_foreign(Path(file)) for file in files) else {}
+    if not given and (sampler, records) != (None, None):
+        raise InputError("--sampler and --records are for files of other libraries; ledgers and claims say them")
+    total = account(files, delta=policy.delta, anchor=anchor, **given)
+    found = _compared(total, policy)
+    if summary is not None:
+        try:
+            with summary.open("a", encoding="utf-8") as file:
+                file.write(found.markdown() + "\n")
+        except OSError as error:
+            raise InputError(f"{summary}: cannot be written: {error.strerror or error}") from None
+    return found
+
+
+def _compared(total: Account, policy: Policy) -> Gated:
+    bounds = total.whole_plan or total.bounds
+    certified = [
+        bound for bound in bounds if bound.rigor.may_support and bound.quantity == "epsilon" and not bound.private
+    ]
+    best = min(certified, key=lambda bound: bound.value, default=None)
+    reasons = []
+    if policy.unit not in (None, str(total.unit)):
+        reasons.append(f"the cost is of unit {total.unit}, and the policy is for {policy.unit}")
+    if policy.adjacency not in (None, str(total.adjacency)):
+        reasons.append(f"the cost is at {total.adjacency}, and the policy is for {policy.adjacency}")
+    if best is None:
+        reasons.append("no certified bound on ε")
+    elif best.value > policy.epsilon:
+        reasons.append(f"the best certified bound is {format_upper(best.value)}, by {best.method}")
+    return Gated(policy, total, best, tuple(reasons))

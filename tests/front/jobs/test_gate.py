@@ -1,0 +1,121 @@
+"""`cupel gate`: certified bounds against a policy; exit codes, units, unfinished runs, files of other libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command import run
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import Adjacency, Unit, events
+from cupel.accounting.conversions import formulas
+from cupel.accounting.ledger.entries import Charge, Commit
+from cupel.accounting.ledger.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def ledger(path: Path, event: DpEvent, *, planned: int = 1, charged: int = 1, unit: str = "record") -> Path:
+    with Ledger.open(path) as kept:
+        plan = events.compose([(event, planned)])
+        begun = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit.parse(unit), about={})
+        for place in range(charged):
+            begun.step(charge=Charge(key=f"releases/{place}", event=event, stage="releases"))
+            begun.step(commit=Commit(key=f"releases/{place}", value=place))
+        if charged == planned:
+            begun.finish()
+    return path
+
+
+GAUSSIAN = dp_event.GaussianDpEvent(2.0)
+EXACT = formulas.epsilon_from_gdp(0.5, 1e-6)
+
+
+@pytest.mark.parametrize(("limit", "code"), [(EXACT * 1.01, 0), (EXACT * 0.99, 1)])
+def test_the_exit_code_is_by_the_best_certified_bound(tmp_path: Path, limit: float, code: int) -> None:
+    path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
+    done = run("gate", path, "--max-epsilon", limit, "--delta", 1e-6)
+    assert done.returncode == code
+    assert done.stdout.startswith("within ε" if code == 0 else "NOT within ε")
+    body = json.loads(run("gate", path, "--max-epsilon", limit, "--delta", 1e-6, "--json").stdout)
+    assert body["passed"] is (code == 0)
+    assert body["bound"]["rigor"] == "certified"
+    assert body["bound"]["value"] == pytest.approx(EXACT, rel=1e-3)
+
+
+def test_an_unfinished_run_counts_with_its_whole_plan(tmp_path: Path) -> None:
+    path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN, planned=4, charged=1)
+    four = formulas.epsilon_from_gdp(1.0, 1e-6)
+    assert run("gate", path, "--max-epsilon", four * 0.99, "--delta", 1e-6).returncode == 1
+    assert run("gate", path, "--max-epsilon", four * 1.01, "--delta", 1e-6).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--unit", "user"), "the cost is of unit record, and the policy is for user"),
+        (("--adjacency", "replace_one"), "the cost is at add_remove, and the policy is for replace_one"),
+    ],
+)
+def test_another_unit_or_relation_is_not_within(tmp_path: Path, options: tuple[str, str], says: str) -> None:
+    path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
+    done = run("gate", path, "--max-epsilon", 99, "--delta", 1e-6, *options)
+    assert done.returncode == 1
+    assert says in " ".join(done.stdout.split())
+    named = ledger(tmp_path / "users.sqlite", GAUSSIAN, unit="user")
+    assert run("gate", named, "--max-epsilon", 99, "--delta", 1e-6, "--unit", "user").returncode == 0
+
+
+def test_what_has_no_bound_is_not_within(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
+    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5)
+    assert run(*asked).returncode == 1
+    assert run(*asked, "--sampler", "poisson", "--adjacency", "add_remove").returncode == 0
+    assert run(*asked, "--sampler", "shuffled", "--adjacency", "replace_one").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--max-epsilon", -1, "--delta", 1e-6), "max_epsilon must be"),
+        (("--max-epsilon", 1, "--delta", 1), "delta must be"),
+        (("--max-epsilon", 1, "--delta", 1e-6, "--sampler", "poisson"), "are for files of other libraries"),
+        (("--max-epsilon", 1, "--delta", 1e-6, "--summary", "none/summary.md"), "none/summary.md: cannot be written"),
+    ],
+)
+def test_wrong_input_is_one_line(tmp_path: Path, options: tuple[Any, ...], says: str) -> None:
+    done = run("gate", ledger(tmp_path / "ledger.sqlite", GAUSSIAN), *options)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert says in done.stderr
+
+
+def test_the_step_of_the_example_workflow(tmp_path: Path) -> None:
+    """Its command in a shell, with a ledger and a claim in the folder, within the policy and not."""
+    workflow = yaml.safe_load((ROOT / "examples" / "ci" / "privacy-budget.yml").read_text())
+    (command,) = [
+        step["run"] for step in workflow["jobs"]["budget"]["steps"] if step.get("run", "").startswith("cupel ")
+    ]
+    ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
+    environment = os.environ | {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "XDG_STATE_HOME": str(tmp_path)}
+    command = command.replace("cupel ", f"{sys.executable} -m cupel ", 1)
+    claim = {
+        "name": "next",
+        "data": {"source": "table", "name": "randhie"},
+        "mechanism": "two_stage",
+        "parameters": {"noise_multiplier": 4.0, "batch_size": 64, "steps": 60},
+        "public": {"records": 2048},
+    }
+    for noise, code, heading in ((4.0, 0, "kept"), (0.6, 1, "NOT kept")):
+        claim["parameters"]["noise_multiplier"] = noise  # type: ignore[index]
+        (tmp_path / "next-run.yaml").write_text(yaml.safe_dump(claim))
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+        assert (tmp_path / "summary.md").read_text().splitlines()[-20:].count(f"### Privacy budget: {heading}") >= 1
