@@ -101,7 +101,7 @@ def gate(
     with input_errors():
         validate.non_negative(max_epsilon=policy.epsilon)
         validate.open_probability(delta=policy.delta)
-    stated = {"adjacency": policy.adjacency, "unit": policy.unit, "sampler": sampler, "records": records}
+    stated: dict[str, Any] = {"adjacency": policy.adjacency, "unit": policy.unit, "sampler": sampler, "records": records}
     given = stated if any(is_foreign(Path(file)) for file in files) else {}
     if not given and (sampler, records) != (None, None):
         raise InputError("--sampler and --records are for files of other libraries; ledgers and claims say them")
