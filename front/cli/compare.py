@@ -208,8 +208,20 @@ def vectors(
 
 @app.command(epilog="Example: cupel compare ledger report/private/ledger.sqlite --delta 1e-5")
 def ledger(
-    ledgers: Annotated[list[Path], typer.Argument(help="Ledgers of runs on one data set; they compose.")],
+    ledgers: Annotated[
+        list[Path],
+        typer.Argument(help="Ledgers of runs on one data set, and files of other libraries about it; they compose."),
+    ],
     delta: Delta,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(help="What a file of another library does not record: add_remove, replace_one or zero_out."),
+    ] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="Likewise, how records were sampled: poisson, fixed, shuffled or unknown.")
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="Likewise, the number of records.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Likewise, the unit: record, user or group(k).")] = None,
     method: Method = None,
     anchor: Anchor = None,
     output: Output = None,
@@ -217,11 +229,22 @@ def ledger(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compares the accountants on what ledgers were charged; the word `ledger` may be left out."""
+    """Compares the accountants on what ledgers were charged, and on files of other libraries; the word `ledger` may be
+    left out."""
     from cupel.jobs import compare as job
 
     settings = _settings(method, output, seconds, json_, quiet)
-    _show(job.ledgers(ledgers, delta=delta, settings=settings, anchor=anchor), json_, quiet)
+    compared = job.ledgers(
+        ledgers,
+        delta=delta,
+        settings=settings,
+        adjacency=adjacency,
+        sampler=sampler,
+        records=records,
+        unit=unit,
+        anchor=anchor,
+    )
+    _show(compared, json_, quiet)
 
 
 def _print(compared: Compared) -> None:

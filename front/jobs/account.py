@@ -17,17 +17,28 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from cupel.accounting.html_table import html_table
-from cupel.accounting.interop.read import read_state
-from cupel.accounting.interop.state import Reading, Sampler, State, Stated, read_as
+from cupel.accounting.interop.state import Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.ledger.run import Run
-from cupel.accounting.number_format import format_number, format_upper
+from cupel.accounting.number_format import format_upper
 from cupel.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
 from cupel.claims.read import read_claim
 from cupel.errors import InputError, input_errors
+from cupel.jobs.foreign_files import (
+    ForeignFile,
+    Named,
+    Read,
+    assuming,
+    check_stated,
+    is_foreign,
+    readings_of,
+    recorded_delta,
+    statements,
+    states_in,
+)
 
 
 @dataclass(frozen=True)
@@ -69,34 +80,6 @@ class LedgerState:
         return notes + [
             f"{self.path}: run {name!r} is unfinished: its charges so far are counted" for name in self.unfinished
         ]
-
-
-@dataclass(frozen=True)
-class ForeignFile:
-    """A file of another library.
-
-    Attributes:
-        path: the file.
-        library: which wrote it.
-        what: of that library.
-        stated: the ε that the file itself states, or None.
-        assumptions: what the bounds rest on, and the file does not show.
-    """
-
-    path: Path
-    library: str
-    what: str
-    stated: float | None
-    assumptions: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The file as plain JSON types."""
-        return {**asdict(self), "path": str(self.path), "assumptions": list(self.assumptions)}
-
-    def notes(self) -> list[str]:
-        """The file in sentences."""
-        stated = "" if self.stated is None else f"; it states ε = {format_number(self.stated)} itself"
-        return [f"{self.path}: {self.what}{stated}", *(f"{self.path}: assumed: {one}" for one in self.assumptions)]
 
 
 @dataclass(frozen=True)
@@ -207,13 +190,13 @@ def account(
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
-            stated = _stated(adjacency, sampler, records)
-            _check_stated(foreign, stated, unit)
-            states_of = [(path, read_state(path)) for path in foreign]
+            stated = statements(adjacency, sampler, records)
+            check_stated(foreign, stated, unit)
+            states_of = states_in(foreign)
             ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
             relations = _relations(claims, ledgers)
-            readings = _readings(states_of, stated, None if unit is None else Unit.parse(unit), relations)
-            delta = _recorded_delta(states_of) if delta is None and not claims else delta
+            readings = readings_of(states_of, stated, None if unit is None else Unit.parse(unit), relations)
+            delta = recorded_delta(states_of) if delta is None and not claims else delta
             query = _query(claims, ledgers, readings, relations, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
             because = _estimate_reasons(claims, ledgers)
@@ -231,7 +214,7 @@ def account(
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
-    bounds = [_assuming(bound, readings) for bound in bounds]
+    bounds = [assuming(bound, readings) for bound in bounds]
     return Account(
         query.adjacency,
         query.unit,
@@ -241,52 +224,13 @@ def account(
         budgets=promised,
         ledgers=states,
         whole_plan=tuple(
-            _as_estimate(_assuming(bound, readings), because) for _, bound in query.answers(query.whole_plan, methods)
+            _as_estimate(assuming(bound, readings), because) for _, bound in query.answers(query.whole_plan, methods)
         )
         if unfinished
         else (),
-        foreign=tuple(
-            ForeignFile(path, state.library, state.what, state.stated, reading.assumptions)
-            for path, state, reading in readings
-        ),
+        foreign=tuple(ForeignFile.of(*read) for read in readings),
         if_sampled=tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else (),
     )
-
-
-def is_foreign(path: Path) -> bool:
-    """Whether a regular file is there and is no ledger."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(len(_LEDGER)) != _LEDGER
-    except (OSError, ValueError):
-        return False
-
-
-_LEDGER = b"SQLite format 3\0"
-
-
-def _stated(adjacency: str | None, sampler: str | None, records: int | None) -> Stated:
-    relations = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
-    if records is not None:
-        validate.integer(minimum=1, records=records)
-    return Stated(
-        adjacency=None if adjacency is None else Adjacency(validate.one_of(relations, adjacency=adjacency)),
-        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
-        records=records,
-    )
-
-
-def _check_stated(foreign: Sequence[Path], stated: Stated, unit: str | None) -> None:
-    if not foreign and (stated != Stated() or unit is not None):
-        raise InputError(
-            "--adjacency, --sampler, --records and --unit are for files of other libraries; ledgers and claims say them"
-        )
-
-
-Named = tuple[str, tuple[Adjacency, Unit]]
-Read = tuple[Path, State, Reading]
 
 
 def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named]:
@@ -294,49 +238,6 @@ def _relations(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> list[Named
     if ledgers:
         found.append((str(ledgers[0].path), relation_of(ledgers)))
     return found
-
-
-def _readings(
-    states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit | None, relations: list[Named]
-) -> list[Read]:
-    """The files under what was stated; their relations are added to the others.
-
-    Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
-    """
-    known = relations[0][1][0] if relations and relations[0][1][0] is not Adjacency.SECRET else None
-    given = dataclasses.replace(stated, adjacency=stated.adjacency or known)
-    found = []
-    for path, state in states:
-        with input_errors(f"{path}: "):
-            reading = read_as(state, given)
-            if unit is not None and state.unit not in (None, unit):
-                raise ValueError(f"the file says unit {state.unit}, not {unit}; leave --unit out, or give the same")
-        of = state.unit or unit or Unit()
-        _check_event(path, reading, of)
-        relations.append((str(path), (reading.adjacency, of)))
-        found.append((path, state, reading))
-    return found
-
-
-def _recorded_delta(states: Sequence[tuple[Path, State]]) -> float | None:
-    """The δ of the files, if they all record the same."""
-    named = {state.delta for _, state in states}
-    return named.pop() if len(named) == 1 else None
-
-
-def _check_event(path: Path, reading: Reading, unit: Unit) -> None:
-    """Checks that accountants can read the numbers of an event, whatever types a file gave them."""
-    try:
-        unsupported(reading.event, adjacency=reading.adjacency, unit=unit)
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise InputError(f"{path}: its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
-
-
-def _assuming(bound: Bound, readings: Sequence[Read]) -> Bound:
-    """With the assumptions of the files, and without a lower end where an event is worse than what ran."""
-    assumed = dict.fromkeys(one for _, _, reading in readings for one in reading.assumptions)
-    interval = bound.interval if all(reading.exact for _, _, reading in readings) else None
-    return dataclasses.replace(bound, assumptions=(*bound.assumptions, *assumed), interval=interval)
 
 
 def _if_sampled(
@@ -359,7 +260,7 @@ def _if_sampled(
             found = upper_bounds(event, question, adjacency=adjacency, unit=query.unit, methods=methods)
             best = next((bound for bound in found if bound.value < math.inf), None)
             named = [(path, state, reading) for (path, state), reading in zip(states, readings, strict=True)]
-            yield IfSampled(sampler, adjacency, None if best is None else _assuming(best, named))
+            yield IfSampled(sampler, adjacency, None if best is None else assuming(best, named))
 
 
 def _is_claim(given: str | Path | Claim) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import validate
+from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.comparison.comparison import Answers, Comparison, Row, compare, unit_of
@@ -26,13 +26,14 @@ from cupel.accounting.comparison.releases import (
 )
 from cupel.accounting.events import BoundedRangeSelectionDpEvent, SecretReleaseDpEvent
 from cupel.accounting.gaussian import mean_sensitivity
-from cupel.accounting.ledger.ledger import Ledger, compose_ledgers, open_ledgers, relation_of
+from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS
 from cupel.accounting.secret_protection.accountant import secret_release
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.io.run_files import write_atomically
+from cupel.jobs.foreign_files import check_stated, is_foreign, readings_of, statements, states_in
 from cupel.progress import Progress
 
 MOST_RELEASES = 10**9
@@ -300,14 +301,23 @@ def secret_of(
 
 
 def ledgers(
-    paths: Sequence[Path], *, delta: float, settings: ComparisonSettings, anchor: Path | None = None
+    paths: Sequence[Path],
+    *,
+    delta: float,
+    settings: ComparisonSettings,
+    adjacency: str | None = None,
+    sampler: str | None = None,
+    records: int | None = None,
+    unit: str | None = None,
+    anchor: Path | None = None,
 ) -> Compared:
-    """The charges of one or several ledgers.
+    """The charges of one or several ledgers, and of files of other libraries.
 
     Args:
-        paths: of the ledgers, over one data set.
+        paths: of ledgers over one data set, and of files of other libraries about it.
         delta: δ in (0, 1).
         settings: how to compare.
+        adjacency, sampler, records, unit: what files of other libraries do not record, as for `cupel.account`.
         anchor: file of the last known heads of ledgers; None for the one in the user's state folder.
 
     Raises:
@@ -318,16 +328,27 @@ def ledgers(
         settings.check()
         check_output(settings.output, (*paths, anchor))
         validate.open_probability(delta=delta)
-        with open_ledgers(paths, anchor=anchor) as opened:
-            relation, unit = relation_of(opened)
-            if unit.kind == "secret":
+        foreign = [path for path in paths if is_foreign(path)]
+        stated = statements(adjacency, sampler, records)
+        check_stated(foreign, stated, unit)
+        with open_ledgers([path for path in paths if path not in foreign], anchor=anchor) as opened:
+            relations = [(str(opened[0].path), relation_of(opened))] if opened else []
+            readings = readings_of(states_in(foreign), stated, None if unit is None else Unit.parse(unit), relations)
+            relation, of = common_relation(relations)
+            if of.kind == "secret":
                 raise InputError(
                     "these ledgers protect secrets; only one accountant bounds r for them, so use cupel account"
                 )
-            event = compose_ledgers(opened)
-            assumptions = tuple(note for ledger in opened for note in _ledger_assumptions(ledger))
+            parts = [(compose_ledgers(opened), 1)] if opened else []
+            event = events.compose([*parts, *((reading.event, 1) for _, _, reading in readings)])
+            notes = [note for ledger in opened for note in _ledger_assumptions(ledger)]
+    notes += [f"{path.name}: {one}" for path, _, reading in readings for one in reading.assumptions]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
-    return _compare_event(event, about, relation, unit, delta, settings, assumptions)
+    found = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
+    if all(reading.exact for _, _, reading in readings):
+        return found
+    rows = tuple(replace(row, bound=replace(row.bound, interval=None)) for row in found.comparison.rows)
+    return replace(found, comparison=replace(found.comparison, rows=rows))
 
 
 def _ledger_assumptions(ledger: Ledger) -> list[str]:

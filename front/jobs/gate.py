@@ -11,7 +11,8 @@ from cupel.accounting import validate
 from cupel.accounting.bounds import Bound
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.errors import InputError, input_errors
-from cupel.jobs.account import Account, account, is_foreign
+from cupel.jobs.account import Account, account
+from cupel.jobs.foreign_files import is_foreign
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,12 @@ def gate(
     with input_errors():
         validate.non_negative(max_epsilon=policy.epsilon)
         validate.open_probability(delta=policy.delta)
-    stated: dict[str, Any] = {"adjacency": policy.adjacency, "unit": policy.unit, "sampler": sampler, "records": records}
+    stated: dict[str, Any] = {
+        "adjacency": policy.adjacency,
+        "unit": policy.unit,
+        "sampler": sampler,
+        "records": records,
+    }
     given = stated if any(is_foreign(Path(file)) for file in files) else {}
     if not given and (sampler, records) != (None, None):
         raise InputError("--sampler and --records are for files of other libraries; ledgers and claims say them")

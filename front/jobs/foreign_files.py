@@ -1,0 +1,151 @@
+"""Files of other libraries, read under what the user states of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.interop.read import read_state
+from cupel.accounting.interop.state import Reading, Sampler, State, Stated, read_as
+from cupel.accounting.number_format import format_number
+from cupel.accounting.registry import unsupported
+from cupel.errors import InputError, input_errors
+
+Named = tuple[str, tuple[Adjacency, Unit]]
+"""A name and the relation of what it names."""
+
+Read = tuple[Path, State, Reading]
+"""A file, what it says, and what follows under what was stated."""
+
+
+@dataclass(frozen=True)
+class ForeignFile:
+    """A file of another library.
+
+    Attributes:
+        path: the file.
+        library: which wrote it.
+        what: of that library.
+        stated: the ε that the file itself states, or None.
+        assumptions: what the bounds rest on, and the file does not show.
+    """
+
+    path: Path
+    library: str
+    what: str
+    stated: float | None
+    assumptions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, state: State, reading: Reading) -> ForeignFile:
+        """The file under the assumptions of a reading."""
+        return cls(path, state.library, state.what, state.stated, reading.assumptions)
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as plain JSON types."""
+        return {**asdict(self), "path": str(self.path), "assumptions": list(self.assumptions)}
+
+    def notes(self) -> list[str]:
+        """The file in sentences."""
+        stated = "" if self.stated is None else f"; it states ε = {format_number(self.stated)} itself"
+        return [f"{self.path}: {self.what}{stated}", *(f"{self.path}: assumed: {one}" for one in self.assumptions)]
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a regular file is there and is no ledger."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_LEDGER)) != _LEDGER
+    except (OSError, ValueError):
+        return False
+
+
+_LEDGER = b"SQLite format 3\0"
+
+
+def states_in(paths: Sequence[Path]) -> list[tuple[Path, State]]:
+    """What the files say.
+
+    Raises:
+        ValueError: one line that names the file, if one is of no known library.
+    """
+    return [(path, read_state(path)) for path in paths]
+
+
+def statements(adjacency: str | None, sampler: str | None, records: int | None) -> Stated:
+    """What the user states of files, from the words of options.
+
+    Raises:
+        ValueError: if a word is unknown, or the number of records is not positive.
+    """
+    relations = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
+    if records is not None:
+        validate.integer(minimum=1, records=records)
+    return Stated(
+        adjacency=None if adjacency is None else Adjacency(validate.one_of(relations, adjacency=adjacency)),
+        sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
+        records=records,
+    )
+
+
+def check_stated(foreign: Sequence[Path], stated: Stated, unit: str | None) -> None:
+    """Checks that nothing is stated where there is no file of another library.
+
+    Raises:
+        InputError: if something is.
+    """
+    if not foreign and (stated != Stated() or unit is not None):
+        raise InputError(
+            "--adjacency, --sampler, --records and --unit are for files of other libraries; ledgers and claims say them"
+        )
+
+
+def readings_of(
+    states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit | None, relations: list[Named]
+) -> list[Read]:
+    """The files under what was stated; their relations are added to the others.
+
+    Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
+    """
+    known = relations[0][1][0] if relations and relations[0][1][0] is not Adjacency.SECRET else None
+    given = dataclasses.replace(stated, adjacency=stated.adjacency or known)
+    found = []
+    for path, state in states:
+        with input_errors(f"{path}: "):
+            reading = read_as(state, given)
+            if unit is not None and state.unit not in (None, unit):
+                raise ValueError(f"the file says unit {state.unit}, not {unit}; leave --unit out, or give the same")
+        of = state.unit or unit or Unit()
+        _check_event(path, reading, of)
+        relations.append((str(path), (reading.adjacency, of)))
+        found.append((path, state, reading))
+    return found
+
+
+def recorded_delta(states: Sequence[tuple[Path, State]]) -> float | None:
+    """The δ of the files, if they all record the same."""
+    named = {state.delta for _, state in states}
+    return named.pop() if len(named) == 1 else None
+
+
+def _check_event(path: Path, reading: Reading, unit: Unit) -> None:
+    """Checks that accountants can read the numbers of an event, whatever types a file gave them."""
+    try:
+        unsupported(reading.event, adjacency=reading.adjacency, unit=unit)
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path}: its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
+
+
+def assuming(bound: Bound, readings: Sequence[Read]) -> Bound:
+    """With the assumptions of the files, and without a lower end where an event is worse than what ran."""
+    assumed = dict.fromkeys(one for _, _, reading in readings for one in reading.assumptions)
+    interval = bound.interval if all(reading.exact for _, _, reading in readings) else None
+    return dataclasses.replace(bound, assumptions=(*bound.assumptions, *assumed), interval=interval)
