@@ -162,11 +162,19 @@ def _without(number: int, inputs: Path, top: Path) -> bool:
 
 
 def find_all(inputs: Path, top: Path, cases: int) -> int:
-    """Runs cases with each fault put back until one shows it; 1 if a fault is not found."""
+    """Runs up to ``cases`` cases that concern a fault, with the fault put back, until one shows it.
+
+    The command of a number changes with the list of commands, so cases are counted, not numbers.
+
+    Returns:
+        1 if a fault is not found.
+    """
     missed = 0
     for fault in FAULTS:
         tried, found = 0, None
-        for number in range(cases):
+        for number in range(100 * cases):
+            if tried == cases:
+                break
             if not fuzz_runner.command_of(number).name.startswith(fault.commands):
                 continue
             folder = top / f"fault-{number}" / "case"
