@@ -55,6 +55,31 @@ def found_text(text: str) -> State | None:
     return _state(_evaluated(line))
 
 
+def declared_event(content: Mapping[str, Any]) -> DpEvent:
+    """The event that a mapping describes: ``class_name``, and its fields; events in it likewise.
+
+    Raises:
+        ValueError: one line, as for `found`.
+    """
+    named = _with_module(content, 0)
+    if not _is_event(named):
+        raise ValueError("an event is a mapping with the class_name of an event of dp_accounting and its fields")
+    event = _decoded(named, 0)
+    assert isinstance(event, DpEvent)
+    return event
+
+
+def _with_module(content: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("an event of dp_accounting that is too deep")
+    if isinstance(content, Mapping):
+        fields = {key: _with_module(value, depth + 1) for key, value in content.items()}
+        return fields | ({"module_name": _MODULE} if "class_name" in fields else {})
+    if isinstance(content, list):
+        return [_with_module(value, depth + 1) for value in content]
+    return content
+
+
 def _state(event: DpEvent) -> State:
     return State(library="dp_accounting", what="an event of dp_accounting", parts=(Release(event),))
 

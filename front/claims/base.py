@@ -250,6 +250,10 @@ class Claim(Strict):
         """What is easily misread in the parameters, a sentence each; nothing here depends on the data."""
         return []
 
+    def assumptions(self) -> list[str]:
+        """What bounds on the plan rest on besides the mechanism, a sentence each."""
+        return []
+
     def estimate_reasons(self) -> list[str]:
         """Why upper bounds on a run are estimates; empty if they are certified."""
         return []

@@ -161,6 +161,8 @@ def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
             f"{where}its noise was recorded, so it protects nobody; a run with recorded noise is never released"
         )
     documents = Documents.committed(run)
+    if (run.about.get("claim") or {}).get("mechanism") == "declared":
+        raise InputError(f"{where}is a declared procedure, which ran elsewhere: there are no documents to release")
     if documents is None:
         raise InputError(f"{where}was finished by a version of cupel that did not commit documents; run it anew")
     history = recorded(run)
