@@ -202,6 +202,8 @@ class Claim(Strict):
             raise InputError(f"{self.name}: a claim needs a `guarantee`, for example {{type: pure_dp, epsilon: 1.0}}")
         values = self.guarantee.model_dump(exclude={"type"})
         if isinstance(values.get("delta"), str):
+            if self.public.records is None:
+                raise InputError(f"public.records: is missing; δ = {values['delta']} needs it")
             values["delta"] = float(self.public.records) ** float(values["delta"][2:])
         guarantee: guarantees.Guarantee = _GUARANTEES[self.guarantee.type](**values)
         return guarantee

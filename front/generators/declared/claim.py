@@ -161,9 +161,6 @@ class DeclaredClaim(Claim):
             )
         if self.adjacency is Adjacency.SECRET:
             raise ValueError("adjacency: of a declared procedure is add_remove, replace_one or zero_out")
-        delta = getattr(self.guarantee, "delta", None)
-        if isinstance(delta, str) and self.public.records is None:
-            raise ValueError(f"public.records: is missing; δ = {delta} needs it")
 
     def generator(self) -> Declared:
         return Declared(self.adjacency, Unit.parse(self.unit))
