@@ -94,12 +94,13 @@ def test_imports_go_down(folder: str) -> None:
 
 def test_a_generator_is_named_in_its_own_folders_only() -> None:
     """Whatever else depends on the mechanism is a method of its claim or of its run."""
-    of_old_ledgers = {"cupel.jobs.account"}  # the first releases did not note which rows were verified
+    of_old_ledgers = {"cupel.io.ledger_evidence"}  # the first releases did not note which rows were verified
     in_words = {"cupel.reports.claim"}  # which falls back on the name
+    in_english = {"cupel.audits.games.replay.record_replay"}  # "declared" is a word, too
     for name, file in FILES.items():
         constants = (node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant))
         named = {value for value in constants if isinstance(value, str) and value in CLAIMS}
-        if name not in {"cupel.generators.registry", *of_old_ledgers, *in_words}:
+        if name not in {"cupel.generators.registry", *of_old_ledgers, *in_words, *in_english}:
             assert named <= {generator_of(name)}, name
 
 

@@ -161,10 +161,11 @@ def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
             f"{where}its noise was recorded, so it protects nobody; a run with recorded noise is never released"
         )
     documents = Documents.committed(run)
-    if (run.about.get("claim") or {}).get("mechanism") == "declared":
-        raise InputError(f"{where}is a declared procedure, which ran elsewhere: there are no documents to release")
     if documents is None:
-        raise InputError(f"{where}was finished by a version of cupel that did not commit documents; run it anew")
+        raise InputError(
+            f"{where}has no documents to release: it is a declaration of what ran elsewhere, or an old version of cupel, "
+            "which did not commit documents, finished it; then run it anew"
+        )
     history = recorded(run)
     if not history:
         raise InputError(f"{where}has no verdict yet; run cupel assay first")

@@ -34,6 +34,10 @@ class DeclaredRun(FinishedRun):
     claim: DeclaredClaim
     parts_read: list[ReadPart]
 
+    @property
+    def has_documents(self) -> bool:
+        return False
+
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
         return [
             audit
