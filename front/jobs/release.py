@@ -163,8 +163,8 @@ def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
     documents = Documents.committed(run)
     if documents is None:
         raise InputError(
-            f"{where}has no documents to release: it is a declaration of what ran elsewhere, or an old version of cupel, "
-            "which did not commit documents, finished it; then run it anew"
+            f"{where}has no documents to release: it is a declaration of what ran elsewhere, or an old version of "
+            "cupel, which did not commit documents, finished it; then run it anew"
         )
     history = recorded(run)
     if not history:
