@@ -1,0 +1,129 @@
+"""Reads the registry of published claims, and checks its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, resources
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from cupel.accounting.bounds import json_number
+from cupel.audits.verdict_wording import Name
+from cupel.errors import InputError
+from cupel.published_claims.statement import Check, Finding, PublishedClaim, source_in_words, verdict
+
+ROWS = "cupel.published_claims.rows"
+"""The package of the files, `examples/claims/published` in the repository."""
+
+CHECKS = ("private_inference", "secret_evolution", "two_stage", "dataset_vectors", "libraries")
+"""Files of this folder with checks, each a table ``CHECKS``."""
+
+
+@dataclass(frozen=True)
+class CheckedClaim:
+    """A published claim and what its check found.
+
+    Attributes:
+        claim: as its file has it.
+        finding: of its check.
+        claimed: the number that was published, or that the published formula gives.
+    """
+
+    claim: PublishedClaim
+    finding: Finding
+    claimed: float
+
+    @property
+    def verdict(self) -> Name:
+        """SUPPORTED, REFUTED or UNPROVEN, by the numbers."""
+        return verdict(self.claimed, self.finding)
+
+    @property
+    def as_recorded(self) -> bool:
+        """Whether the verdict is that of the file."""
+        return self.verdict == self.claim.recorded
+
+    @property
+    def recomputed(self) -> tuple[float | None, float | None]:
+        """Lower and upper bound on the quantity."""
+        return self.finding.lower, self.finding.upper
+
+    def to_json(self) -> dict[str, Any]:
+        """The claim, its verdict and its numbers, in JSON types."""
+        return {
+            "id": self.claim.id,
+            "statement": self.claim.statement,
+            "source": source_in_words(self.claim.source),
+            "adjacency": None if self.claim.adjacency is None else str(self.claim.adjacency),
+            "quantity": self.claim.quantity,
+            "verdict": self.verdict,
+            "note": self.claim.note,
+            "published": json_number(self.claimed),
+            "recomputed": {"lower": json_number(self.finding.lower), "upper": json_number(self.finding.upper)},
+            "recorded": self.claim.recorded,
+            "as_recorded": self.as_recorded,
+            "steps": list(self.finding.steps),
+        }
+
+
+@cache
+def read_published_claims() -> tuple[PublishedClaim, ...]:
+    """All claims of the registry, by id.
+
+    Raises:
+        ValueError: if a file is no published claim, names no check, or has the id of another.
+    """
+    found = []
+    for file in resources.files(ROWS).iterdir():
+        if file.name.endswith(".yaml"):
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+            try:
+                claim = PublishedClaim.model_validate(content)
+            except ValidationError as error:
+                raise ValueError(f"{file.name}: {error}") from None
+            if f"{claim.id}.yaml" != file.name:
+                raise ValueError(f"{file.name}: its id is {claim.id}")
+            _check_of(claim)
+            found.append(claim)
+    return tuple(sorted(found, key=lambda claim: claim.id))
+
+
+def named(ids: Sequence[str]) -> tuple[PublishedClaim, ...]:
+    """The claims with these ids, in this order; all if none is named.
+
+    Raises:
+        InputError: if there is no such claim.
+    """
+    known = {claim.id: claim for claim in read_published_claims()}
+    missing = [one for one in ids if one not in known]
+    if missing:
+        raise InputError(f"{missing[0]}: is no published claim; known are {', '.join(known)}")
+    return tuple(known[one] for one in ids) if ids else tuple(known.values())
+
+
+def check_claim(claim: PublishedClaim) -> CheckedClaim:
+    """Computes what a claim states.
+
+    Raises:
+        ValueError: if the check needs a number that the file does not have.
+    """
+    finding = _check_of(claim)(**claim.parameters)
+    claimed = claim.published if finding.claimed is None else finding.claimed
+    if claimed is None or (claim.published is not None and finding.claimed is not None):
+        raise ValueError(f"{claim.id}: either the file states the published number, or the check computes it")
+    return CheckedClaim(claim, finding, claimed)
+
+
+def _check_of(claim: PublishedClaim) -> Check:
+    file, name = claim.check.split(".")
+    if file not in CHECKS:
+        raise ValueError(f"{claim.id}: there is no file of checks {file!r}; there are {', '.join(CHECKS)}")
+    checks = import_module(f"cupel.published_claims.{file}").CHECKS
+    if name not in checks:
+        raise ValueError(f"{claim.id}: {file} has no check {name!r}; it has {', '.join(checks)}")
+    check: Check = checks[name]
+    return check
