@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, resources
@@ -13,7 +12,6 @@ from pydantic import ValidationError
 
 from cupel.accounting.bounds import json_number
 from cupel.audits.verdict_wording import Name
-from cupel.errors import InputError
 from cupel.published_claims.statement import Check, Finding, PublishedClaim, source_in_words, verdict
 
 ROWS = "cupel.published_claims.rows"
@@ -46,11 +44,6 @@ class CheckedClaim:
     def as_recorded(self) -> bool:
         """Whether the verdict is that of the file."""
         return self.verdict == self.claim.recorded
-
-    @property
-    def recomputed(self) -> tuple[float | None, float | None]:
-        """Lower and upper bound on the quantity."""
-        return self.finding.lower, self.finding.upper
 
     def to_json(self) -> dict[str, Any]:
         """The claim, its verdict and its numbers, in JSON types."""
@@ -90,19 +83,6 @@ def read_published_claims() -> tuple[PublishedClaim, ...]:
             _check_of(claim)
             found.append(claim)
     return tuple(sorted(found, key=lambda claim: claim.id))
-
-
-def named(ids: Sequence[str]) -> tuple[PublishedClaim, ...]:
-    """The claims with these ids, in this order; all if none is named.
-
-    Raises:
-        InputError: if there is no such claim.
-    """
-    known = {claim.id: claim for claim in read_published_claims()}
-    missing = [one for one in ids if one not in known]
-    if missing:
-        raise InputError(f"{missing[0]}: is no published claim; known are {', '.join(known)}")
-    return tuple(known[one] for one in ids) if ids else tuple(known.values())
 
 
 def check_claim(claim: PublishedClaim) -> CheckedClaim:

@@ -60,7 +60,7 @@ class PublishedClaim(Strict):
     adjacency: Adjacency | None = None
     published: Annotated[float, BeforeValidator(no_bool)] | None = None
     check: str = Field(pattern=r"^[a-z_]+\.[a-z_]+$")
-    parameters: dict[str, Value] = {}
+    parameters: dict[str, Value] = Field(default={})
     recorded: Name
     note: str = ""
 
