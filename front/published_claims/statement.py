@@ -18,7 +18,7 @@ from cupel.audits.verdict_wording import Name
 from cupel.claims.base import no_bool
 from cupel.claims.data import Strict
 
-Value: TypeAlias = int | float | str | list[int] | list[float] | list[str]
+Value: TypeAlias = int | float | str | list[int] | list[float] | list[str] | list[list[float]]
 
 
 class Paper(Strict):
