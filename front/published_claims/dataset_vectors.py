@@ -1,14 +1,14 @@
 """Checks of the statements of "EPSVec: Efficient and Private Synthetic Data Generation via Dataset Vectors".
 
-A dataset vector is a mean of n differences of hidden states, each clipped to length C, with Gaussian noise. If one record
-is replaced, the mean moves by at most 2C/n. Records with the vector (C, 0, …, 0), one of which is replaced by one with
-(−C, 0, …, 0), attain that. So the release is N(μ, 1) against N(0, 1) for these data, μ = 2C/(nσ), and its curve is the
-exact cost.
+A dataset vector is a mean of n differences of hidden states, each clipped to length C, with Gaussian noise. If one
+record is replaced, the mean moves by at most 2C/n. Records with the vector (C, 0, …, 0), one of which is replaced by
+one with (−C, 0, …, 0), attain that. So the release is N(μ, 1) against N(0, 1) for these data, μ = 2C/(nσ), and its
+curve is the exact cost.
 
 If the sums are over m of the n records, drawn without replacement in secret, the replaced record is in the sample with
-probability q = m/n: (1 − q)N(0, 1) + q N(μ, 1) against N(0, 1). With t = 1 + (e^ε − 1)/q, the largest P(E) − e^ε Q(E) is
-q times the largest P_μ(E) − t·P_0(E), so δ(ε) = q δ_μ(log t). For these data that is an equality, which makes it a lower
-bound for the mechanism, and it is an upper bound for all data (Balle, Barthe and Gaboardi 2018, Theorem 9).
+probability q = m/n: (1 − q)N(0, 1) + q N(μ, 1) against N(0, 1). With t = 1 + (e^ε − 1)/q, the largest P(E) − e^ε Q(E)
+is q times the largest P_μ(E) − t·P_0(E), so δ(ε) = q δ_μ(log t). For these data that is an equality, which makes it a
+lower bound for the mechanism, and it is an upper bound for all data (Balle, Barthe and Gaboardi 2018, Theorem 9).
 
 The noise is the least that the accounting in question allows, rounded up.
 """
@@ -43,7 +43,8 @@ def _epsilon(mu: float, delta: float, drawn: int, records: int) -> Interval:
 
 def _with_examples(interval: Interval, examples: float) -> str:
     """What an ε of the vectors becomes with that of the examples, as the paper adds them."""
-    return f"With {format_number(examples)} for the examples, by basic composition, {format_lower(interval.lower + examples)}."
+    total = format_lower(interval.lower + examples)
+    return f"With {format_number(examples)} for the examples, by basic composition, {total}."
 
 
 # Theorem 4.1
@@ -62,7 +63,7 @@ def classical_noise(epsilon: float, delta: float) -> Finding:
             f"{REPLACED} The mean moves by Δ = 2C/n.",
             f"With σ = Δ√(2 ln(1.25/δ))/ε that is μ = Δ/σ = {format_number(mu)}.",
             f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(found.lower)} at ε = {format_number(epsilon)}.",
-            f"The stated noise is enough up to ε = {format_number(gaussian.classical_limit(delta))}, and for no ε above.",
+            f"The stated noise is enough up to ε = {format_lower(gaussian.classical_limit(delta))} and for none above.",
         ),
     )
 
@@ -209,8 +210,8 @@ def noise_at_each_start(epsilon: float, delta: float, examples: float, drawn: in
         lower=found.lower,
         upper=found.upper,
         steps=(
-            f"One release from {drawn} of {records} records at ε = {format_number(epsilon)}, δ = {format_number(delta)} "
-            f"has μ = {format_number(mu)} for a record in the sample.",
+            f"One release from {drawn} of {records} records with ε = {format_number(epsilon)} at "
+            f"δ = {format_number(delta)} has μ = {format_number(mu)} for a record in the sample.",
             f"Clean vectors are kept, and noise is added at each start: {runs} runs release {runs} noisy copies of the "
             f"same sums, together one release with μ√{runs} = {format_number(mu * math.sqrt(runs))}.",
             f"{REPLACED} ε at δ = {format_number(delta)} is at least {format_lower(found.lower)}.",
@@ -233,8 +234,8 @@ def histogram(epsilon: float, delta: float, sensitivity: float) -> Finding:
         lower=found.lower,
         upper=found.upper,
         steps=(
-            "One record votes for the first candidate; it is replaced by one that votes for the second. The counts move "
-            "from (1, 0) to (0, 1) above those of the others, by √2.",
+            "One record votes for the first candidate; it is replaced by one that votes for the second. The counts "
+            "move from (1, 0) to (0, 1) above those of the others, by √2.",
             f"(ε, δ) allow μ = {format_number(enough)}. With noise for a sensitivity of {format_number(sensitivity)}, "
             f"μ = {format_number(mu)}.",
             f"δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) is {format_number(found.lower)} at ε = {format_number(epsilon)}.",
