@@ -71,7 +71,8 @@ def shuffled_batches(records: int, batch_size: int, epochs: int, noise_multiplie
         claimed=claimed,
         steps=(
             f"{records} rows in shuffled batches of {batch_size}, {epochs} epochs, σ = "
-            f"{format_number(noise_multiplier)}: equation (12) states ε = {format_number(claimed)} at δ = {format_number(delta)}.",
+            f"{format_number(noise_multiplier)}: equation (12) states ε = {format_number(claimed)} at δ = "
+            f"{format_number(delta)}.",
             "One row has the gradient 1 in D and counts as 0 in D′; all others have −1.",
             f"The adversary adds the size of its batch to each noisy sum. What is left is noise around 0 but for the "
             f"batch of the row, where it is noise around 2 in D and around 1 in D′. She takes the largest of the "
