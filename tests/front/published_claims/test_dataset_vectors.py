@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from fractions import Fraction
 
-import oracle
 import pytest
 from published_rows import checked, lower, upper
-from scipy import optimize
+from sampled_gaussians import delta_of, epsilon_of, mu_for
 
 from cupel.published_claims.dataset_vectors import CHECKS
 from cupel.published_claims.registry import read_published_claims
@@ -18,23 +16,6 @@ EPSILON, DELTA, DRAWN = 4.9, 9e-6, 500
 IMDB, YELP = 12_500, 280_000
 BIORXIV = (12_175, 4_989, 2_436, 5_574)
 EXAMPLES = 0.1
-
-
-def pair(mu: float, rate: Fraction | int = 1) -> oracle.Line:
-    """(1 − q)N(0, 1) + qN(μ, 1) against N(0, 1)."""
-    return oracle.sampled_gaussian(1 / oracle.mp.mpf(mu), rate)
-
-
-@functools.cache
-def mu_for(epsilon: float, delta: float, rate: Fraction | int = 1) -> float:
-    def excess(mu: float) -> float:
-        return float(pair(mu, rate).delta(epsilon, "remove") / delta - 1)
-
-    return float(optimize.brentq(excess, 0.001, 40, xtol=1e-13))
-
-
-def epsilon_of(mu: float, delta: float, rate: Fraction | int = 1) -> float:
-    return float(pair(mu, rate).epsilon(delta, "remove"))
 
 
 def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
@@ -52,7 +33,7 @@ def test_all_have_a_row_and_the_verdict_of_their_file() -> None:
 def test_the_classical_noise_for_all_epsilon() -> None:
     mu = 10 / math.sqrt(2 * math.log(1.25e5))
     assert lower("004-1") == pytest.approx(2.265374e-5, rel=5e-7)
-    assert lower("004-1") <= pair(mu).delta(10, "remove") <= upper("004-1") <= 1.000001 * lower("004-1")
+    assert lower("004-1") <= delta_of(mu, 10) <= upper("004-1") <= 1.000001 * lower("004-1")
     assert checked("004-1", epsilon=8.4197).verdict == "SUPPORTED"
     assert checked("004-1", epsilon=8.4199).verdict == "REFUTED"
 
@@ -147,7 +128,7 @@ def test_the_share_of_the_first_label_for_all() -> None:
 
 
 def test_a_histogram_moves_by_the_root_of_two() -> None:
-    exact = pair(mu_for(0.1, 1e-5) * math.sqrt(2)).delta(0.1, "remove")
+    exact = delta_of(mu_for(0.1, 1e-5) * math.sqrt(2), 0.1)
     assert lower("004-4") == pytest.approx(2.540668e-4, rel=5e-7)
     assert exact * (1 - 1e-9) <= lower("004-4") <= upper("004-4") <= exact * (1 + 1e-9)
 
