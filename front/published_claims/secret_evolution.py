@@ -219,8 +219,8 @@ def counts_and_centres(p: float, r: float, records: int, noise_factor: float) ->
     Σ w_k N(k, σ²) over N(0, σ²), k being how many are drawn, has B(p) ≤ r.
 
     All these records have the vector x. Their cluster has a centre e at distance 2R√(1 − 10⁻¹⁰) from x and 10⁹ public
-    records. k drawn records move the count by k, and the centre by k·2R√(1 − 10⁻¹⁰)/(1 + 10⁻⁹k) per public record,
-    that is nearly k units of its noise 2R/10⁹: in all by at least √2·k/(1 + `_CLOSE`). For an upper bound it is √2·k.
+    records. k drawn records move the count by k, and the centre by 2R√(1 − 10⁻¹⁰)·k/(10⁹ + k), which is nearly k in
+    units of 2R/10⁹: together at least √2·k/(1 + `_CLOSE`). No data move them by more than √2·k.
 
     The same holds for a cluster for each value: with orthogonal unit vectors u, f_1, f_2, … and η = 10⁻⁵, let
     e_v = R(−√(1 − η²)u + ηf_v) and x_v = R(√(1 − η²)u + ηf_v). Then e_v is the nearest centre to x_v.
