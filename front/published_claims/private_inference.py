@@ -48,14 +48,22 @@ def published_cost(rows: Rows, token: int, temperature: float, *, right_of_even:
     return max(-log_alpha, log_beta) + 0.0  # so that no zero is negative
 
 
-def _log_probability(rows: Rows, token: int, clip: float, temperature: float) -> float:
-    return ex_post.Medians.of(np.asarray(rows, dtype=np.float64), clip=clip).log_probability(token, temperature)
+def _drop(before: Rows, after: Rows, token: int, clip: float, temperature: float) -> float:
+    """How much less a token's log-probability is from the median of `after` than from that of `before`."""
+    one, other = (
+        ex_post.Medians.of(np.asarray(rows, dtype=np.float64), clip=clip).log_probability(token, temperature)
+        for rows in (before, after)
+    )
+    return one - other
 
 
-def certain_loss(before: Rows, after: Rows, token: int, clip: float, temperature: float) -> float:
-    """A lower bound on the absolute log-ratio of a token's probabilities from the medians of two batches."""
-    change = _log_probability(before, token, clip, temperature) - _log_probability(after, token, clip, temperature)
-    return abs(change) - ex_post.slack(len(before[0]), clip, temperature)
+def _certain_loss(drops: Sequence[float], vocabulary: int, clip: float, temperature: float) -> float:
+    """A lower bound on the absolute log-ratio of several tokens, one of each batch."""
+    return abs(math.fsum(drops)) * (1 - 2.0**-50) - len(drops) * ex_post.slack(vocabulary, clip, temperature)
+
+
+def _median(rows: Rows) -> Floats:
+    return np.median(np.asarray(rows, dtype=np.float64), axis=0)
 
 
 def _shown(rows: Rows) -> str:
@@ -63,7 +71,7 @@ def _shown(rows: Rows) -> str:
 
 
 def _median_shown(rows: Rows) -> str:
-    return _shown([np.median(np.asarray(rows, dtype=np.float64), axis=0).tolist()])
+    return _shown([_median(rows).tolist()])
 
 
 # --- medians
@@ -78,21 +86,21 @@ def cost_of_a_batch(
     right_of_even: float | None = None,
 ) -> Finding:
     """The published cost of tokens that one batch releases, against the exact cost of the worst neighbour."""
-    claimed = math.fsum(published_cost(rows, x, temperature, right_of_even=right_of_even) for x in tokens)
+    costs = [published_cost(rows, x, temperature, right_of_even=right_of_even) for x in tokens]
     exact = ex_post.token_costs(
         np.asarray(rows, dtype=np.float64), tokens, clip=clip, temperature=temperature, adjacency=adjacency
     ).epsilon
-    names = " and ".join(map(str, tokens))
+    released = " and ".join(f"token {x}" for x in tokens)
     steps = [
-        f"The batch {_shown(rows)} has the median {_median_shown(rows)}; released: token {names}, c = "
-        f"{format_number(clip)}, τ = {format_number(temperature)}.",
-        f"γ of Definition 4 adds up to {format_number(claimed)}.",
+        f"The batch {_shown(rows)} has the median {_median_shown(rows)}; c = {format_number(clip)}, τ = "
+        f"{format_number(temperature)}. Released: {released}.",
+        f"γ of Definition 4 is {' + '.join(map(format_number, costs))}.",
     ]
     if right_of_even is not None:
         meant = math.fsum(published_cost(rows, x, temperature) for x in tokens)
-        steps.append(f"With the larger middle value b as right-median, γ adds up to {format_number(meant)}.")
+        steps.append(f"With the larger middle value b as right-median, γ is {format_number(meant)}.")
     steps.append(f"Over all neighbours under {adjacency} the log-ratio of the tokens is at most {format_upper(exact)}.")
-    return Finding(upper=exact, claimed=claimed, steps=tuple(steps))
+    return Finding(upper=exact, claimed=math.fsum(costs), steps=tuple(steps))
 
 
 def exchanged_row(
@@ -104,7 +112,7 @@ def exchanged_row(
     """
     after = [*rows[:row], by, *rows[row + 1 :]]
     claimed = published_cost(rows, token, temperature)
-    loss = certain_loss(rows, after, token, clip, temperature)
+    loss = _certain_loss([_drop(rows, after, token, clip, temperature)], len(by), clip, temperature)
     how = "is exchanged for one" if records_of_row == 1 else f"of {records_of_row} records loses one, and is then one"
     return Finding(
         lower=loss,
@@ -140,13 +148,13 @@ def fixed_size_batches(
         shifted = [records[start * batch_size : (start + 1) * batch_size] for start in range(batches)]
     else:
         shifted = ["B" + blocks[0], *blocks[1:]]
-    costs, losses = [], []
+    costs, drops = [], []
     for number, (own, moved) in enumerate(zip(blocks, shifted, strict=True)):
         before, after = [logits[letter] for letter in own], [logits[letter] for letter in moved]
         costs.append(published_cost(before, number % 2, temperature))
-        losses.append(certain_loss(before, after, number % 2, clip, temperature))
+        drops.append(_drop(before, after, number % 2, clip, temperature))
     changed = sum(own != moved for own, moved in zip(blocks, shifted, strict=True))
-    total = math.nextafter(math.fsum(losses), -math.inf)
+    total = _certain_loss(drops, 2, clip, temperature)
     return Finding(
         lower=total,
         claimed=max(costs),
@@ -171,16 +179,18 @@ def identical_vectors(rows: Rows, token: int, clip: float, temperature: float) -
     copies = max(Counter(map(tuple, rows)).values())
     if copies < 3:
         raise ValueError("the statement is about three identical rows")
-    losses = [certain_loss(rows, [*rows[:i], *rows[i + 1 :]], token, clip, temperature) for i in range(len(rows))]
-    worst = max(range(len(rows)), key=losses.__getitem__)
-    rest = [*rows[:worst], *rows[worst + 1 :]]
+    others = [[*rows[:removed], *rows[removed + 1 :]] for removed in range(len(rows))]
+    drops = [_drop(rows, rest, token, clip, temperature) for rest in others]
+    worst = max(range(len(rows)), key=lambda removed: abs(drops[removed]))
+    moved = float(np.abs(_median(rows) - _median(others[worst])).max())
+    loss = _certain_loss([drops[worst]], len(rows[0]), clip, temperature)
     return Finding(
-        lower=losses[worst],
+        lower=loss,
         steps=(
             f"D is the batch {_shown(rows)}, {copies} rows of it identical; its median is {_median_shown(rows)}.",
-            f"Without the row {_shown([rows[worst]])} the median is {_median_shown(rest)}, so the local sensitivity is "
-            "not 0.",
-            f"The log-probability of token {token} moves by at least {format_lower(losses[worst])}, c = "
+            f"Without the row {_shown([rows[worst]])} the median is {_median_shown(others[worst])}: the local "
+            f"sensitivity is {format_number(moved)} or more.",
+            f"The log-probability of token {token} moves by at least {format_lower(loss)}, c = "
             f"{format_number(clip)}, τ = {format_number(temperature)}.",
         ),
     )
@@ -192,14 +202,13 @@ def reported_cost(rows: Rows, removed: int, clip: float, temperature: float) -> 
     Her prior is 1/2. Whatever token is released, the reported numbers of both batches differ, and she is never wrong.
 
     Raises:
-        ValueError: if the batches have different medians or costs that agree: then this is no example.
+        ValueError: if the batches have different medians: then this is no example.
     """
     rest = [*rows[:removed], *rows[removed + 1 :]]
     tokens = range(len(rows[0]))
     with_, without = ([published_cost(batch, x, temperature) for x in tokens] for batch in (rows, rest))
-    same = np.array_equal(*(np.median(np.asarray(batch, dtype=np.float64), axis=0) for batch in (rows, rest)))
     told_apart = all(abs(one - other) > 1e-6 for one, other in zip(with_, without, strict=True))
-    if not same:
+    if not np.array_equal(_median(rows), _median(rest)):
         raise ValueError("the two batches release different laws")
     bound = max(*with_, *without)
     return Finding(
@@ -242,8 +251,10 @@ def rebalanced_batches(
         f"{format_number(count_epsilon)}: claimed are {format_number(claimed)}."
     ]
     if moved is None:
-        keywords = {"clip": clip, "temperature": temperature}
-        parts = [ex_post.gamma_star(np.asarray(batch, float), token, **keywords) for batch in (first, second)]
+        parts = [
+            ex_post.gamma_star(np.asarray(batch, dtype=np.float64), token, clip=clip, temperature=temperature)
+            for batch in (first, second)
+        ]
         upper = math.nextafter(count_epsilon + max(parts), math.inf)
         steps += [
             "A record more or less changes one noisy count by one and one batch: centres are chosen by the noisy "
@@ -253,18 +264,14 @@ def rebalanced_batches(
         ]
         return Finding(upper=upper, claimed=claimed, steps=tuple(steps))
     less, more = [*first[:moved], *first[moved + 1 :]], [*second, moved_to]
-    # Both tokens become less likely, so that the log-ratios add up.
-    drops = [
-        _log_probability(old, token, clip, temperature) - _log_probability(new, token, clip, temperature)
-        for old, new in ((first, less), (second, more))
-    ]
-    lower = math.fsum(drops) - 2 * ex_post.slack(len(first[0]), clip, temperature)
+    drops = [_drop(old, new, token, clip, temperature) for old, new in ((first, less), (second, more))]
+    lower = _certain_loss(drops, len(first[0]), clip, temperature)
     steps += [
         f"{_shown([first[moved]])} is exchanged for a record of the second batch with the logits {_shown([moved_to])}: "
         f"the medians {_median_shown(first)} and {_median_shown(second)} become {_median_shown(less)} and "
         f"{_median_shown(more)}.",
-        f"The log-probabilities of the two tokens fall by {' and '.join(map(format_number, drops))}, at least "
-        f"{format_lower(lower)} together.",
+        f"The log-probabilities of the two tokens change by {' and '.join(format_number(-drop) for drop in drops)}, "
+        f"by at least {format_lower(lower)} together.",
     ]
     return Finding(lower=lower, claimed=claimed, steps=tuple(steps))
 
