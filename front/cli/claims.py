@@ -59,10 +59,13 @@ def _print(found: Sequence[CheckedClaim]) -> None:
     from cupel.published_claims import words
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in ("id", "verdict", "quantity", "published", "recomputed"):
-        table.add_column(name, justify="right" if name in ("published", "recomputed") else "left")
+    table.add_column("claim", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
+    for name in ("published", "recomputed"):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in found:
-        table.add_row(one.claim.id, one.verdict, one.claim.quantity, words.published(one), words.recomputed(one))
+        about = f"{one.claim.id}: {one.claim.quantity}"
+        table.add_row(about, one.verdict, words.published(one), words.recomputed(one))
     TableConsole().print(table)
     say(words.summary(found))
     say("`cupel claims ID --explain` shows how a number comes about.")
