@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound
 from cupel.audit_jobs.canaries import files
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError
 from cupel.reports.json_form import AuditResult as AuditForm
+
+OF_THIS = "That the audit is of the declared procedure is stated, not checked."
+"""What every bound of such an audit assumes."""
 
 _LARGEST = 2**26
 _FORM: TypeAdapter[list[AuditResult]] = TypeAdapter(list[AuditForm])
@@ -32,6 +37,7 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
         InputError: one line that names the file.
     """
     found = _of_folder(path) if path.is_dir() else _of_file(path)
+    stated = OF_THIS if path.is_dir() else f"{OF_THIS} Its file has no seal."
     for audit in found:
         for bound in audit.bounds:
             if (bound.adjacency, bound.unit) != (adjacency, unit):
@@ -39,7 +45,13 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
                     f"{path}: its bound is at {bound.adjacency} and unit {bound.unit}, the claim at {adjacency} and "
                     f"unit {unit}"
                 )
-    return found
+    return [
+        dataclasses.replace(audit, bounds=tuple(_assuming(bound, stated) for bound in audit.bounds)) for audit in found
+    ]
+
+
+def _assuming(bound: Bound, stated: str) -> Bound:
+    return dataclasses.replace(bound, assumptions=(*bound.assumptions, stated))
 
 
 def _of_folder(folder: Path) -> list[AuditResult]:

@@ -197,17 +197,15 @@ class DeclaredClaim(Claim):
         digest = None if part.file is None else _sha256(part.file)
         reading = read_as(state, Stated(adjacency=self.adjacency, sampler=part.sampler, records=part.records))
         unit = Unit.parse(self.unit)
-        if state.unit not in (None, unit):
+        if state.unit is not None and not self._is_of_unit(state.unit):
             raise ValueError(f"its unit is {state.unit}, and that of the claim {self.unit}")
         try:
             unsupported(reading.event, adjacency=self.adjacency, unit=unit)
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
         assumed = [f"{part.label}: {sentence}" for sentence in reading.assumptions]
-        if self.unit != "record" and state.unit is None:
-            assumed.append(
-                f"{part.label}: it protects one {self.unit} as its events say; this is stated, not recorded."
-            )
+        if unit.kind == "user" and state.unit is None:
+            assumed.append(f"{part.label}: its events are about all records of a user; this is stated, not recorded.")
         event = events.compose([(reading.event, part.count)])
         return ReadPart(part.label, event, tuple(assumed), (), reading.exact, state.stated, digest)
 
@@ -216,7 +214,7 @@ class DeclaredClaim(Claim):
         if not runs:
             raise LedgerError("the ledger holds no run")
         for run in runs:
-            if (run.adjacency, run.unit) != (self.adjacency, Unit.parse(self.unit)):
+            if run.adjacency is not self.adjacency or not self._is_of_unit(run.unit):
                 raise ValueError(
                     f"run {run.name!r} is at {run.adjacency} and unit {run.unit}, the claim at {self.adjacency} and "
                     f"unit {self.unit}"
@@ -229,6 +227,11 @@ class DeclaredClaim(Claim):
             tuple(f"{part.label}: {one}" for one in estimate_reasons(ledger)),
             sha256=ledger.identity,
         )
+
+    def _is_of_unit(self, unit: Unit) -> bool:
+        """Whether events for one unit count for the claim: for its own, or for the records of its groups."""
+        own = Unit.parse(self.unit)
+        return unit == own or (own.kind == "group" and unit.kind == "record")
 
     def assumptions(self) -> list[str]:
         return list(assumptions_of(self.read_parts()))

@@ -110,6 +110,15 @@ def test_a_count_repeats_a_part(tmp_path: Path) -> None:
     assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(1.0), rel=1e-3)
 
 
+@pytest.mark.parametrize(("unit", "mu"), [("user", 0.2), ("group(3)", 0.6)])
+def test_events_count_for_users_as_stated_and_for_groups_of_records(tmp_path: Path, unit: str, mu: float) -> None:
+    """A group of k records moves a sum by k times as much."""
+    _, found = assay(claim(tmp_path, {"event": GAUSSIAN}, unit=unit))
+    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(mu), rel=1e-3)
+    stated = any("all records of a user" in sentence for sentence in found["best_upper"]["assumptions"])
+    assert stated is (unit == "user")
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_ledger_is_a_part_and_an_unfinished_one_counts_with_its_plan(tmp_path: Path, finished: bool) -> None:
     """μ² = 1/25 + 2/16."""
@@ -171,6 +180,7 @@ def test_an_audit_of_what_is_declared_refutes_it(tmp_path: Path) -> None:
     done, found = assay(path)
     assert (found["verdict"], done.returncode) == ("REFUTED", 1)
     assert found["best_lower"]["value"] > 1
+    assert any("That the audit is of the declared procedure is stated" in reason for reason in found["reasons"])
     assert found["contradictions"]
     assert found["claim"]["audits"] == ["audit"]
     path.write_text(path.read_text().replace("audits:\n- audit\n", ""))
