@@ -115,11 +115,20 @@ def sampled_without_replacement(
 
 
 def gaussian_mixture(
-    weights: Sequence[float], shifts: Sequence[float], noise: float, unit: float, delta: float
+    weights: Sequence[float], shifts: Sequence[float], noise: float, unit: float, delta: float, step: float = 1e-4
 ) -> Finding:
-    """A mixture of Gaussians whose numbers are all multiplied by `unit`, which does not change what is told apart."""
+    """A mixture of Gaussians whose numbers are all multiplied by `unit`, which does not change what is told apart.
+
+    Args:
+        weights: of the Gaussians.
+        shifts: their means.
+        noise: their standard deviation.
+        unit: a factor of means and standard deviation.
+        delta: δ.
+        step: of the losses that the library counts, by default its own.
+    """
     event = dp_event.MixtureOfGaussiansDpEvent(noise * unit, [unit * shift for shift in shifts], list(weights))
-    claimed = _by_dp_accounting(event, 1, delta, "pld")
+    claimed = float(PLDAccountant(value_discretization_interval=step).compose(event).get_epsilon(delta))
     found = DominatingPair.gaussian_mixture(weights, shifts, noise).epsilon(delta)
     return Finding(
         lower=found.lower,

@@ -34,7 +34,7 @@ def log_law(rows: Sequence[Row], token: int) -> float:
     return float(mp.mpf(middle[token]) / 1.5 - mp.log(total))
 
 
-def neighbours(rows: Rows) -> Iterator[list[Row]]:
+def neighbours(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """All removals, and additions of all corners, which attain the worst."""
     yield from ([*rows[:i], *rows[i + 1 :]] for i in range(len(rows)))
     corners = itertools.product((-6.0, 6.0), repeat=len(rows[0]))
@@ -184,7 +184,7 @@ def epsilon_of_coins(p: Any, q: Any, count: int) -> float:
 
 @pytest.mark.parametrize(
     ("vocabulary", "stated", "verdict"),
-    [(1024, 3.91, "UNPROVEN"), (50_257, 20.07, "REFUTED"), (128_256, 21.895, "REFUTED")],
+    [(1024, 3.91, "UNPROVEN"), (50_257, 20.07, "REFUTED"), (128_256, 21.895, "REFUTED"), (256_000, 21.37, "REFUTED")],
 )
 def test_a_mean_over_the_actual_batch_size(vocabulary: int, stated: float, verdict: str) -> None:
     p, q = (1 / (1 + (vocabulary - 1) * mp.exp(-mp.mpf(odds))) for odds in (12, 11.625))
@@ -198,6 +198,7 @@ def test_a_mean_over_the_actual_batch_size(vocabulary: int, stated: float, verdi
 def test_a_mean_over_a_fixed_number() -> None:
     found = CHECKS["actual_batch_size"](64, 50_257, 9.0, 1.5, 367, 108_000, denominator="fixed")
     assert found.lower is not None
+    assert found.upper is not None
     assert found.upper == pytest.approx(9.888715, abs=1e-5)
     assert found.lower < found.upper < 9.9
 
