@@ -353,3 +353,17 @@ def test_mechanisms_of_which_only_epsilon_and_delta_are_known(epsilon_0: float, 
         found = chosen.delta((k - 2 * i) * epsilon_0)
         assert exact * (1 - mpmath.mpf(10) ** -12) <= found.value <= exact + 2e-3 * max(exact, mpmath.mpf(10) ** -9)
         assert found.interval is None, "what ran may be better"
+
+
+@pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e200, 1e308])
+def test_prv_bounds_or_refuses_gaussians_whose_noise_has_no_square(noise: float) -> None:
+    """They were a ZeroDivisionError and an OverflowError. With much noise the other release decides."""
+    sampled = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, gaussian(1.1)), 100)
+    event = dp_event.ComposedDpEvent([sampled, gaussian(noise)])
+    chosen = accountant("prv", "add_remove")
+    if noise < 1:
+        with pytest.raises(ValueError, match="prv needs noise multipliers of at least"):
+            chosen.compose(event).epsilon(DELTA)
+    else:
+        alone = chosen.compose(sampled).epsilon(DELTA).value
+        assert chosen.compose(event).epsilon(DELTA).value == pytest.approx(alone, abs=0.05)
