@@ -73,8 +73,9 @@ def found(content: Any) -> State | None:
 
 def _delta(budget: Any) -> float | None:
     """δ of a budget of ε. It is a target: what ran may cost more or less."""
-    if isinstance(budget, Mapping) and budget.get("type") == "EpsilonBudget":
-        return float(validate.open_probability(delta=budget.get("delta")))
+    match budget:
+        case {"type": "EpsilonBudget", "delta": delta}:
+            return float(validate.open_probability(delta=delta))
     return None
 
 
@@ -133,10 +134,10 @@ def _sampled(fields: Mapping[str, Any], count: int) -> Part:
     rate = float(validate.positive(sample_rate=validate.probability(sample_rate=fields["sample_rate"])))
     noise = float(validate.non_negative(noise_multiplier=inner["noise_multiplier"])) if kind == "Gaussian" else 0.0
     limit, records = fields.get("truncated_batch_size"), fields.get("dataset_size")
-    if (limit is None) != (records is None):
-        raise ValueError("truncated_batch_size and dataset_size of opake must be given together")
-    if limit is None:
+    if limit is None and records is None:
         return SampledGaussian(noise, rate, count)
+    if limit is None or records is None:
+        raise ValueError("truncated_batch_size and dataset_size of opake must be given together")
     validate.integer(minimum=1, truncated_batch_size=limit)
     validate.integer(minimum=1, dataset_size=records)
     event = dp_event.GaussianDpEvent(noise)

@@ -64,7 +64,7 @@ class LossDistribution:
         points = np.asarray(epsilons, dtype=np.float64)
         size = self.probabilities.size
         if not size:
-            return np.maximum(np.full(points.shape, self.infinity_mass), -np.expm1(np.minimum(points, 0.0)))
+            return np.asarray(np.maximum(self.infinity_mass, -np.expm1(np.minimum(points, 0.0))))
         losses = (self.lowest + np.arange(size)) * self.discretization
         excess, tail = _excesses(np.arange(size), self.probabilities, self.discretization)
         # G decreases. The losses and the difference below are rounded by less than this.
@@ -180,7 +180,7 @@ def _hull(values: Floats, discretization: float) -> tuple[Any, Floats]:
 
     The probability at a corner is x times the difference of the slopes at its sides; beyond the last the hull is flat.
     """
-    heights = values.tolist()
+    heights: list[float] = values.tolist()
 
     def weight(before: int | None, at: int, after: int | None) -> float:
         left = 1 - heights[at]
