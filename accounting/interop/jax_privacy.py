@@ -1,8 +1,8 @@
 """Configurations of jax_privacy, `execution_plan.BandMFConfig`, as JSON: ``dataclasses.asdict``, a list as strategy.
 
-Records are split into groups, one per band, and a batch is a Poisson sample of one group, in turn. So a record is in
-every b-th step at most, and the run costs as much as ⌈n/b⌉ Gaussians on Poisson samples, if the b bands of the strategy
-matrix have columns of norm 1.
+Records are split into groups, one per band, and a batch is a Poisson sample of one group, in turn. So a record is in at
+most one of b consecutive steps, and the run costs as much as ⌈n/b⌉ Gaussians on Poisson samples, if the columns of the
+strategy matrix, which has b bands, are of norm 1.
 
 The neighbouring relation follows from the configuration: without a number of examples, groups are drawn independently,
 for add_remove; with one, they are of equal size, for zero_out.
@@ -65,11 +65,12 @@ def _state(content: Mapping[str, Any]) -> State:
     records = content.get("num_examples")
     if records is not None:
         validate.integer(minimum=1, num_examples=records)
-    notes = [
-        "The run was this configuration, once, to its end; each batch was drawn as it says.",
-        f"A record is in every {bands}-th step at most, as cyclic Poisson sampling has it, and the noise of a step is "
-        "correlated with that of others by the inverse of the strategy matrix.",
-    ]
+    notes = ["The run was this configuration, once, to its end; each batch was drawn as it says."]
+    if bands > 1:
+        notes.append(
+            f"A record is in at most one of {bands} consecutive steps, always in the same place, and the noise of the "
+            "steps is correlated by the inverse of the strategy matrix."
+        )
     exact = True
     if content.get("column_normalize", False) and norm != 1:
         # The library gives the columns norm 1, and then scales the noise by the norm that they had.

@@ -34,7 +34,7 @@ def found(content: Any) -> State | None:
         raise ValueError(f"holds more than {_MOST_STEPS} steps of SmartNoise's odometer")
     return State(
         library="SmartNoise",
-        what="the steps of SmartNoise's odometer",
+        what="a list of steps of SmartNoise's odometer",
         parts=tuple(_step(one, place) for place, one in enumerate(content)),
         notes=(
             "Each released column was (ε, δ)-DP as its step says, under the sensitivities and max_ids of the metadata.",

@@ -81,9 +81,10 @@ def test_a_truncated_configuration_of_jax_privacy() -> None:
 
 def test_noise_that_jax_privacy_scales_by_a_norm_it_divided_out(tmp_path: Path) -> None:
     """jax_privacy 2.3.0.dev0 with strategy (0.5, 0.1) and column_normalize: the columns of its C have norm 1, and its
-    noise is 1.5·‖(0.5, 0.1)‖ = 0.765, where its own event says 1.5."""
+    noise is 1.5·‖(0.5, 0.1)‖ = 0.765, where its own event says 1.5. For 50 rounds at a rate of 0.2 and δ = 10⁻⁵ that
+    is ε = 16.50 for 5.26."""
     content = json.loads((FILES / "jax-privacy-bands.json").read_text())
-    content |= {"strategy": [0.5, 0.1], "column_normalize": True}
+    content |= {"strategy": [0.5, 0.1], "column_normalize": True, "iterations": 100}
     (tmp_path / "config").write_text(json.dumps(content))
     state = read_state(tmp_path / "config")
     (part,) = state.parts
@@ -91,6 +92,11 @@ def test_noise_that_jax_privacy_scales_by_a_norm_it_divided_out(tmp_path: Path) 
     assert part.noise_multiplier == pytest.approx(1.5 * math.sqrt(0.26), rel=1e-9)
     assert part.noise_multiplier <= 1.5 * math.sqrt(0.26)
     assert not state.exact
+    reading = read_as(state, Stated())
+    rounds = dp_event.PoissonSampledDpEvent(0.2, dp_event.GaussianDpEvent(1.5))
+    claimed = account(dp_event.SelfComposedDpEvent(rounds, 50), adjacency="add_remove", delta=1e-5).value
+    assert claimed == pytest.approx(5.26, abs=0.005)
+    assert account(reading.event, adjacency="add_remove", delta=1e-5).value == pytest.approx(16.50, abs=0.01)
     assert any("counts as that much smaller" in note for note in state.notes)
 
 
