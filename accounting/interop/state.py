@@ -194,13 +194,17 @@ def read_as(state: State, given: Stated) -> Reading:
         merged.assumptions += _of_steps(adjacency, sampler)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
     exact = exact and state.exact
-    if adjacency is Adjacency.REPLACE_ONE and parts:
+    if adjacency is Adjacency.REPLACE_ONE and not all(isinstance(event, _OF_THE_RELATION) for event, _ in parts):
         merged.assumptions.append(
             "Noise multipliers are relative to the largest length of one record's contribution; an exchange of two "
             "records moves a sum by twice that."
         )
         exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
     return Reading(events.compose(parts), adjacency, sampler, (*merged.assumptions, *state.notes), exact)
+
+
+_OF_THE_RELATION = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent, dp_event.NonPrivateDpEvent)
+"""Events whose numbers are those of the neighbouring relation, whatever it is, and not relative to a contribution."""
 
 
 def _step(part: SampledGaussian, adjacency: Adjacency, sampler: Sampler | None, records: int | None) -> DpEvent:
