@@ -161,6 +161,21 @@ def test_the_checkpoint_of_a_run_of_opacus_on_real_rows(tmp_path: Path) -> None:
     assert any("nothing bounds the loss at add_remove" in sentence for sentence in found["bounds"][0]["assumptions"])
 
 
+def test_what_a_file_states_itself_is_set_beside_ours(tmp_path: Path) -> None:
+    """A log of private evolution, whose ε is near the exact one; and a configuration, which proves nothing."""
+    (tmp_path / "pe.log").write_text("DP epsilon=1.0, delta=1e-05, noise_multiplier=11.0, num_iterations=9\n")
+    _, found = assay(claim(tmp_path, {"file": "pe.log"}))
+    (row,) = found["differences"]
+    assert row["published"] == 1.0
+    assert row["recomputed"] == pytest.approx(gaussian_epsilon(3 / 11), rel=1e-3)
+    (tmp_path / "other").mkdir()
+    privacy = {"dp_enabled": True, "epsilon": 1.0, "delta": DELTA}
+    (tmp_path / "other" / "config.json").write_text(json.dumps({"privacy": privacy}))
+    done, found = assay(claim(tmp_path / "other", {"file": "config.json"}))
+    assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
+    assert [(row["published"], row["recomputed"]) for row in found["differences"]] == [(1.0, "inf")]
+
+
 def audited(folder: Path) -> Path:
     """A canary audit, of a generator that copies its data, at δ = 1e-5; 60 canaries."""
     audit = folder / "audit"
