@@ -174,6 +174,7 @@ def test_variables_for_riskcal_are_those_of_its_own_conversion() -> None:
     exact = float(mpmath.ncdf(-mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf("0.1") - 1) - 1))
     ours, _ = back.trade_off(np.array([0.1]))
     assert exact - 1e-3 <= ours[0] <= exact
+    assert exact - 1e-3 <= back.beta(0.1).lower <= exact
 
 
 def test_what_is_refused() -> None:
