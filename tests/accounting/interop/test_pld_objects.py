@@ -70,7 +70,8 @@ def test_rounding_is_on_the_safe_side_of_the_pair_s_own_bounds(pessimistic: bool
     made = loss_distribution(pair, "remove", discretization=h, pessimistic=pessimistic)
     indices = np.flatnonzero(made.probabilities)[::23]
     points = (made.lowest + indices) * h
-    low, high = pair.privacy_profile(points if pessimistic else np.nextafter(points + h, np.inf), "remove")
+    asked = points if pessimistic else np.nextafter(points + h, np.inf)
+    low, high = pair.privacy_profile(np.asarray(asked, dtype=np.float64), "remove")
     for index, least, most in zip(indices, low, high, strict=True):
         with mpmath.workdps(40):
             found = exact_profile(made, (made.lowest + int(index)) * mpmath.mpf(h))
