@@ -21,7 +21,7 @@ ANSWERS = json.loads((Path(__file__).parent / "files/answers.json").read_text(en
 EPSILONS = [-3.0, -1.2345, -0.1, 0.0, 0.01, 0.5, 1.0, 1.7321, 2.5, 4.0]
 
 
-def exact_profile(made: LossDistribution, epsilon: float) -> mpmath.mpf:
+def exact_profile(made: LossDistribution, epsilon: float | mpmath.mpf) -> mpmath.mpf:
     """G(ε) with 40 digits, losses i·h not rounded."""
     with mpmath.workdps(40):
         h, total = mpmath.mpf(made.discretization), mpmath.mpf(made.infinity_mass)
@@ -61,6 +61,26 @@ def test_estimates_of_a_gaussian_bound_its_exact_curve(mu: float, discretization
             assert exact_profile(below, epsilon) <= exact <= exact_profile(above, epsilon)
         assert exact_profile(above, 0.5) <= exact_gaussian(mu, 0.5) * (1 + 2 * discretization**2 / mu**2) + 1e-14
         assert exact_profile(below, 0.5) >= exact_gaussian(mu, 0.5 + 2 * discretization)
+
+
+@pytest.mark.parametrize("pessimistic", [True, False])
+def test_rounding_is_on_the_safe_side_of_the_pair_s_own_bounds(pessimistic: bool) -> None:
+    """In exact arithmetic, at corners: not below upper bounds there, and not above lower bounds at the next one."""
+    pair, h = DominatingPair.gaussian(0.7), 0.02
+    made = loss_distribution(pair, "remove", discretization=h, pessimistic=pessimistic)
+    indices = np.flatnonzero(made.probabilities)[::23]
+    points = (made.lowest + indices) * h
+    asked = points if pessimistic else np.nextafter(points + h, np.inf)
+    low, high = pair.privacy_profile(np.asarray(asked, dtype=np.float64), "remove")
+    for index, least, most in zip(indices, low, high, strict=True):
+        with mpmath.workdps(40):
+            found = exact_profile(made, (made.lowest + int(index)) * mpmath.mpf(h))
+        if pessimistic:
+            assert found >= most
+            assert found <= most * (1 + 1e-10)
+        elif least > 0:
+            assert found <= least
+            assert found >= least * (1 - 1e-10) - 1e-15 or index == indices[0]
 
 
 PAIRS = [
@@ -174,6 +194,7 @@ def test_variables_for_riskcal_are_those_of_its_own_conversion() -> None:
     exact = float(mpmath.ncdf(-mpmath.sqrt(2) * mpmath.erfinv(2 * mpmath.mpf("0.1") - 1) - 1))
     ours, _ = back.trade_off(np.array([0.1]))
     assert exact - 1e-3 <= ours[0] <= exact
+    assert exact - 1e-3 <= back.beta(0.1).lower <= exact
 
 
 def test_what_is_refused() -> None:
