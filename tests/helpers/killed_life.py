@@ -327,6 +327,7 @@ def _live(job: dict[str, Any]) -> int:
     texts = io.StringIO(), io.StringIO()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    sys.dont_write_bytecode = True  # Python 3.11 keeps a cut-off file of bytecode, which later processes stumble over
     resource.setrlimit(resource.RLIMIT_FSIZE, (job["size"], limits[1]))
     try:
         return _commands(job["commands"], watched, *texts)

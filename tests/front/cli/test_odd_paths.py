@@ -13,6 +13,7 @@ import re
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -284,11 +285,13 @@ def no_file_above(size: int) -> Iterator[None]:
     """No file of this process grows beyond a size, in bytes, as on a disk that is nearly full."""
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # Python 3.11 keeps a file of it that is cut off
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = bytecode
         signal.signal(signal.SIGXFSZ, handler)
 
 
