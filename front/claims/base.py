@@ -154,11 +154,13 @@ class Plan:
         event: composition of all charges.
         secrets: fingerprint of where secrets occur; None unless the unit is a secret.
         budgets: of each group of secrets.
+        exact: whether a run costs what the event says in the worst case; or else less, so that no lower end follows.
     """
 
     event: DpEvent
     secrets: str | None = None
     budgets: tuple[guarantees.SecretProtection, ...] = ()
+    exact: bool = True
 
 
 class Claim(Strict):

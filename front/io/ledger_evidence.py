@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
+from cupel.mechanisms.primitives.randomness import OS_ENTROPY
 
 ASSUMPTIONS = "assumptions"
 """The key of a run's description with the assumptions under which its events are what it cost."""
 
 ESTIMATES = "estimates"
 """The key of a run's description with the reasons why bounds on it are estimates."""
+
+
+EXACT = "exact"
+"""The key of a run's description that says whether its events are what it cost, and not more."""
+
+
+def is_exact(ledger: Ledger) -> bool:
+    """Whether the events of all runs are what they cost in the worst case, and not more."""
+    return all(ledger.run(name).about.get(EXACT, True) for name in ledger.runs())
 
 
 def inherited_assumptions(ledger: Ledger) -> list[str]:
@@ -23,11 +33,26 @@ def estimate_reasons(ledger: Ledger) -> list[str]:
     for name in ledger.runs():
         run = ledger.run(name)
         found += [str(one) for one in run.about.get(ESTIMATES, ())]
+        if run.about.get("noise", OS_ENTROPY.name) != OS_ENTROPY.name:
+            found.append(f"{ledger.path.name}: the noise of run {name!r} was recorded, so it protects nobody")
+        if _without_proof(run):
+            found.append(f"{ledger.path.name}: the report of run {name!r} certifies no bound")
         if not _rows_are_exact(run):
-            found.append(f"{ledger.path}: the rows of run {name!r} were not verified to be computed each by itself")
+            found.append(
+                f"{ledger.path.name}: the rows of run {name!r} were not verified to be computed each by itself"
+            )
         if any(verdict.get("verdict", {}).get("contradictions") for verdict in run.verdicts()):
-            found.append(f"{ledger.path}: an audit contradicted the events of run {name!r}")
+            found.append(f"{ledger.path.name}: an audit contradicted the events of run {name!r}")
     return found
+
+
+def _without_proof(run: Run) -> bool:
+    """Whether the last report of a run has upper bounds and none that is certified."""
+    for body in run.verdicts()[-1:]:
+        bounds = (body.get("public") or {}).get("bounds") or []
+        uppers = [bound for bound in bounds if bound.get("direction") == "upper"]
+        return bool(uppers) and not any(bound.get("rigor") == "certified" for bound in uppers)
+    return False
 
 
 def _rows_are_exact(run: Run) -> bool:

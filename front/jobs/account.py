@@ -26,7 +26,7 @@ from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
 from cupel.claims.read import read_claim
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions
+from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact
 from cupel.jobs.foreign_files import (
     ForeignFile,
     Named,
@@ -206,6 +206,7 @@ def account(
                 *(reason for claim in claims for reason in claim.estimate_reasons()),
                 *(reason for ledger in ledgers for reason in estimate_reasons(ledger)),
             )
+            exact = all(map(is_exact, ledgers)) and query.exact
             assumed = (
                 *(sentence for claim in claims for sentence in claim.assumptions()),
                 *(sentence for ledger in ledgers for sentence in inherited_assumptions(ledger)),
@@ -224,7 +225,7 @@ def account(
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
-    bounds = [_under(assuming(bound, readings), assumed) for bound in bounds]
+    bounds = [_under(assuming(bound, readings), assumed, exact) for bound in bounds]
     return Account(
         query.adjacency,
         query.unit,
@@ -234,7 +235,7 @@ def account(
         budgets=promised,
         ledgers=states,
         whole_plan=tuple(
-            _as_estimate(_under(assuming(bound, readings), assumed), because)
+            _as_estimate(_under(assuming(bound, readings), assumed, exact), because)
             for _, bound in query.answers(query.whole_plan, methods)
         )
         if unfinished
@@ -279,8 +280,10 @@ def _is_claim(given: str | Path | Claim) -> bool:
     return isinstance(given, Claim) or Path(given).suffix in (".yaml", ".yml")
 
 
-def _under(bound: Bound, assumed: tuple[str, ...]) -> Bound:
-    return dataclasses.replace(bound, assumptions=(*bound.assumptions, *dict.fromkeys(assumed)))
+def _under(bound: Bound, assumed: tuple[str, ...], exact: bool) -> Bound:
+    """With what it rests on, and without a lower end where an event is worse than what ran."""
+    assumptions = (*bound.assumptions, *dict.fromkeys(assumed))
+    return dataclasses.replace(bound, assumptions=assumptions, interval=bound.interval if exact else None)
 
 
 def _as_estimate(bound: Bound, because: tuple[str, ...]) -> Bound:
@@ -308,6 +311,7 @@ class _Query:
         event: charges of the runs, and plans of the claims.
         whole_plan: the same with the plan of each run in place of its charges.
         questions: which bounds on an event are asked for.
+        exact: whether claims cost what their plans say, and not less.
     """
 
     adjacency: Adjacency
@@ -315,6 +319,7 @@ class _Query:
     event: DpEvent
     whole_plan: DpEvent
     questions: Sequence[Question]
+    exact: bool
 
     def answers(self, event: DpEvent, methods: Sequence[str] | None) -> list[tuple[Guarantee, Bound]]:
         """The bounds on an event, each with its question."""
@@ -352,7 +357,7 @@ def _query(
     runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
     event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
     whole_plan = events.compose([*claimed, *((run.plan, 1) for run in runs)])
-    return _Query(adjacency, unit, event, whole_plan, questions)
+    return _Query(adjacency, unit, event, whole_plan, questions, all(plan.exact for plan in plans))
 
 
 Question = tuple[int | None, Guarantee]

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.bounds import Bound
 from cupel.audit_jobs.canaries import files
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError
@@ -45,13 +44,14 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
                     f"{path}: its bound is at {bound.adjacency} and unit {bound.unit}, the claim at {adjacency} and "
                     f"unit {unit}"
                 )
-    return [
-        dataclasses.replace(audit, bounds=tuple(_assuming(bound, stated) for bound in audit.bounds)) for audit in found
-    ]
+    return [_assuming(audit, stated) for audit in found]
 
 
-def _assuming(bound: Bound, stated: str) -> Bound:
-    return dataclasses.replace(bound, assumptions=(*bound.assumptions, stated))
+def _assuming(audit: AuditResult, stated: str) -> AuditResult:
+    """An audit whose controls failed shows nothing."""
+    bounds = () if audit.controls_passed is False else audit.bounds
+    assumed = tuple(dataclasses.replace(bound, assumptions=(*bound.assumptions, stated)) for bound in bounds)
+    return dataclasses.replace(audit, bounds=assumed)
 
 
 def _of_folder(folder: Path) -> list[AuditResult]:

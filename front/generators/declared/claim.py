@@ -19,11 +19,11 @@ from cupel.accounting.interop.read import read_state
 from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, open_ledgers
-from cupel.accounting.registry import unsupported
+from cupel.accounting.registry import unsupported, upper_bounds
 from cupel.claims.base import Claim, ExPostClaim, Number, Plan, Public, SecretProtectionClaim, no_bool
 from cupel.claims.data import DataSource, Strict
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions
+from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact
 from cupel.mechanisms.data.records import Record
 
 Count = Annotated[int, BeforeValidator(no_bool)]
@@ -166,7 +166,8 @@ class DeclaredClaim(Claim):
         return Declared(self.adjacency, Unit.parse(self.unit))
 
     def plan(self) -> Plan:
-        return Plan(events.compose([(part.event, 1) for part in self.read_parts()]))
+        parts = self.read_parts()
+        return Plan(events.compose([(part.event, 1) for part in parts]), exact=all(part.exact for part in parts))
 
     def read_parts(self, anchor: Path | None = None) -> list[ReadPart]:
         """All parts, in order.
@@ -220,11 +221,18 @@ class DeclaredClaim(Claim):
                     f"unit {self.unit}"
                 )
         event = events.compose([(run.event() if run.finished else run.plan, 1) for run in runs])
+        assumed = [
+            *(f"Run {run.name!r} did what its ledger says, under the assumptions of its own report." for run in runs),
+            *inherited_assumptions(ledger),
+        ]
+        if not ledger.anchored:
+            assumed.append("The ledger is the newest one of its runs; no earlier head of it is known here.")
         return ReadPart(
             part.label,
             event,
-            tuple(f"{part.label}: {one}" for one in inherited_assumptions(ledger)),
+            tuple(f"{part.label}: {one}" for one in assumed),
             tuple(f"{part.label}: {one}" for one in estimate_reasons(ledger)),
+            exact=is_exact(ledger),
             sha256=ledger.identity,
         )
 
@@ -237,7 +245,28 @@ class DeclaredClaim(Claim):
         return list(assumptions_of(self.read_parts()))
 
     def estimate_reasons(self) -> list[str]:
-        return [one for part in self.read_parts() for one in part.estimate]
+        parts = self.read_parts()
+        return [one for part in parts for one in part.estimate] + self._contradictions(parts)
+
+    def _contradictions(self, parts: Sequence[ReadPart]) -> list[str]:
+        """What the named audits show against the claim, or against what the parts prove."""
+        if not self.audits or self.guarantee is None:
+            return []
+        from cupel.audits.verdict import decide
+        from cupel.generators.declared.audits import read_audits
+
+        unit, guarantee = Unit.parse(self.unit), self.claimed()
+        audits = [
+            audit for path in self.audits for audit in read_audits(Path(path), adjacency=self.adjacency, unit=unit)
+        ]
+        event = events.compose([(part.event, 1) for part in parts])
+        proven = upper_bounds(event, guarantee, adjacency=self.adjacency, unit=unit)
+        shown = [bound for audit in audits for bound in audit.bounds]
+        found = decide(guarantee, adjacency=self.adjacency, unit=unit, bounds=[*proven, *shown])
+        alone = decide(guarantee, adjacency=self.adjacency, unit=unit, bounds=proven)
+        if found.contradictions or found.name != alone.name:
+            return [f"the audits that claim {self.name!r} names: {found.sentence}"]
+        return []
 
     def parameter_warnings(self) -> list[str]:
         return [

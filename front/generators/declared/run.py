@@ -22,7 +22,7 @@ from cupel.generators.declared.audits import read_audits
 from cupel.generators.declared.claim import DeclaredClaim, ReadPart, assumptions_of
 from cupel.generators.ledger_run import open_run
 from cupel.io.documents import Documents
-from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES
+from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES, EXACT
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.primitives.charged import commit
 
@@ -123,6 +123,7 @@ def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> Decla
     about = {
         ASSUMPTIONS: list(assumptions_of(parts)),
         ESTIMATES: [reason for part in parts for reason in part.estimate],
+        EXACT: all(part.exact for part in parts),
         "files": [part.sha256 for part in parts],
     }
     with open_run(claim, ledger, plan, settings, **about) as run:
