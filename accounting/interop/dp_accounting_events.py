@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
+from cupel.accounting import events, validate
 from cupel.accounting.interop.state import Release, State
 
 _MODULE = "dp_accounting"
@@ -135,6 +135,8 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
     if name not in events.known_names():
         raise ValueError(f"event {name[:60]!r} of dp_accounting is none that this package accounts for")
     try:
+        if "count" in fields:
+            validate.integer(count=fields["count"])
         return events.build(name, fields)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"event {name} of dp_accounting: {str(error)[:200]}") from None

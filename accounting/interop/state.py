@@ -66,6 +66,18 @@ class Release:
 
     def __post_init__(self) -> None:
         validate.integer(minimum=0, maximum=MOST_STEPS, count=self.count)
+        if self.count * _releases(self.event) > MOST_STEPS:
+            raise ValueError(f"an event may be composed at most {MOST_STEPS} times")
+
+
+def _releases(event: DpEvent) -> int:
+    """How often parts of a composition run, all compositions in it included."""
+    match event:
+        case dp_event.SelfComposedDpEvent(event=inner, count=int() as count):
+            return max(1, count) * _releases(inner)
+        case dp_event.ComposedDpEvent(events=several):
+            return sum(map(_releases, several))
+    return max([1, *map(_releases, events.children(event))])
 
 
 Part: TypeAlias = SampledGaussian | Release

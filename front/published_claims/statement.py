@@ -49,6 +49,7 @@ class PublishedClaim(Strict):
         published: the number as printed; None if it is a formula, which the check evaluates.
         check: ``file.function`` in this package.
         parameters: of the check.
+        beyond_source: whether the source does not claim this case itself; the statement is about a use of its result.
         recorded: the verdict when the claim was entered; a check that finds another is reported.
         note: what a reader must know to read the verdict rightly, such as that a misprint explains it.
     """
@@ -61,6 +62,7 @@ class PublishedClaim(Strict):
     published: Annotated[float, BeforeValidator(no_bool)] | None = None
     check: str = Field(pattern=r"^[a-z_]+\.[a-z_]+$")
     parameters: dict[str, Value] = Field(default={})
+    beyond_source: bool = False
     recorded: Name
     note: str = ""
 

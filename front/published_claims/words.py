@@ -18,13 +18,17 @@ is read as "a quantity is at most a number", and `cupel claims` computes the qua
 - **SUPPORTED**: the quantity is proven to be at most the published number. Sound statements are listed, too.
 - **UNPROVEN**: neither, for the case that is named.
 
-A refuted statement says something about that statement, and often about one misprint or one constant in it. It does not
+Some rows go beyond what their source claims, such as a theorem used under another neighbouring relation, and say so. A
+refuted statement says something about that statement, and often about one misprint or one constant in it. It does not
 say that a paper is wrong as a whole, or that a particular run leaked.
 
 `cupel claims 000-4 --explain` prints one row as it is below. This page is the output of `cupel claims --markdown`, and
 a test checks that it is. To add a row, write a file in `examples/claims/published` and its check in
 `front/published_claims`.
 """
+
+
+BEYOND = "The source does not claim this case; the row is about a use of its result."
 
 
 def published(found: CheckedClaim) -> str:
@@ -51,6 +55,7 @@ def explained(found: CheckedClaim) -> str:
         f"Source: {source_in_words(claim.source)}",
         f"Published: {claim.quantity} ≤ {published(found)}; recomputed: {recomputed(found)}",
         *([] if claim.adjacency is None else [f"Neighbours: {claim.adjacency}"]),
+        *([BEYOND] if claim.beyond_source else []),
         *([f"Note: {claim.note}"] if claim.note else []),
         *(f"{number}. {step}" for number, step in enumerate(found.finding.steps, 1)),
     ]
@@ -62,7 +67,9 @@ def explained(found: CheckedClaim) -> str:
 def summary(found: Sequence[CheckedClaim]) -> str:
     """How many of which verdict, and which are not as recorded."""
     count = Counter(one.verdict for one in found)
-    parts = ", ".join(f"{number} {name}" for name, number in sorted(count.items()))
+    beyond = sum(one.verdict == "REFUTED" and one.claim.beyond_source for one in found)
+    aside = f" ({beyond} of them beyond what the source claims)" if beyond else ""
+    parts = ", ".join(f"{number} {name}{aside if name == 'REFUTED' else ''}" for name, number in sorted(count.items()))
     others = [one.claim.id for one in found if not one.as_recorded]
     said = f"NOT as recorded: {', '.join(others)}" if others else "all as recorded"
     return f"{len(found)} published claims: {parts}; {said}."
@@ -96,6 +103,7 @@ def _section(found: CheckedClaim) -> str:
         "",
         f"**{found.verdict}**: {claim.quantity}, published {published(found)}, recomputed {recomputed(found)}"
         + ("." if claim.adjacency is None else f", neighbours by {claim.adjacency}.")
+        + (f" {BEYOND}" if claim.beyond_source else "")
         + (f" {claim.note}" if claim.note else ""),
         "",
         *(f"{number}. {step}" for number, step in enumerate(found.finding.steps, 1)),

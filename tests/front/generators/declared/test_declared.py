@@ -19,9 +19,11 @@ from scipy import optimize, stats
 
 from cupel.accounting import events
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.ledger.entries import Charge, Commit
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.audit_jobs.canaries.files import read_manifest
+from cupel.audits.result import AuditResult
 
 DELTA = 1e-5
 SGD = {"noise_multiplier": 1.0, "sample_rate": 0.01, "steps": 500}
@@ -242,6 +244,87 @@ def test_account_and_gate_take_it_with_its_assumptions(tmp_path: Path) -> None:
         assert run("gate", path, "--max-epsilon", limit, "--delta", DELTA).returncode == code
 
 
+def test_epochs_of_several_parts_are_named(tmp_path: Path) -> None:
+    """50 and 100 steps at a rate of .01 are an epoch each, if each part begins one; in one file they may be three."""
+    parts = [{"dp_sgd": {"noise_multiplier": n, "sample_rate": 0.01, "steps": s}, "sampler": "shuffled"}
+             for n, s in ((50.0, 50), (2.0, 100))]  # fmt: skip
+    _, found = assay(claim(tmp_path, *parts, adjacency="zero_out"))
+    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(math.hypot(1 / 50, 1 / 2)), rel=1e-3)
+    assert any("the first step began an epoch" in sentence for sentence in found["best_upper"]["assumptions"])
+
+
+def result_of_audit(path: Path, value: float, *, confidence: float = 0.95, passed: bool = True) -> str:
+    """A file as `cupel audit` writes one; its name."""
+    shown = Bound(
+        Direction.LOWER,
+        value,
+        "clopper_pearson",
+        Rigor.FINITE_SAMPLE,
+        Adjacency.ADD_REMOVE,
+        delta=DELTA,
+        confidence=confidence,
+    )
+    audit = AuditResult(
+        name="third_party", game="g", attack="a", statistics=("clopper_pearson",), conclusion="c", trials=9,
+        bounds=(shown,), controls_passed=passed,
+    )  # fmt: skip
+    path.write_text(json.dumps({"audits": [audit.to_json()]}))
+    return path.name
+
+
+@pytest.mark.parametrize(("confidence", "verdict", "code"), [(0.95, "UNPROVEN", 4), (0.975, "REFUTED", 1)])
+def test_a_second_audit_does_not_silence_the_first(tmp_path: Path, confidence: float, verdict: str, code: int) -> None:
+    names = [result_of_audit(tmp_path / f"{value}.json", value, confidence=confidence) for value in (20.0, 20.5)]
+    path = claim(tmp_path, {"event": GAUSSIAN}, audits=names)
+    done, found = assay(path)
+    assert (found["verdict"], done.returncode) == (verdict, code)
+    assert run("gate", path, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
+    (asked,) = {bound["rigor"] for bound in json.loads(run("account", path, "--json").stdout)["bounds"]}
+    assert asked == "estimate"
+
+
+def test_an_audit_whose_controls_failed_shows_nothing(tmp_path: Path) -> None:
+    name = result_of_audit(tmp_path / "failed.json", 20.0, passed=False)
+    done, found = assay(claim(tmp_path, {"event": GAUSSIAN}, audits=[name]))
+    assert (found["verdict"], done.returncode) == ("SUPPORTED", 0)
+    assert found["audits"][0]["bounds"] == []
+
+
+def test_a_ledger_with_recorded_noise_supports_nothing(tmp_path: Path) -> None:
+    event = dp_event.GaussianDpEvent(4.0)
+    with Ledger.open(tmp_path / "ledger.sqlite") as kept:
+        about = {"noise": "recorded"}
+        begun = kept.begin("run", plan=event, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about=about)
+        begun.step(charge=Charge(key="sums/0", event=event, stage="sums"))
+        begun.step(commit=Commit(key="sums/0", value=0))
+        begun.finish()
+    done, found = assay(claim(tmp_path, {"ledger": "ledger.sqlite"}))
+    assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
+    assert str(tmp_path) not in json.dumps(found)
+
+
+def test_an_event_that_is_worse_than_what_ran_has_no_lower_end(tmp_path: Path) -> None:
+    """In the claim, in its report, and in the ledger of its assay."""
+    part = {"dp_sgd": SGD, "sampler": "shuffled"}
+    path = claim(tmp_path, part, adjacency="replace_one", epsilon=99.0)
+    _, found = assay(path)
+    ledger_of_it = tmp_path / "out" / "private" / "ledger.sqlite"
+    for bounds in (
+        found["bounds"],
+        json.loads(run("account", path, "--json").stdout)["bounds"],
+        json.loads(run("account", ledger_of_it, "--delta", DELTA, "--json").stdout)["bounds"],
+    ):
+        assert bounds
+        assert all(bound.get("interval") is None for bound in bounds)
+
+
+def test_gate_prints_what_it_assumes(tmp_path: Path) -> None:
+    done = run("gate", claim(tmp_path, {"event": GAUSSIAN}), "--max-epsilon", 3, "--delta", DELTA)
+    assert done.returncode == 0
+    assert "assumed: The declared parts are everything" in done.stdout
+    assert "assumed: GaussianDpEvent: What was released is what its event says" in done.stdout
+
+
 def test_it_generates_and_releases_nothing(tmp_path: Path) -> None:
     path = claim(tmp_path, {"event": GAUSSIAN})
     done = run("generate", path, "-o", tmp_path / "out", "-q")
@@ -267,6 +350,13 @@ def test_it_generates_and_releases_nothing(tmp_path: Path) -> None:
         ([{"dp_sgd": SGD | {"sample_rate": 2}}], {}, "sample_rate"),
         ([{"dp_sgd": SGD, "sampler": "sorted"}], {}, "sampler"),
         ([{"dp_sgd": SGD, "sampler": "fixed"}], {"adjacency": "replace_one"}, "records"),
+        ([{"dp_sgd": SGD | {"steps": 10**30}}], {}, "steps must be at most 10000000"),
+        (
+            [{"event": {"class_name": "SelfComposedDpEvent", "event": GAUSSIAN, "count": 10**30}}],
+            {},
+            "at most 10000000",
+        ),
+        ([{"event": {"class_name": "SelfComposedDpEvent", "event": GAUSSIAN, "count": None}}], {}, "count"),
         ([{"file": "missing.pt"}], {}, "missing.pt"),
         ([{"file": "claim.yaml"}], {}, "claim.yaml"),
         ([{"ledger": "missing.sqlite"}], {}, "missing.sqlite"),
@@ -286,6 +376,19 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     tmp_path: Path, parts: list[dict[str, Any]], changes: dict[str, Any], says: str
 ) -> None:
     assert says in refused(claim(tmp_path, *parts, **changes))
+
+
+def test_a_file_that_records_no_step_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"history": [], "mechanism": "rdp"}))
+    assert "records no step and no release" in refused(claim(tmp_path, {"file": "state.json"}))
+
+
+@pytest.mark.parametrize("rate", [1e-310, 1e-300])
+def test_a_tiny_rate(tmp_path: Path, rate: float) -> None:
+    """Five shuffled steps are in one epoch: one exchange in one Gaussian, μ = 2."""
+    part = {"dp_sgd": {"noise_multiplier": 1.0, "sample_rate": rate, "steps": 5}, "sampler": "shuffled"}
+    _, found = assay(claim(tmp_path, part, adjacency="replace_one"))
+    assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(2.0), rel=1e-3)
 
 
 def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
