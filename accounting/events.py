@@ -25,6 +25,10 @@ def _non_negative(_: object, attribute: attrs.Attribute[float], value: float) ->
     validate.non_negative(**{attribute.name: value})
 
 
+def _probability(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    validate.probability(**{attribute.name: value})
+
+
 def _floats(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
@@ -47,6 +51,17 @@ class BoundedRangeSelectionDpEvent(DpEvent):  # type: ignore[misc]
     def range(self) -> float:
         """The bounded range of the law that was sampled, rounding included."""
         return self.eta + 4 * self.rounding
+
+
+@attrs.frozen
+class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
+    """Any mechanism that is (`epsilon`, `delta`)-DP, of which nothing more is known.
+
+    At the adjacency of the ledger that holds the event.
+    """
+
+    epsilon: float = attrs.field(validator=_non_negative)
+    delta: float = attrs.field(default=0.0, validator=_probability)
 
 
 @attrs.frozen
@@ -171,6 +186,8 @@ EXAMPLES: dict[str, DpEvent] = {
     "randomised response": dp_event.RandomizedResponseDpEvent(0.6, 3),
     "zCDP": dp_event.ZCDpEvent(0.1),
     "approximate zCDP": dp_event.ZCDpEvent(0.1, 0.2),
+    "pure ε": EpsilonDeltaDpEvent(0.4),
+    "(ε, δ)": EpsilonDeltaDpEvent(0.4, 1e-7),
     "bounded-range selection": BoundedRangeSelectionDpEvent(0.4),
     "ex-post selection": ExPostSelectionDpEvent(0.4),
     "Gaussian on a Poisson sample": dp_event.PoissonSampledDpEvent(0.05, _SAMPLED),

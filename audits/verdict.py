@@ -2,8 +2,9 @@
 `cupel.audits.verdict_wording`.
 
 A claim is refuted if a certified or finite-sample lower bound exceeds it. It is supported if nothing refutes it and a
-certified upper bound is at most the claim. Otherwise it is unproven. A bound counts only at the claim's unit and
-adjacency, and only through implications that hold for every mechanism (`cupel.audits.implications`).
+certified upper bound is at most the claim, unless a lower bound exceeds either of them and does not count only because
+several do not hold jointly. Otherwise it is unproven. A bound counts only at the claim's unit and adjacency, and only
+through implications that hold for every mechanism (`cupel.audits.implications`).
 
 All upper bounds rest on the same description of the mechanism. Evidence that contradicts one of them therefore turns
 all of them into estimates: the run did not do what is described, or the accounting or the audit is wrong.
@@ -135,6 +136,12 @@ def _weigh(
         limit = describe_limit(guarantee, implied_limit(guarantee, best_lower))
         sentence = wording.refuted(best_lower, describe(guarantee), limit)
         return _verdict("REFUTED", guarantee, sentence, reasons, best_upper, best_lower)
+    unheard = _unheard(guarantee, uppers, lowers, counted)
+    if best_upper is not None and value <= claimed and unheard:
+        statement = wording.unheard(max(unheard, key=lambda bound: bound.value), len(lowers))
+        sentence = wording.unproven(describe(guarantee), statement)
+        missing = Missing(statement, value, claimed)
+        return _verdict("UNPROVEN", guarantee, sentence, reasons, best_upper, best_lower, missing)
     if best_upper is not None and value <= claimed:
         reasons += wording.reasons_assumed(best_upper)
         sentence = wording.supported(value, what, best_upper.method, describe(guarantee))
@@ -143,6 +150,23 @@ def _weigh(
     missing = Missing(statement, None if contradicted or best_upper is None else value, claimed)
     sentence = wording.unproven(describe(guarantee), statement)
     return _verdict("UNPROVEN", guarantee, sentence, reasons, best_upper, best_lower, missing)
+
+
+def _unheard(
+    claim: Guarantee, uppers: Sequence[Bound], lowers: Sequence[Bound], counted: Sequence[Bound]
+) -> list[Bound]:
+    """Finite-sample bounds above the claim, or above a certified upper bound, that do not count only because too many
+    were made. They refute nothing; what stands beside them is not supported either."""
+    proven = [
+        of for upper in uppers if upper.rigor.may_support and (of := implications.as_guarantee(upper)) is not None
+    ]
+    return [
+        bound
+        for bound in lowers
+        if bound.rigor is Rigor.FINITE_SAMPLE
+        and bound not in counted
+        and any(bound.value > implied_limit(of, bound) for of in (claim, *proven))
+    ]
 
 
 def _verdict(

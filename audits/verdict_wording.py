@@ -104,6 +104,19 @@ def missing(value: float, claimed: float, best: Bound | None, what: str, contrad
     )
 
 
+def unheard(bound: Bound, made: int) -> str:
+    """What an UNPROVEN claim lacks if audits that do not hold jointly contradict its proof.
+
+    Args:
+        bound: the largest of them.
+        made: how many lower bounds there are.
+    """
+    return (
+        f"an audit shows at least {format_lower(bound.value)} ({bound.method}), which does not refute the claim only "
+        f"because {made} bounds do not hold jointly; make each with more confidence"
+    )
+
+
 def point(epsilon: float) -> str:
     """Which point of a privacy profile a bound is about."""
     return f" on δ at ε = {format_number(epsilon)}"

@@ -25,6 +25,7 @@ MECHANISMS = {
     "aug_pe": "Private evolution of synthetic documents by noisy votes",
     "dataset_vectors": "Dataset vectors: a language model is steered by one noisy release, the direction from its own "
     "texts to the records",
+    "declared": "A procedure that ran elsewhere, as the claim declares it",
 }
 """What a mechanism does, in words; one that is not here is called by its name."""
 

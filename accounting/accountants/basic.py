@@ -14,7 +14,7 @@ from cupel.accounting.accountants.base import Accountant, Unsupported, noise, ra
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
 from cupel.accounting.conversions import formulas
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ExPostSelectionDpEvent
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ExPostSelectionDpEvent
 
 Exact = Fraction | float
 """A non-negative rational number, or the float inf."""
@@ -75,6 +75,12 @@ def _bounded_range(
     return Fraction(event.eta) + 4 * Fraction(event.rounding)
 
 
+def _epsilon_delta(accountant: Accountant[Any], event: EpsilonDeltaDpEvent) -> Exact:
+    if event.delta:
+        raise Unsupported(f"{accountant.name} sums pure ε, and (ε, δ)-DP with δ > 0 has none")
+    return Fraction(noise(event.epsilon, "epsilon"))
+
+
 def _laplace(accountant: Accountant[Any], event: dp_event.LaplaceDpEvent) -> Exact:
     multiplier = noise(event.noise_multiplier, "noise_multiplier")
     return accountant.scale / Fraction(multiplier) if multiplier else math.inf
@@ -127,6 +133,7 @@ def _non_private(accountant: Accountant[Any], event: dp_event.NonPrivateDpEvent)
 PURE: dict[type[DpEvent], Callable[[Accountant[Any], Any], Exact]] = {
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,
+    EpsilonDeltaDpEvent: _epsilon_delta,
     dp_event.LaplaceDpEvent: _laplace,
     dp_event.DiscreteLaplaceDpEvent: _discrete_laplace,
     dp_event.RandomizedResponseDpEvent: _randomized_response,

@@ -87,9 +87,9 @@ def _joined(composition: Composition) -> Composition:
     gaussians = [(event, count) for event, count in composition if isinstance(event, dp_event.GaussianDpEvent)]
     if not gaussians:
         return composition
-    mu = math.sqrt(math.fsum(count / event.noise_multiplier**2 for event, count in gaussians))
+    mu = math.hypot(*(math.sqrt(count) / event.noise_multiplier for event, count in gaussians))
     rest = [part for part in composition if not isinstance(part[0], dp_event.GaussianDpEvent)]
-    return (*rest, (dp_event.GaussianDpEvent(1 / mu), 1))
+    return (*rest, (dp_event.GaussianDpEvent(1 / min(mu, 1e300)), 1))  # too little noise in any case
 
 
 def _check_size(composition: Composition, variables: list[Any], delta_error: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from dp_accounting import DpEvent, dp_event
 
-from cupel.accounting import events
+from cupel.accounting import events, validate
 from cupel.accounting.interop.state import Release, State
 
 _MODULE = "dp_accounting"
@@ -53,6 +53,31 @@ def found_text(text: str) -> State | None:
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError("begins like an event of dp_accounting, but is not one that repr() writes") from None
     return _state(_evaluated(line))
+
+
+def declared_event(content: Mapping[str, Any]) -> DpEvent:
+    """The event that a mapping describes: ``class_name``, and its fields; events in it likewise.
+
+    Raises:
+        ValueError: one line, as for `found`.
+    """
+    named = _with_module(content, 0)
+    if not _is_event(named):
+        raise ValueError("an event is a mapping with the class_name of an event of dp_accounting and its fields")
+    event = _decoded(named, 0)
+    assert isinstance(event, DpEvent)
+    return event
+
+
+def _with_module(content: Any, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("an event of dp_accounting that is too deep")
+    if isinstance(content, Mapping):
+        fields = {key: _with_module(value, depth + 1) for key, value in content.items()}
+        return fields | ({"module_name": _MODULE} if "class_name" in fields else {})
+    if isinstance(content, list):
+        return [_with_module(value, depth + 1) for value in content]
+    return content
 
 
 def _state(event: DpEvent) -> State:
@@ -110,6 +135,8 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
     if name not in events.known_names():
         raise ValueError(f"event {name[:60]!r} of dp_accounting is none that this package accounts for")
     try:
+        if "count" in fields:
+            validate.integer(count=fields["count"])
         return events.build(name, fields)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"event {name} of dp_accounting: {str(error)[:200]}") from None

@@ -6,15 +6,46 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cupel.accounting.interop import dp_accounting_events, flower, opacus, pickled, tensorflow_privacy
+from cupel.accounting.interop import (
+    dp_accounting_events,
+    dpsynth,
+    flower,
+    jax_privacy,
+    opacus,
+    opake,
+    opendp,
+    pickled,
+    private_evolution,
+    safe_synthesizer,
+    smartnoise,
+    tensorflow_privacy,
+)
 from cupel.accounting.interop.state import State
 
 LARGEST = 2**24
 """Bytes of a JSON or text file."""
 
-LIBRARIES = "Opacus, dp_accounting, Flower, TensorFlow Privacy"
-_IN_JSON = (opacus.found, flower.found, dp_accounting_events.found)
-_IN_TEXT = (dp_accounting_events.found_text, tensorflow_privacy.found_text)
+LIBRARIES = (
+    "Opacus, dp_accounting, Flower, TensorFlow Privacy, jax_privacy, opake, OpenDP, SmartNoise, private evolution, "
+    "dpsynth, Safe Synthesizer"
+)
+_IN_JSON = (
+    opacus.found,
+    flower.found,
+    dp_accounting_events.found,
+    jax_privacy.found,
+    opake.found,
+    opendp.found,
+    dpsynth.found,
+    safe_synthesizer.found,
+    smartnoise.found,
+)
+_IN_TEXT = (
+    dp_accounting_events.found_text,
+    tensorflow_privacy.found_text,
+    dpsynth.found_text,
+    private_evolution.found_text,
+)
 
 
 def read_state(path: Path | str) -> State:

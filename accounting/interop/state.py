@@ -18,6 +18,9 @@ from dp_accounting import DpEvent, dp_event
 from cupel.accounting import events, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 
+MOST_STEPS = 10**7
+"""The largest number of steps, or of equal releases, in a part."""
+
 
 class Sampler(StrEnum):
     """How the records of a step were chosen."""
@@ -51,7 +54,7 @@ class SampledGaussian:
     def __post_init__(self) -> None:
         validate.non_negative(noise_multiplier=self.noise_multiplier)
         validate.positive(sample_rate=validate.probability(sample_rate=self.rate))
-        validate.integer(minimum=0, steps=self.steps)
+        validate.integer(minimum=0, maximum=MOST_STEPS, steps=self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,21 @@ class Release:
 
     event: DpEvent
     count: int = 1
+
+    def __post_init__(self) -> None:
+        validate.integer(minimum=0, maximum=MOST_STEPS, count=self.count)
+        if self.count * _releases(self.event) > MOST_STEPS:
+            raise ValueError(f"an event may be composed at most {MOST_STEPS} times")
+
+
+def _releases(event: DpEvent) -> int:
+    """How often parts of a composition run, all compositions in it included."""
+    match event:
+        case dp_event.SelfComposedDpEvent(event=inner, count=int() as count):
+            return max(1, count) * _releases(inner)
+        case dp_event.ComposedDpEvent(events=several):
+            return sum(map(_releases, several))
+    return max([1, *map(_releases, events.children(event))])
 
 
 Part: TypeAlias = SampledGaussian | Release
@@ -190,17 +208,31 @@ def read_as(state: State, given: Stated) -> Reading:
         elif part.steps:
             times = _times_in(part, first=not parts) if sampler is Sampler.SHUFFLED else part.steps
             parts.append((_step(part, adjacency, sampler, records), times))
+    if not any(count for _, count in parts):
+        raise ValueError(f"{state.what} records no step and no release, so it says nothing about what ran")
     if any(isinstance(part, SampledGaussian) for part in state.parts):
         merged.assumptions += _of_steps(adjacency, sampler)
+    if any(isinstance(part, Release) for part in state.parts):
+        merged.assumptions.append(_AS_ITS_EVENT)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
     exact = exact and state.exact
-    if adjacency is Adjacency.REPLACE_ONE and parts:
+    if adjacency is Adjacency.REPLACE_ONE and not all(isinstance(event, _OF_THE_RELATION) for event, _ in parts):
         merged.assumptions.append(
             "Noise multipliers are relative to the largest length of one record's contribution; an exchange of two "
             "records moves a sum by twice that."
         )
         exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
     return Reading(events.compose(parts), adjacency, sampler, (*merged.assumptions, *state.notes), exact)
+
+
+_AS_ITS_EVENT = (
+    "What was released is what its event says and nothing else: no unit changes it by more than the noise is relative "
+    "to, and the noise was exact, fresh and known to nobody."
+)
+
+
+_OF_THE_RELATION = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent, dp_event.NonPrivateDpEvent)
+"""Events whose numbers are those of the neighbouring relation, whatever it is, and not relative to a contribution."""
 
 
 def _step(part: SampledGaussian, adjacency: Adjacency, sampler: Sampler | None, records: int | None) -> DpEvent:
@@ -235,7 +267,7 @@ def _times_in(part: SampledGaussian, *, first: bool) -> int:
 
     Steps that begin within an epoch, as those of a second part may, touch one epoch more.
     """
-    whole = round(1 / part.rate)
+    whole = round(1 / Fraction(part.rate))
     epoch = whole if 1 / whole == part.rate else math.floor(1 / Fraction(part.rate))
     return min(part.steps, -(-(part.steps + (0 if first else epoch - 1)) // epoch))
 
@@ -252,7 +284,10 @@ def _of_steps(adjacency: Adjacency, sampler: Sampler | None) -> list[str]:
         case Sampler.FIXED:
             found.append("Each step's batch was drawn anew, uniformly, without replacement, in secret.")
         case Sampler.SHUFFLED:
-            found.append("Every record was in one batch of each epoch at most, chosen without looking at the records.")
+            found.append(
+                "Every record was in one batch of each epoch at most, chosen without looking at the records, and the "
+                "first step began an epoch."
+            )
         case Sampler.UNKNOWN:
             found.append(
                 "Which records were in a step did not depend on their values; each may have been in all steps."

@@ -21,6 +21,7 @@ from cupel.accounting.bounds import Bound, Direction, Interval
 from cupel.accounting.conversions import formulas
 from cupel.accounting.events import (
     BoundedRangeSelectionDpEvent,
+    EpsilonDeltaDpEvent,
     ExPostSelectionDpEvent,
     TruncatedPoissonSampledDpEvent,
     children,
@@ -171,6 +172,12 @@ def _zcdp(accountant: Lattice, event: dp_event.ZCDpEvent) -> DominatingPair:
     return DominatingPair.concentrated(Fraction(noise(event.rho, "rho")), Fraction(noise(event.xi, "xi")))
 
 
+def _epsilon_delta(accountant: Lattice, event: EpsilonDeltaDpEvent) -> DominatingPair:
+    """The pair that dominates every (ε, δ)-DP mechanism. What ran may be better, so it gives an upper bound only."""
+    epsilon, delta = noise(event.epsilon, "epsilon"), float(event.delta)
+    return DominatingPair.approx_dp(epsilon, delta).as_upper_bound() if epsilon or delta else DominatingPair.identity()
+
+
 def _bounded_range(accountant: Lattice, event: BoundedRangeSelectionDpEvent | ExPostSelectionDpEvent) -> DominatingPair:
     """The adaptive bound for selections of one range (Dong, Durfee and Rogers 2020)."""
     return DominatingPair.bounded_range(formulas.up(Fraction(event.eta) + 4 * Fraction(event.rounding)))
@@ -307,6 +314,7 @@ Lattice.handlers = {
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
     dp_event.NonPrivateDpEvent: _non_private,
     TruncatedPoissonSampledDpEvent: _truncated,
+    EpsilonDeltaDpEvent: _epsilon_delta,
     BoundedRangeSelectionDpEvent: _bounded_range,
     ExPostSelectionDpEvent: _bounded_range,
 }

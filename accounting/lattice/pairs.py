@@ -453,7 +453,10 @@ class DominatingPair:
                 return (
                     Interval(1.0, 1.0) if p else Interval(enclosure.infinity_mass(-1), enclosure.infinity_mass(1))
                 ), True
-            return enclosure.blowup(p, width)
+            found, met = enclosure.blowup(p, width)
+            if not met:  # without a lower end, nothing says when a lattice is fine enough
+                found = Interval(found.lower, min(found.upper, float(enclosure.blowups(np.array([p]))[1][0])))
+            return found, met
 
         return self._worst(ask, direction, width)
 

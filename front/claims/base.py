@@ -154,11 +154,13 @@ class Plan:
         event: composition of all charges.
         secrets: fingerprint of where secrets occur; None unless the unit is a secret.
         budgets: of each group of secrets.
+        exact: whether a run costs what the event says in the worst case; or else less, so that no lower end follows.
     """
 
     event: DpEvent
     secrets: str | None = None
     budgets: tuple[guarantees.SecretProtection, ...] = ()
+    exact: bool = True
 
 
 class Claim(Strict):
@@ -202,6 +204,8 @@ class Claim(Strict):
             raise InputError(f"{self.name}: a claim needs a `guarantee`, for example {{type: pure_dp, epsilon: 1.0}}")
         values = self.guarantee.model_dump(exclude={"type"})
         if isinstance(values.get("delta"), str):
+            if self.public.records is None:
+                raise InputError(f"public.records: is missing; δ = {values['delta']} needs it")
             values["delta"] = float(self.public.records) ** float(values["delta"][2:])
         guarantee: guarantees.Guarantee = _GUARANTEES[self.guarantee.type](**values)
         return guarantee
@@ -248,6 +252,10 @@ class Claim(Strict):
 
     def parameter_warnings(self) -> list[str]:
         """What is easily misread in the parameters, a sentence each; nothing here depends on the data."""
+        return []
+
+    def assumptions(self) -> list[str]:
+        """What bounds on the plan rest on besides the mechanism, a sentence each."""
         return []
 
     def estimate_reasons(self) -> list[str]:

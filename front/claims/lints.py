@@ -68,7 +68,7 @@ def private_warnings(claim: Claim, records: Sequence[Record], runs: Sequence[str
     found = []
     users = Counter(record.user for record in records if record.user is not None)
     read, stated = len(users) if claim.unit == "user" else len(records), claim.public.records
-    if stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
+    if records and stated is not None and abs(read - stated) > max(FAR * stated, 4 * math.sqrt(stated)):
         found.append(
             f"The claim states {stated} units as public, and {read} were read. Whatever follows from the public "
             "number, δ among it, does not fit the data."

@@ -82,6 +82,7 @@ def _print(account: Account) -> None:
     if account.if_sampled:
         console.print(_samplers(account))
     notes = [note for ledger in account.ledgers for note in ledger.notes()]
+    notes += [f"assumed: {sentence}" for sentence in account.assumptions]
     for note in (*notes, *(note for file in account.foreign for note in file.notes())):
         console.print(note, markup=False, soft_wrap=True, highlight=False)
     for name, reason in account.unsupported.items():

@@ -19,6 +19,7 @@ from cupel.cli.account import account
 from cupel.cli.accountants import accountants
 from cupel.cli.assay import assay
 from cupel.cli.centres import centres
+from cupel.cli.claims import claims
 from cupel.cli.exit_codes import IN_HELP, ExitCode, bad_input, fault, interrupted
 from cupel.cli.gate import gate
 from cupel.cli.generate import generate
@@ -77,6 +78,7 @@ app.add_typer(ledger.app, name="ledger")
 app.command("utility", epilog="Example: cupel utility report --real notes.jsonl --label topic")(utility)
 app.add_typer(table.app, name="table")
 app.command("accountants", epilog="Example: cupel accountants --adjacency replace_one")(accountants)
+app.command("claims", epilog="Example: cupel claims 000-4 --explain")(claims)
 app.command("schema", epilog="Example: cupel schema claim > claim.schema.json")(schema)
 
 

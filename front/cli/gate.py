@@ -45,6 +45,6 @@ def gate(
 
     policy = job.Policy(max_epsilon, delta, unit, adjacency)
     found = job.gate(files, policy, sampler=sampler, records=records, anchor=anchor, summary=summary)
-    show(found.to_json(), lambda: say(found.sentence()), json_, quiet)
+    show(found.to_json(), lambda: say(found.in_words()), json_, quiet)
     if not found.passed:
         raise typer.Exit(ExitCode.REFUTED)

@@ -96,6 +96,11 @@ class FinishedRun(ABC):
     records: Sequence[Record]
 
     @property
+    def has_documents(self) -> bool:
+        """Whether the mechanism writes documents here; one that ran elsewhere does not."""
+        return True
+
+    @property
     def documents_path(self) -> Path:
         """The private file of documents; `cupel release` makes what may be released."""
         return self.ledger_path.with_name(DOCUMENTS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cupel.claims.base import Claim
 from cupel.generators.aug_pe.claim import AugPEClaim
 from cupel.generators.dataset_vectors.claim import DatasetVectorsClaim
+from cupel.generators.declared.claim import DeclaredClaim
 from cupel.generators.private_inference.claim import PrivateInferenceClaim
 from cupel.generators.secret_evolution.claim import SecretEvolutionClaim
 from cupel.generators.two_stage.claim import TwoStageClaim
@@ -22,6 +23,7 @@ CLAIMS: dict[str, type[Claim]] = {
     "aug_pe": AugPEClaim,
     "dataset_vectors": DatasetVectorsClaim,
     "two_stage": TwoStageClaim,
+    "declared": DeclaredClaim,
 }
 """Name of the mechanism, which is also the generator's folder → class of its claims."""
 

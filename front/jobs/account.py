@@ -20,13 +20,13 @@ from cupel.accounting.html_table import html_table
 from cupel.accounting.interop.state import Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
-from cupel.accounting.ledger.run import Run
 from cupel.accounting.number_format import format_upper
 from cupel.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
 from cupel.claims.read import read_claim
 from cupel.errors import InputError, input_errors
+from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact
 from cupel.jobs.foreign_files import (
     ForeignFile,
     Named,
@@ -116,6 +116,7 @@ class Account:
         whole_plan: if runs are unfinished, the bounds with the whole plan of each run in place of its charges so far.
         foreign: the files of other libraries that were read, in the order given.
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
+        assumptions: what ledgers and claims of declared procedures rest on, besides their events.
     """
 
     adjacency: Adjacency
@@ -128,6 +129,7 @@ class Account:
     whole_plan: tuple[Bound, ...] = ()
     foreign: tuple[ForeignFile, ...] = ()
     if_sampled: tuple[IfSampled, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -140,6 +142,7 @@ class Account:
             "ledgers": [ledger.to_json() for ledger in self.ledgers],
             **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
             **({"if_sampled": [one.to_json() for one in self.if_sampled]} if self.if_sampled else {}),
+            **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
             **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
@@ -199,7 +202,15 @@ def account(
             delta = recorded_delta(states_of) if delta is None and not claims else delta
             query = _query(claims, ledgers, readings, relations, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
-            because = _estimate_reasons(claims, ledgers)
+            because = (
+                *(reason for claim in claims for reason in claim.estimate_reasons()),
+                *(reason for ledger in ledgers for reason in estimate_reasons(ledger)),
+            )
+            exact = all(map(is_exact, ledgers)) and query.exact
+            assumed = (
+                *(sentence for claim in claims for sentence in claim.assumptions()),
+                *(sentence for ledger in ledgers for sentence in inherited_assumptions(ledger)),
+            )
         methods = None if method is None else [method]
         answers = query.answers(query.event, methods)
         bounds = [bound for _, bound in answers]
@@ -214,7 +225,7 @@ def account(
     if method is not None and not bounds:
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
-    bounds = [assuming(bound, readings) for bound in bounds]
+    bounds = [_under(assuming(bound, readings), assumed, exact) for bound in bounds]
     return Account(
         query.adjacency,
         query.unit,
@@ -224,11 +235,13 @@ def account(
         budgets=promised,
         ledgers=states,
         whole_plan=tuple(
-            _as_estimate(assuming(bound, readings), because) for _, bound in query.answers(query.whole_plan, methods)
+            _as_estimate(_under(assuming(bound, readings), assumed, exact), because)
+            for _, bound in query.answers(query.whole_plan, methods)
         )
         if unfinished
         else (),
         foreign=tuple(ForeignFile.of(*read) for read in readings),
+        assumptions=tuple(dict.fromkeys(assumed)),
         if_sampled=tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else (),
     )
 
@@ -267,25 +280,10 @@ def _is_claim(given: str | Path | Claim) -> bool:
     return isinstance(given, Claim) or Path(given).suffix in (".yaml", ".yml")
 
 
-def _estimate_reasons(claims: Sequence[Claim], ledgers: Sequence[Ledger]) -> tuple[str, ...]:
-    """Why bounds on these runs are estimates: some rows were not verified to be computed independently."""
-    found = [reason for claim in claims for reason in claim.estimate_reasons()]
-    for ledger in ledgers:
-        for name in ledger.runs():
-            if not _rows_are_exact(ledger.run(name)):
-                found.append(f"{ledger.path}: the rows of run {name!r} were not verified to be computed each by itself")
-    return tuple(found)
-
-
-def _rows_are_exact(run: Run) -> bool:
-    """Whether the run recorded that its rows were verified, or is not private inference and has no rows."""
-    inputs, step = run.outcome("inputs"), run.outcome("rows")
-    noted = inputs.value.get("rows") if inputs is not None and isinstance(inputs.value, dict) else None
-    if step is not None and isinstance(step.value, dict):
-        noted = step.value
-    infers = (run.about.get("claim") or {}).get("mechanism") == "private_inference"
-    rows = noted or run.about.get("rows") or {"exact": not (infers or isinstance(inputs and inputs.value, dict))}
-    return bool(rows["exact"])
+def _under(bound: Bound, assumed: tuple[str, ...], exact: bool) -> Bound:
+    """With what it rests on, and without a lower end where an event is worse than what ran."""
+    assumptions = (*bound.assumptions, *dict.fromkeys(assumed))
+    return dataclasses.replace(bound, assumptions=assumptions, interval=bound.interval if exact else None)
 
 
 def _as_estimate(bound: Bound, because: tuple[str, ...]) -> Bound:
@@ -313,6 +311,7 @@ class _Query:
         event: charges of the runs, and plans of the claims.
         whole_plan: the same with the plan of each run in place of its charges.
         questions: which bounds on an event are asked for.
+        exact: whether claims cost what their plans say, and not less.
     """
 
     adjacency: Adjacency
@@ -320,6 +319,7 @@ class _Query:
     event: DpEvent
     whole_plan: DpEvent
     questions: Sequence[Question]
+    exact: bool
 
     def answers(self, event: DpEvent, methods: Sequence[str] | None) -> list[tuple[Guarantee, Bound]]:
         """The bounds on an event, each with its question."""
@@ -357,7 +357,7 @@ def _query(
     runs = [ledger.run(name) for ledger in ledgers for name in ledger.runs()]
     event = events.compose([*claimed, *([(compose_ledgers(ledgers), 1)] if ledgers else [])])
     whole_plan = events.compose([*claimed, *((run.plan, 1) for run in runs)])
-    return _Query(adjacency, unit, event, whole_plan, questions)
+    return _Query(adjacency, unit, event, whole_plan, questions, all(plan.exact for plan in plans))
 
 
 Question = tuple[int | None, Guarantee]

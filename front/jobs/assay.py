@@ -284,7 +284,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         "versions": versions(),
     }
     digests = Digests(documents=done.documents.sha256, claim=claim_digest(body["claim"]))
-    assay = Assay.model_validate(body | {"digests": digests})
+    assay = Assay.model_validate(body | {"digests": digests if done.has_documents else None})
     return assay.model_copy(update={"history": [*evidence.earlier, verdict_record(assay, digests, evidence)]})
 
 

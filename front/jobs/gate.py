@@ -60,6 +60,11 @@ class Gated:
             return f"NOT within {limit}: {'; '.join(self.reasons)}"
         return f"within {limit}: at most {format_upper(self.bound.value)} by {self.bound.method}, certified"
 
+    def in_words(self) -> str:
+        """The answer, and a line for each assumption of its bound."""
+        assumed = () if self.bound is None else self.bound.assumptions
+        return "\n".join([self.sentence(), *(f"assumed: {one}" for one in assumed)])
+
     def markdown(self) -> str:
         """The answer as a section in Markdown, for the summary of a workflow."""
         lines = [f"### Privacy budget: {'kept' if self.passed else 'NOT kept'}", "", self.sentence(), ""]

@@ -162,7 +162,10 @@ def _documents_and_verdicts(run: Run) -> tuple[Documents, list[Recorded]]:
         )
     documents = Documents.committed(run)
     if documents is None:
-        raise InputError(f"{where}was finished by a version of cupel that did not commit documents; run it anew")
+        raise InputError(
+            f"{where}has no documents to release: it is a declaration of what ran elsewhere, or an old version of "
+            "cupel, which did not commit documents, finished it; then run it anew"
+        )
     history = recorded(run)
     if not history:
         raise InputError(f"{where}has no verdict yet; run cupel assay first")

@@ -314,9 +314,22 @@ def test_what_can_be_wrong_itself_contradicts_nothing(rigor: Rigor) -> None:
     assert (result.name, result.contradictions) == ("SUPPORTED", ())
 
 
+@pytest.mark.parametrize("claimed", [2.0, 1.6, 1.2])
+def test_what_does_not_hold_jointly_refutes_nothing_and_is_no_support_either(claimed: float) -> None:
+    """Whether it exceeds the claim, or only what is proven. With more confidence in each, it counts."""
+    two = [bound("lower", 1.5, rigor=SAMPLED, confidence=0.95) for _ in range(2)]
+    result = verdict(PureDP(claimed), bound("upper", 1.0), *two)
+    assert (result.name, result.contradictions) == ("UNPROVEN", ())
+    assert "do not hold jointly" in result.sentence
+    sure = [bound("lower", 1.5, rigor=SAMPLED, confidence=0.975) for _ in range(2)]
+    assert verdict(PureDP(claimed), bound("upper", 1.0), *sure).contradictions
+    below = [bound("lower", 0.9, rigor=SAMPLED, confidence=0.95) for _ in range(2)]
+    assert verdict(PureDP(claimed), bound("upper", 1.0), *below).name == "SUPPORTED"
+
+
 def test_finite_sample_bounds_contradict_a_proof_only_if_they_hold_jointly() -> None:
     two = [bound("lower", 1.5, rigor=SAMPLED, confidence=0.95) for _ in range(2)]
-    assert verdict(PureDP(2.0), bound("upper", 1.0), *two).name == "SUPPORTED"
+    assert not verdict(PureDP(2.0), bound("upper", 1.0), *two).contradictions
     assert verdict(PureDP(2.0), bound("upper", 1.0), *two, bound("lower", 1.2)).contradictions
     assert verdict(PureDP(2.0), bound("upper", 1.0), two[0]).name == "UNPROVEN"
 

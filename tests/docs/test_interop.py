@@ -10,6 +10,8 @@ import pytest
 from opacus.accountants import RDPAccountant
 
 from cupel.accounting.number_format import format_upper
+from cupel.claims.read import read_claim
+from cupel.errors import InputError
 from cupel.jobs.account import account
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
@@ -33,3 +35,14 @@ def test_opacus_answers_the_same_whatever_the_sampler() -> None:
     accountant.history = [STEPS]
     (shown,) = re.findall(r"Opacus' own accountant answers ([\d.]+) for all", PAGE)
     assert accountant.get_epsilon(1e-5) == pytest.approx(float(shown), abs=1e-5)
+
+
+def test_the_declared_claim_has_known_keys(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "claim.yaml").write_text(shown)
+    (tmp_path / "checkpoint.pt").write_text(json.dumps({"history": [STEPS], "mechanism": "rdp"}))
+    claim = read_claim(tmp_path / "claim.yaml")
+    labels = [part.label for part in claim.parameters.events]
+    assert labels == ["fine-tuning", "warm-up", "label counts", "synthetic texts"]
+    with pytest.raises(InputError, match="ledger"):
+        claim.plan()

@@ -7,41 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from opacus import PrivacyEngine
 from opacus.accountants import PRVAccountant, RDPAccountant
 from opacus.accountants.utils import get_noise_multiplier
-from statsmodels.datasets import randhie
+from opacus_run import BATCH, ROWS, trained
 
 from cupel.jobs.account import account
 from cupel.opacus_accountant import CupelAccountant
-
-ROWS, BATCH, NOISE = 1000, 50, 1.1
-
-
-def trained(engine: PrivacyEngine, *, poisson: bool = True, epochs: int = 2) -> torch.nn.Module:
-    """Logistic regression of rows of RAND HIE, for some epochs."""
-    table = randhie.load_pandas().data.iloc[:ROWS]
-    features = torch.tensor(table[["lncoins", "lpi", "disea"]].to_numpy(), dtype=torch.float32)
-    target = torch.tensor(table["physlm"].to_numpy() >= 0.5, dtype=torch.float32)
-    data = torch.utils.data.TensorDataset((features - features.mean(0)) / features.std(0), target)
-    model = torch.nn.Linear(3, 1)
-    private, optimizer, loader = engine.make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=not poisson),
-        noise_multiplier=NOISE,
-        max_grad_norm=1.0,
-        poisson_sampling=poisson,
-    )
-    for _ in range(epochs):
-        for given, wanted in loader:
-            optimizer.zero_grad()
-            if len(given):
-                loss = torch.nn.functional.binary_cross_entropy_with_logits(private(given)[:, 0], wanted)
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-    return private  # type: ignore[no-any-return]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -34,6 +34,11 @@ CLAIMS = {
     "endpoint": "data: {source: builtin, name: notes}\nmechanism: aug_pe\nparameters: {noise_multiplier: 7.0, rounds: 1"
     ", synthetic: 1, variations: 1, endpoint: {url: 'http://127.0.0.1:9/v1', model: none, tries: 1, timeout: 1.0, "
     "api_key_env: PATH}}\npublic: {records: 8}\nguarantee: {type: zcdp, rho: 0.5}\n",
+    "elsewhere": "mechanism: declared\nadjacency: add_remove\nparameters:\n  events:\n"
+    "    - {name: training, file: state.json, sampler: poisson}\n"
+    "    - {dp_sgd: {noise_multiplier: 1.0, sample_rate: 0.1, steps: 20}, sampler: unknown, count: 2}\n"
+    "    - {event: {class_name: LaplaceDpEvent, noise_multiplier: 10.0}}\n    - {ledger: ledger.sqlite}\n"
+    "guarantee: {type: approx_dp, epsilon: 3.0, delta: 1.0e-5}\n",
 }
 
 
@@ -79,6 +84,11 @@ COMMANDS = (
     _command("account votes.yaml --delta 1e-5", "votes.yaml", weight=3),
     _command("account ledger.sqlite --delta 1e-5", "ledger.sqlite", weight=3),
     _command("account ledger.sqlite median.yaml --delta 1e-5 --json", "ledger.sqlite", "median.yaml"),
+    _command("account state.json --delta 1e-5 --sampler poisson --adjacency add_remove", "state.json", weight=3),
+    _command("account checkpoint.pt event.json --delta 1e-5 --json", "checkpoint.pt", "event.json", weight=3),
+    _command("account elsewhere.yaml", "elsewhere.yaml", "state.json", "ledger.sqlite", weight=3),
+    _command("gate state.json ledger.sqlite --max-epsilon 3 --delta 1e-5 --sampler unknown", "state.json"),
+    _command("assay elsewhere.yaml -o new", "elsewhere.yaml", "state.json", "ledger.sqlite", weight=2),
     _command("generate median.yaml -o new --device cpu", "median.yaml", *_NOTES, weight=2),
     _command("generate mean.yaml -o new --device cpu --json", "mean.yaml", *_NOTES, weight=2),
     _command("generate clusters.yaml -o new --device cpu -q", "clusters.yaml", *_NOTES, weight=2),
@@ -152,7 +162,9 @@ def make_inputs(folder: Path) -> None:
     Args:
         folder: empty.
     """
+    import torch
     from command import run
+    from dp_accounting import dp_event
     from small_models import save_model
 
     notes: list[dict[str, Any]] = [
@@ -174,6 +186,11 @@ def make_inputs(folder: Path) -> None:
     _parquet(folder / "notes.parquet", notes)
     _parquet(folder / "seen.parquet", rows[:8])
     (folder / "columns.yaml").write_text(COLUMNS)
+    state = {"history": [[1.0, 0.1, 20], [2.0, 0.1, 5]], "mechanism": "rdp"}
+    (folder / "state.json").write_text(json.dumps(state))
+    torch.save({"epoch": 3, "privacy_accountant_state_dict": state}, folder / "checkpoint.pt")
+    event = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(2.0)), 5)
+    (folder / "event.json").write_text(json.dumps(event.to_named_tuple()))
     scores: list[dict[str, Any]] = [
         {"target": (i % 5) / 2, "included": i % 2, **{f"ref_{j}": (i * j % 7) / 3 for j in (1, 2)}} for i in range(16)
     ]

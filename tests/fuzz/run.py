@@ -32,7 +32,11 @@ def main() -> int:
     parser.add_argument("--stride", type=int, default=1, help="only each so many-th case, to share them out")
     parser.add_argument("--seconds", type=float, default=1e9, help="begins no case after so long")
     parser.add_argument("--command", help="only cases of commands whose name begins so")
-    parser.add_argument("--faults", action="store_true", help="puts old faults back; each must be found by --cases")
+    parser.add_argument(
+        "--faults",
+        action="store_true",
+        help="puts old faults back; each must be found by --cases",
+    )
     parser.add_argument("--keep", action="store_true", help="keeps the folder of --case")
     options = parser.parse_args()
     fuzz_runner.warm_up()

@@ -16,7 +16,7 @@ from dp_accounting.rdp import RdpAccountant
 from cupel.accounting import Accountant, Rigor, Unit, accountant
 from cupel.accounting.accountants.rdp import RenyiAccountant, sampled_gaussian_divergence
 from cupel.accounting.accountants.zcdp import ZeroConcentrated
-from cupel.accounting.events import BoundedRangeSelectionDpEvent, ParallelDpEvent
+from cupel.accounting.events import BoundedRangeSelectionDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent
 
 DELTA = 1e-5
 ADJACENCIES = ["add_remove", "replace_one", "zero_out"]
@@ -337,3 +337,33 @@ def test_orders_are_validated() -> None:
         with pytest.raises(ValueError, match="above 1"):
             RenyiAccountant("add_remove", orders=orders)
     assert np.all(np.diff(RenyiAccountant("add_remove").orders) > 0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon_0", "delta_0", "count"), [(0.5, 1e-3, 1), (0.5, 1e-3, 2), (0.2, 1e-6, 5), (1.5, 0.0, 3)]
+)
+def test_mechanisms_of_which_only_epsilon_and_delta_are_known(epsilon_0: float, delta_0: float, count: int) -> None:
+    """Kairouz, Oh and Viswanath (2015), Theorem 3.3: the worst (ε, δ)-DP mechanisms, k times, are exactly
+    ((k − 2i)ε, 1 − (1 − δ)^k (1 − δ_i))-DP."""
+    e, d, k = mpmath.mpf(epsilon_0), mpmath.mpf(delta_0), count
+    chosen = accountant("lattice", "add_remove").compose(EpsilonDeltaDpEvent(epsilon_0, delta_0), k)
+    for i in range(k // 2 + 1):
+        terms = (mpmath.binomial(k, j) * (mpmath.exp((k - j) * e) - mpmath.exp((k - 2 * i + j) * e)) for j in range(i))
+        exact = 1 - (1 - d) ** k * (1 - mpmath.fsum(terms) / (1 + mpmath.exp(e)) ** k)
+        found = chosen.delta((k - 2 * i) * epsilon_0)
+        assert exact * (1 - mpmath.mpf(10) ** -12) <= found.value <= exact + 2e-3 * max(exact, mpmath.mpf(10) ** -9)
+        assert found.interval is None, "what ran may be better"
+
+
+@pytest.mark.parametrize("noise", [5e-324, 1e-200, 1e200, 1e308])
+def test_prv_bounds_or_refuses_gaussians_whose_noise_has_no_square(noise: float) -> None:
+    """They were a ZeroDivisionError and an OverflowError. With much noise the other release decides."""
+    sampled = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.01, gaussian(1.1)), 100)
+    event = dp_event.ComposedDpEvent([sampled, gaussian(noise)])
+    chosen = accountant("prv", "add_remove")
+    if noise < 1:
+        with pytest.raises(ValueError, match="prv needs noise multipliers of at least"):
+            chosen.compose(event).epsilon(DELTA)
+    else:
+        alone = chosen.compose(sampled).epsilon(DELTA).value
+        assert chosen.compose(event).epsilon(DELTA).value == pytest.approx(alone, abs=0.05)

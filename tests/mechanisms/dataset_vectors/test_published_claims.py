@@ -1,4 +1,4 @@
-"""What the paper on dataset vectors and its code claim, and what holds: closed forms in mpmath, beside our accountants.
+"""What the paper on dataset vectors and its code claim, and what holds: laws in 60 digits, beside our accountants.
 
 The paper's example: ε = 5 of which .1 is for the examples, δ = 1e-5 of which 1e-6 is; 500 records of a label are drawn
 without replacement from its n, so the vectors have (4.9, 9e-6).
@@ -6,41 +6,21 @@ without replacement from its n, so the vectors have (4.9, 9e-6).
 
 from __future__ import annotations
 
-import functools
 import math
 
-import mpmath
 import numpy as np
 import pytest
 from dp_accounting import DpEvent, dp_event
+from sampled_gaussians import delta_of, epsilon_of, mu_for
 from scipy import optimize
 
 from cupel.accounting import account, gaussian
 from cupel.mechanisms.dataset_vectors.generator import DatasetVectors
 
-mp = mpmath.mp.clone()
-mp.dps = 40
-
 EXAMPLES, EPSILON, DELTA, DRAWN = 0.1, 4.9, 9e-6, 500
 IMDB, YELP = 12_500, 280_000
 """Records of a label: 25 000 and 560 000 reviews with two labels."""
 BIORXIV = (12_175, 4_989, 2_436, 5_574)
-
-
-def delta_of(mu: float, epsilon: float, rate: float = 1.0) -> float:
-    """δ(ε) of N(0, 1) against N(μ, 1) on a part without replacement (Balle and Wang 2018; Balle, Barthe, Gaboardi)."""
-    inner = mp.log1p(mp.expm1(mp.mpf(epsilon)) / mp.mpf(rate))
-    mu = mp.mpf(mu)
-    return float(rate * (mp.ncdf(mu / 2 - inner / mu) - mp.exp(inner) * mp.ncdf(-mu / 2 - inner / mu)))
-
-
-def epsilon_of(mu: float, delta: float, rate: float = 1.0) -> float:
-    return float(optimize.brentq(lambda e: delta_of(mu, e, rate) / delta - 1, 1e-3, 60, xtol=1e-12))
-
-
-@functools.cache
-def mu_for(epsilon: float, delta: float, rate: float = 1.0) -> float:
-    return float(optimize.brentq(lambda mu: delta_of(mu, epsilon, rate) / delta - 1, 0.001, 40, xtol=1e-13))
 
 
 def accounted(mu: float, delta: float, records: int | None = None, drawn: int = DRAWN) -> float:
@@ -116,29 +96,6 @@ def test_the_share_of_the_first_label_for_all() -> None:
     )
     bound = account(mechanism.plan(), adjacency="replace_one", delta=DELTA).value
     assert bound + EXAMPLES == pytest.approx(7.410, rel=1e-3)
-
-
-@pytest.mark.parametrize(("records", "expected"), [(IMDB, 4.981), (YELP, 7.338)])
-def test_the_classical_noise_inside_amplification(records: int, expected: float) -> None:
-    """One layer: (ε₀, δ/q) is beyond what the classical noise gives."""
-    rate = DRAWN / records
-    inner = math.log1p(math.expm1(EPSILON) / rate)
-    mu = inner / math.sqrt(2 * math.log(1.25 * rate / DELTA))
-    assert epsilon_of(mu, DELTA, rate) == pytest.approx(expected, abs=1e-3)
-
-
-def test_four_layers_inside_amplification_are_loose() -> None:
-    rate = DRAWN / IMDB
-    inner = math.log1p(math.expm1(EPSILON) / rate)
-    each = 4 * math.sqrt(2 * math.log(1.25 * 4 * rate / DELTA)) / inner  # σ/Δ of one layer
-    assert each / (2 / mu_for(EPSILON, DELTA, rate)) == pytest.approx(2.138, abs=1e-3)
-
-
-@pytest.mark.parametrize(("runs", "expected"), [(2, 9.614), (3, 13.613)])
-def test_new_noise_at_each_start(runs: int, expected: float) -> None:
-    """Clean vectors on disk, one sample: k releases of μ are one of μ√k."""
-    mu = mu_for(EPSILON, DELTA, DRAWN / IMDB)
-    assert epsilon_of(mu * math.sqrt(runs), DELTA, DRAWN / IMDB) + EXAMPLES == pytest.approx(expected, abs=1e-3)
 
 
 def test_votes_and_vectors_together() -> None:

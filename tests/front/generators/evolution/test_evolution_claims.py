@@ -113,7 +113,7 @@ WRONG_AUG_PE = [
     (
         "aug_pe",
         "aug-pe",
-        "mechanism: must be private_inference, secret_evolution, aug_pe, dataset_vectors or two_stage, not 'aug-pe'",
+        "mechanism: must be private_inference, secret_evolution, aug_pe, dataset_vectors, two_stage or declared, not",
     ),
 ]
 

@@ -1,0 +1,129 @@
+"""Diagnostic information of dpsynth, `DiagnosticInformation`, as JSON or as the text that the library writes.
+
+Its operations are those that the budget was divided into: Gaussian or Laplace noise by its standard deviation, all
+others by ε and δ. The sensitivity that a deviation is relative to is not recorded. An exponential mechanism stands
+among them as Laplace noise of the same ε.
+
+Source: `diagnostic_info.proto`, `data_generation.py` and `pipeline_transformations/diagnostic_info.py` of
+google/dpsynth at cf8075f; `budget_accounting.py` of pipeline-dp 0.3.1.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dp_accounting import DpEvent, dp_event
+
+from cupel.accounting import validate
+from cupel.accounting.events import EpsilonDeltaDpEvent
+from cupel.accounting.interop.state import Release, State
+
+_NEEDED = {"epsilon", "delta", "mechanism", "dp_operations"}
+_OPERATION = {"name", "mechanism_type", "epsilon", "delta", "sigma", "count"}
+_BEGINS = re.compile(r"\s*DiagnosticInformation\(")
+_LONGEST = 2_000_000
+_DEEPEST = 20
+_MOST_OPERATIONS = 10_000
+
+
+def found(content: Any) -> State | None:
+    """The state in JSON content; None if there is none.
+
+    Raises:
+        ValueError: one line, if an operation is of an unknown type, or its numbers are out of range.
+    """
+    if not isinstance(content, Mapping) or not set(content) >= _NEEDED:
+        return None
+    operations = content["dp_operations"]
+    if not isinstance(operations, list) or not operations or len(operations) > _MOST_OPERATIONS:
+        raise ValueError("looks like diagnostic information of dpsynth, but dp_operations is no list of operations")
+    try:
+        delta = float(validate.probability(delta=content["delta"]))
+        stated = float(validate.non_negative(epsilon=content["epsilon"]))
+        parts = tuple(_operation(one, place) for place, one in enumerate(operations))
+    except (TypeError, AttributeError, OverflowError):
+        raise ValueError("looks like diagnostic information of dpsynth, but a field has another type") from None
+    notes = (
+        f"The mechanism {str(content['mechanism'])[:60]!r} released nothing but what its operations say. The values of "
+        "attributes that were derived from the data, if any were, are among them.",
+        "The standard deviation of an operation is relative to the most that one unit changes; an operation without "
+        "one is (ε, δ)-DP each time that it runs.",
+    )
+    return State(
+        library="dpsynth",
+        what="diagnostic information of dpsynth",
+        parts=parts,
+        delta=delta if 0 < delta < 1 else None,
+        stated=stated,
+        notes=notes,
+        exact=False,
+    )
+
+
+def found_text(text: str) -> State | None:
+    """The state in the text of a `DiagnosticInformation`; None if it is none.
+
+    Raises:
+        ValueError: one line, as for `found`.
+    """
+    if _BEGINS.match(text) is None:
+        return None
+    depth = deepest = 0
+    for one in text:
+        depth += (one in "([{") - (one in ")]}")
+        deepest = max(deepest, depth)
+    if len(text) > _LONGEST or deepest > _DEEPEST:
+        raise ValueError("holds diagnostic information of dpsynth that is too long or too deep")
+    try:
+        line = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        line = None
+    match line:
+        case ast.Call(func=ast.Name(id="DiagnosticInformation"), args=[], keywords=given):
+            state = found({str(one.arg): _plain(one.value) for one in given})
+            if state is not None:
+                return state
+    raise ValueError("begins like diagnostic information of dpsynth, but is not the text that it writes")
+
+
+def _plain(node: ast.expr) -> Any:
+    """What an expression of calls, lists and numbers holds; a call is its keywords, whatever its name."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_plain(item) for item in items]
+        case ast.Call(func=ast.Name(), args=[], keywords=given):
+            return {str(one.arg): _plain(one.value) for one in given}
+    return None
+
+
+def _operation(one: Any, place: int) -> Release:
+    if not isinstance(one, Mapping) or "mechanism_type" not in one or not set(one) <= _OPERATION:
+        raise ValueError(f"dp_operations[{place}] must have the fields {', '.join(sorted(_OPERATION))}")
+    kind = str(one["mechanism_type"]).rsplit(".", 1)[-1].lower().removesuffix("_mechanism")
+    try:
+        count = validate.integer(minimum=1, count=one.get("count", 1))
+        return Release(_event(kind, one), count)
+    except ValueError as error:
+        raise ValueError(f"dp_operations[{place}]: {error}") from None
+
+
+def _event(kind: str, one: Mapping[str, Any]) -> DpEvent:
+    """Fields that are not set are 0, as in a protocol buffer. Laplace noise of deviation σ has ε = √2/σ."""
+    sigma = float(validate.non_negative(sigma=one.get("sigma", 0.0)))
+    epsilon = float(validate.non_negative(epsilon=one.get("epsilon", 0.0)))
+    delta = float(validate.probability(delta=one.get("delta", 0.0)))
+    if sigma and kind == "gaussian":
+        return dp_event.GaussianDpEvent(sigma)
+    if sigma and kind == "laplace":  # an exponential mechanism is charged so, too: no more than its pure ε is known
+        return EpsilonDeltaDpEvent(math.nextafter(math.nextafter(math.sqrt(2), 2) / sigma, math.inf))
+    if sigma or not (epsilon or delta):
+        raise ValueError(f"a mechanism of type {kind[:60]!r} with sigma = {sigma!r} and ε = {epsilon!r} is not known")
+    return EpsilonDeltaDpEvent(epsilon, delta)

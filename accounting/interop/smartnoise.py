@@ -1,0 +1,61 @@
+"""Steps of SmartNoise's odometer, `snsql.sql.odometer.OdometerHeterogeneous.steps`, as JSON.
+
+A list of (ε, δ), one for each column that was released, alone or under ``steps``. The odometer composes them by Theorem
+3.5 of Kairouz, Oh and Viswanath (2015).
+
+Source: `odometer.py` and `private_reader.py` of smartnoise-sql 1.0.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cupel.accounting import validate
+from cupel.accounting.events import EpsilonDeltaDpEvent
+from cupel.accounting.interop.state import Release, State
+
+_MOST_STEPS = 100_000
+
+
+def found(content: Any) -> State | None:
+    """The state in JSON content; None if there is none.
+
+    Raises:
+        ValueError: one line, if a step is no pair of an ε and a δ.
+    """
+    if isinstance(content, Mapping) and set(content) <= {"steps", "privacy", "tol"}:
+        content = content.get("steps")
+    elif not isinstance(content, list) or not content or not all(map(_is_pair, content)):
+        return None
+    if not isinstance(content, list):
+        return None
+    if len(content) > _MOST_STEPS:
+        raise ValueError(f"holds more than {_MOST_STEPS} steps of SmartNoise's odometer")
+    return State(
+        library="SmartNoise",
+        what="a list of steps of SmartNoise's odometer",
+        parts=tuple(_step(one, place) for place, one in enumerate(content)),
+        notes=(
+            "Each released column was (ε, δ)-DP as its step says, under the sensitivities and max_ids of the metadata.",
+            "Which groups of a GROUP BY were released is paid by the δ of the count of their keys.",
+        ),
+        exact=False,
+    )
+
+
+def _is_pair(one: Any) -> bool:
+    return isinstance(one, list | tuple) and len(one) == 2 and all(isinstance(each, int | float) for each in one)
+
+
+def _step(one: Any, place: int) -> Release:
+    if not _is_pair(one):
+        raise ValueError(f"steps[{place}] must be two numbers: ε and δ")
+    epsilon, delta = one
+    try:
+        validate.non_negative(epsilon=epsilon)
+        return Release(EpsilonDeltaDpEvent(float(epsilon), float(validate.probability(delta=delta))))
+    except OverflowError:
+        raise ValueError(f"steps[{place}] has a number out of range") from None
+    except ValueError as error:
+        raise ValueError(f"steps[{place}]: {error}") from None

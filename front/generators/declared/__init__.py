@@ -1,0 +1,1 @@
+"""Claims about procedures that ran elsewhere: events, files of other libraries and ledgers that a claim declares."""

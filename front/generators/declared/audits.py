@@ -1,0 +1,88 @@
+"""Audits that a declared claim names: results of `cupel audit`, read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.audit_jobs.canaries import files
+from cupel.audits.result import AuditResult
+from cupel.errors import InputError
+from cupel.reports.json_form import AuditResult as AuditForm
+
+OF_THIS = "That the audit is of the declared procedure is stated, not checked."
+"""What every bound of such an audit assumes."""
+
+_LARGEST = 2**26
+_FORM: TypeAdapter[list[AuditResult]] = TypeAdapter(list[AuditForm])
+
+
+def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditResult]:
+    """The results in the folder of a planned audit, or in a JSON file that `cupel audit` wrote.
+
+    A folder is verified: its bound must have been computed from its scores, and these must belong to its plan.
+
+    Args:
+        path: of the folder or the file.
+        adjacency, unit: of the claim; bounds of audits must be at both.
+
+    Raises:
+        InputError: one line that names the file.
+    """
+    found = _of_folder(path) if path.is_dir() else _of_file(path)
+    stated = OF_THIS if path.is_dir() else f"{OF_THIS} Its file has no seal."
+    for audit in found:
+        for bound in audit.bounds:
+            if (bound.adjacency, bound.unit) != (adjacency, unit):
+                raise InputError(
+                    f"{path}: its bound is at {bound.adjacency} and unit {bound.unit}, the claim at {adjacency} and "
+                    f"unit {unit}"
+                )
+    return [_assuming(audit, stated) for audit in found]
+
+
+def _assuming(audit: AuditResult, stated: str) -> AuditResult:
+    """An audit whose controls failed shows nothing."""
+    bounds = () if audit.controls_passed is False else audit.bounds
+    assumed = tuple(dataclasses.replace(bound, assumptions=(*bound.assumptions, stated)) for bound in bounds)
+    return dataclasses.replace(audit, bounds=assumed)
+
+
+def _of_folder(folder: Path) -> list[AuditResult]:
+    _, digest = files.read_manifest(folder, None)
+    path = folder / files.BOUND
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no bound of an audit; run `cupel audit bound {folder}` first")
+    found, scores = files.read_sealed(path), files.read_scores(folder, digest)
+    if (found.get("manifest_sha256"), found.get("scores_sha256")) != (digest, scores["sha256"]):
+        raise InputError(f"{path}: was computed from other scores; run `cupel audit bound {folder}` again")
+    return _audits([found.get("audit")], path)
+
+
+def _of_file(path: Path) -> list[AuditResult]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise InputError(f"{path}: is larger than {_LARGEST} bytes, which no result of an audit is")
+        body = json.loads(content)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: is not JSON; name a folder or a result of cupel audit") from None
+    if not isinstance(body, dict) or not ("audits" in body or "audit" in body):
+        raise InputError(f"{path}: is no result of cupel audit")
+    return _audits(body.get("audits", [body.get("audit")]), path)
+
+
+def _audits(content: Sequence[Any], path: Path) -> list[AuditResult]:
+    try:
+        return _FORM.validate_python(content)
+    except (ValidationError, ValueError, TypeError):
+        raise InputError(f"{path}: holds no result of an audit that this version reads") from None

@@ -1,0 +1,327 @@
+"""Claims about a procedure that ran elsewhere, of which only its parts are known."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from dp_accounting import DpEvent
+from pydantic import BeforeValidator, Field, model_validator
+
+from cupel.accounting import events
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.interop.dp_accounting_events import declared_event
+from cupel.accounting.interop.read import read_state
+from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
+from cupel.accounting.ledger.entries import LedgerError
+from cupel.accounting.ledger.ledger import Ledger, open_ledgers
+from cupel.accounting.registry import unsupported, upper_bounds
+from cupel.claims.base import Claim, ExPostClaim, Number, Plan, Public, SecretProtectionClaim, no_bool
+from cupel.claims.data import DataSource, Strict
+from cupel.errors import InputError, input_errors
+from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact
+from cupel.mechanisms.data.records import Record
+
+Count = Annotated[int, BeforeValidator(no_bool)]
+_BLOCK = 2**20
+
+COMPLETE = "The declared parts are everything that was computed from these records."
+"""The assumption of every declared claim."""
+
+
+class NoData(DataSource):
+    """A declared procedure read its data elsewhere."""
+
+    source: Literal["none"] = "none"
+
+
+class DeclaredPublic(Public):
+    """What is public by assumption."""
+
+    records: int | None = Field(default=None, ge=1, description="the number of records; needed for a δ such as n^-1.1")  # type: ignore[assignment]
+
+
+class SGD(Strict):
+    """Steps of DP-SGD, in the words of their configuration."""
+
+    noise_multiplier: Number = Field(ge=0, description="standard deviation of the noise over the clipping length")
+    sample_rate: Number = Field(gt=0, le=1, description="expected share of the records in a batch")
+    steps: Count = Field(ge=1)
+
+
+class DeclaredPart(Strict):
+    """One part of a procedure: an event, steps of DP-SGD, a file of another library, or a ledger.
+
+    A file or a ledger is relative to the claim file.
+    """
+
+    name: str | None = Field(None, max_length=100, description="of the part, for the report")
+    event: dict[str, Any] | None = Field(
+        None, description="class_name and fields of an event of dp_accounting; events in it likewise"
+    )
+    dp_sgd: SGD | None = None
+    file: Path | None = Field(None, description="a file of another library: a checkpoint, JSON, or text")
+    ledger: Path | None = Field(None, description="a ledger of this tool")
+    count: Count = Field(1, ge=1, description="how often the part ran on the same data")
+    sampler: Sampler | None = Field(None, description="how records were sampled, for dp_sgd and files")
+    records: Count | None = Field(None, ge=1, description="the number of records, for sampler: fixed")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [key for key in ("event", "dp_sgd", "file", "ledger") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give one of event, dp_sgd, file and ledger, not {' and '.join(given) or 'none'}")
+        if given[0] in ("event", "ledger") and (self.sampler, self.records) != (None, None):
+            raise ValueError(f"sampler and records: are for dp_sgd and file; a part with {given[0]} says them")
+        if self.ledger is not None and self.count != 1:
+            raise ValueError("count: a ledger counts its runs itself; leave it out")
+        if self.event is not None:
+            declared_event(self.event)
+        return self
+
+    @property
+    def path(self) -> Path | None:
+        """The file or the ledger that it names."""
+        return self.file if self.ledger is None else self.ledger
+
+    @property
+    def label(self) -> str:
+        """How a report names it."""
+        if self.name is not None:
+            return self.name
+        if self.path is not None:
+            return self.path.name
+        return "DP-SGD" if self.event is None else str(self.event["class_name"])
+
+
+class DeclaredParameters(Strict):
+    """The parts of a procedure."""
+
+    events: list[DeclaredPart] = Field(min_length=1, max_length=1000)
+
+
+@dataclass(frozen=True)
+class ReadPart:
+    """A part, and what follows from it.
+
+    Attributes:
+        label: how a report names it.
+        event: what it cost, `count` times included.
+        assumptions: what the bounds rest on, sentences.
+        estimate: why bounds are estimates; empty if they are not.
+        exact: whether the event is what ran, under the assumptions; or else worse.
+        stated: the ε that its file states itself.
+        sha256: of its file; None without one.
+    """
+
+    label: str
+    event: DpEvent
+    assumptions: tuple[str, ...]
+    estimate: tuple[str, ...] = ()
+    exact: bool = True
+    stated: float | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A procedure that ran elsewhere, as `cupel.claims.base.Mechanism`."""
+
+    adjacency: Adjacency
+    unit: Unit
+    releasable: bool = True
+
+
+class DeclaredClaim(Claim):
+    """A claim about a procedure that ran elsewhere.
+
+    What the parts cost together is computed from what is declared. Nothing here can check that the parts are all that
+    ran, or that they ran as declared: both are assumptions of every bound.
+    """
+
+    mechanism: Literal["declared"]
+    data: NoData = NoData()  # type: ignore[assignment]
+    parameters: DeclaredParameters
+    public: DeclaredPublic = DeclaredPublic(labels=[])
+    audits: list[str] = Field(default=[], description="folders or results of cupel audit, relative to the claim file")
+
+    def check(self) -> None:
+        if self.model != "builtin" or self.variant != "sound":
+            raise ValueError("model and variant: a declared procedure has none; leave them out")
+        if self.public.context_tokens is not None or self.public.labels:
+            raise ValueError("public: a declared procedure has records only; leave the others out")
+        if isinstance(self.guarantee, ExPostClaim | SecretProtectionClaim) or self.unit == "secret":
+            raise ValueError(
+                "guarantee: of a declared procedure is pure_dp, approx_dp, zcdp, gdp or rdp, and its unit is record, "
+                "user or group(k)"
+            )
+        if self.adjacency is Adjacency.SECRET:
+            raise ValueError("adjacency: of a declared procedure is add_remove, replace_one or zero_out")
+
+    def generator(self) -> Declared:
+        return Declared(self.adjacency, Unit.parse(self.unit))
+
+    def plan(self) -> Plan:
+        parts = self.read_parts()
+        return Plan(events.compose([(part.event, 1) for part in parts]), exact=all(part.exact for part in parts))
+
+    def read_parts(self, anchor: Path | None = None) -> list[ReadPart]:
+        """All parts, in order.
+
+        Args:
+            anchor: as for `cupel.accounting.ledger.ledger.Ledger.open`.
+
+        Raises:
+            InputError: one line that names the part, if a file or a ledger cannot be read, contradicts the claim, or
+                is given twice.
+        """
+        found = []
+        with ExitStack() as stack, input_errors():
+            paths = [part.ledger for part in self.parameters.events if part.ledger is not None]
+            opened = iter(stack.enter_context(open_ledgers(paths, anchor=anchor)))
+            for number, part in enumerate(self.parameters.events):
+                with input_errors(f"parameters.events.{number}: "):
+                    found.append(self._of_ledger(part, next(opened)) if part.ledger else self._of_state(part))
+        digests = [part.sha256 for part in found if part.sha256 is not None]
+        if len(set(digests)) != len(digests):
+            raise InputError(
+                "parameters.events: two parts name files with the same content; if it ran twice, say count"
+            )
+        return found
+
+    def _of_state(self, part: DeclaredPart) -> ReadPart:
+        state = _state_of(part, self.adjacency)
+        digest = None if part.file is None else _sha256(part.file)
+        reading = read_as(state, Stated(adjacency=self.adjacency, sampler=part.sampler, records=part.records))
+        unit = Unit.parse(self.unit)
+        if state.unit is not None and not self._is_of_unit(state.unit):
+            raise ValueError(f"its unit is {state.unit}, and that of the claim {self.unit}")
+        try:
+            unsupported(reading.event, adjacency=self.adjacency, unit=unit)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
+        assumed = [f"{part.label}: {sentence}" for sentence in reading.assumptions]
+        if unit.kind == "user" and state.unit is None:
+            assumed.append(f"{part.label}: its events are about all records of a user; this is stated, not recorded.")
+        event = events.compose([(reading.event, part.count)])
+        return ReadPart(part.label, event, tuple(assumed), (), reading.exact, state.stated, digest)
+
+    def _of_ledger(self, part: DeclaredPart, ledger: Ledger) -> ReadPart:
+        runs = [ledger.run(name) for name in ledger.runs()]
+        if not runs:
+            raise LedgerError("the ledger holds no run")
+        for run in runs:
+            if run.adjacency is not self.adjacency or not self._is_of_unit(run.unit):
+                raise ValueError(
+                    f"run {run.name!r} is at {run.adjacency} and unit {run.unit}, the claim at {self.adjacency} and "
+                    f"unit {self.unit}"
+                )
+        event = events.compose([(run.event() if run.finished else run.plan, 1) for run in runs])
+        assumed = [
+            *(f"Run {run.name!r} did what its ledger says, under the assumptions of its own report." for run in runs),
+            *inherited_assumptions(ledger),
+        ]
+        if not ledger.anchored:
+            assumed.append("The ledger is the newest one of its runs; no earlier head of it is known here.")
+        return ReadPart(
+            part.label,
+            event,
+            tuple(f"{part.label}: {one}" for one in assumed),
+            tuple(f"{part.label}: {one}" for one in estimate_reasons(ledger)),
+            exact=is_exact(ledger),
+            sha256=ledger.identity,
+        )
+
+    def _is_of_unit(self, unit: Unit) -> bool:
+        """Whether events for one unit count for the claim: for its own, or for the records of its groups."""
+        own = Unit.parse(self.unit)
+        return unit == own or (own.kind == "group" and unit.kind == "record")
+
+    def assumptions(self) -> list[str]:
+        return list(assumptions_of(self.read_parts()))
+
+    def estimate_reasons(self) -> list[str]:
+        parts = self.read_parts()
+        return [one for part in parts for one in part.estimate] + self._contradictions(parts)
+
+    def _contradictions(self, parts: Sequence[ReadPart]) -> list[str]:
+        """What the named audits show against the claim, or against what the parts prove."""
+        if not self.audits or self.guarantee is None:
+            return []
+        from cupel.audits.verdict import decide
+        from cupel.generators.declared.audits import read_audits
+
+        unit, guarantee = Unit.parse(self.unit), self.claimed()
+        audits = [
+            audit for path in self.audits for audit in read_audits(Path(path), adjacency=self.adjacency, unit=unit)
+        ]
+        event = events.compose([(part.event, 1) for part in parts])
+        proven = upper_bounds(event, guarantee, adjacency=self.adjacency, unit=unit)
+        shown = [bound for audit in audits for bound in audit.bounds]
+        found = decide(guarantee, adjacency=self.adjacency, unit=unit, bounds=[*proven, *shown])
+        alone = decide(guarantee, adjacency=self.adjacency, unit=unit, bounds=proven)
+        if found.contradictions or found.name != alone.name:
+            return [f"the audits that claim {self.name!r} names: {found.sentence}"]
+        return []
+
+    def parameter_warnings(self) -> list[str]:
+        return [
+            "This procedure ran elsewhere. The verdict holds if its parts are what ran, and all that ran, and under "
+            "the assumptions that the report lists."
+        ]
+
+    def load_records(self, download: bool = False) -> list[Record]:
+        return []
+
+    def described(self) -> dict[str, Any]:
+        body = super().described()
+        del body["data"], body["model"]
+        for part in body["parameters"]["events"]:
+            for key in ("file", "ledger"):
+                if key in part:
+                    part[key] = Path(part[key]).name
+        body["audits"] = [Path(audit).name for audit in self.audits]
+        return body
+
+    def _parameter_files(self) -> list[str]:
+        return [str(part.path) for part in self.parameters.events if part.path is not None] + list(self.audits)
+
+    def located(self, folder: Path) -> Self:
+        parts = []
+        for part in self.parameters.events:
+            paths = {key: folder / path for key in ("file", "ledger") if (path := getattr(part, key)) is not None}
+            parts.append(part.model_copy(update=paths))
+        changes: Mapping[str, Any] = {
+            "parameters": self.parameters.model_copy(update={"events": parts}),
+            "audits": [str(folder / audit) for audit in self.audits],
+        }
+        return super().located(folder).model_copy(update=changes)
+
+
+def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:
+    """What the bounds on a procedure with these parts rest on, sentences."""
+    return (COMPLETE, *dict.fromkeys(one for part in parts for one in part.assumptions))
+
+
+def _state_of(part: DeclaredPart, adjacency: Adjacency) -> State:
+    """What a part says."""
+    if part.file is not None:
+        return read_state(part.file)
+    stated: dict[str, Any] = {"adjacency": adjacency, "sampler": part.sampler, "records": part.records}
+    if part.dp_sgd is not None:
+        steps = SampledGaussian(part.dp_sgd.noise_multiplier, part.dp_sgd.sample_rate, part.dp_sgd.steps)
+        return State(library="declared", what="the claim", parts=(steps,), **stated)
+    event = declared_event(part.event or {})
+    return State(library="declared", what="the claim", parts=(Release(event),), **stated)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

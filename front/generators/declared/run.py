@@ -1,0 +1,141 @@
+"""Assays claims about procedures that ran elsewhere: their parts are charged to a ledger as declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting import events
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.bounds import Bound, Rigor
+from cupel.accounting.guarantees import ApproxDP
+from cupel.accounting.ledger.entries import Charge
+from cupel.accounting.ledger.run import Run
+from cupel.accounting.number_format import format_number
+from cupel.accounting.registry import upper_bounds
+from cupel.audits.result import AuditResult
+from cupel.errors import InputError
+from cupel.generators.base import CHANGES, FinishedRun, Part, RunSettings
+from cupel.generators.declared.audits import read_audits
+from cupel.generators.declared.claim import DeclaredClaim, ReadPart, assumptions_of
+from cupel.generators.ledger_run import open_run
+from cupel.io.documents import Documents
+from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES, EXACT
+from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
+from cupel.mechanisms.primitives.charged import commit
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredRun(FinishedRun):
+    """A declared procedure in a ledger."""
+
+    claim: DeclaredClaim
+    parts_read: list[ReadPart]
+
+    @property
+    def has_documents(self) -> bool:
+        return False
+
+    def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
+        return [
+            audit
+            for path in self.claim.audits
+            for audit in read_audits(Path(path), adjacency=self.adjacency, unit=self.unit)
+        ]
+
+    def bounds(self, part: Part, charged: Run) -> list[Bound]:
+        estimate = [reason for read in self.parts_read for reason in read.estimate]
+        exact = all(read.exact for read in self.parts_read)
+        return [
+            dataclasses.replace(
+                bound,
+                assumptions=(*bound.assumptions, *assumptions_of(self.parts_read), *estimate),
+                interval=bound.interval if exact else None,
+                rigor=Rigor.ESTIMATE if estimate else bound.rigor,
+            )
+            for bound in super().bounds(part, charged)
+        ]
+
+    def differences(self, claimed: Part) -> list[dict[str, Any]]:
+        found = []
+        for part in self.parts_read:
+            if part.stated is None or not isinstance(claimed.guarantee, ApproxDP):
+                continue
+            bounds = upper_bounds(part.event, claimed.guarantee, adjacency=self.adjacency, unit=self.unit)
+            certified = [bound.value for bound in bounds if bound.rigor.may_support]
+            found.append(
+                {
+                    "statement": f"{part.label}: the ε that its file states; recomputed at "
+                    f"δ = {format_number(claimed.guarantee.delta)}",
+                    "published": part.stated,
+                    "recomputed": min(certified, default=float("inf")),
+                    "why": "The file may mean another δ or another neighbouring relation, or its accountant is looser, "
+                    "or it assumes a sampler that nobody stated.",
+                    "private": False,
+                }
+            )
+        return found
+
+    def not_protected(self) -> list[str]:
+        return [
+            "Whatever else was computed from these records, such as statistics in a paper or a model that was tuned on "
+            "them, is not counted.",
+            f"One {self.unit} is protected; what several have in common is protected less.",
+        ]
+
+    def threat_model(self) -> list[str]:
+        return [
+            "The adversary knows every record but those of the unit in question, and sees everything that the declared "
+            "parts release.",
+            f"Neighbouring data sets differ in one {self.unit}, which is "
+            f"{CHANGES.get(self.adjacency, 'exchanged for a public null record')}.",
+        ]
+
+    def side_channels(self) -> list[str]:
+        return [
+            "The procedure ran elsewhere. How its noise was drawn, how numbers were rounded and how long it took are "
+            "not known here.",
+        ]
+
+    def implementation(self) -> dict[str, str]:
+        digests = [(part.label, part.sha256) for part in self.parts_read if part.sha256 is not None]
+        return {f"{label} (SHA-256)": digest for label, digest in digests}
+
+
+def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> DeclaredRun:
+    """Charges the parts of a declared procedure to a ledger, or finds them there.
+
+    Raises:
+        InputError: if a part cannot be read, or the folder holds another run; nothing has been written then.
+    """
+    if not settings.audited:
+        raise InputError(f"{claim.name}: a declared procedure ran elsewhere and generates nothing; use cupel assay")
+    if settings.model is not None:
+        raise InputError("--model: a declared procedure has no model; leave it out")
+    check_ledger_is_there(output / PRIVATE)
+    parts = claim.read_parts(settings.anchor)
+    for path in claim.audits:
+        read_audits(Path(path), adjacency=claim.adjacency, unit=Unit.parse(claim.unit))  # fails early
+    plan = events.compose([(part.event, 1) for part in parts])
+    ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
+    about = {
+        ASSUMPTIONS: list(assumptions_of(parts)),
+        ESTIMATES: [reason for part in parts for reason in part.estimate],
+        EXACT: all(part.exact for part in parts),
+        "files": [part.sha256 for part in parts],
+    }
+    with open_run(claim, ledger, plan, settings, **about) as run:
+        for number, part in enumerate(parts):
+            charge = Charge(key=f"{part.label}/{number}", stage=part.label, event=part.event)
+            commit(run, charge, {"declared": part.label})
+    return DeclaredRun(
+        claim=claim,
+        settings=settings,
+        plan=plan,
+        documents=Documents({}, []),
+        ledger_path=ledger,
+        records=[],
+        parts_read=parts,
+    )
