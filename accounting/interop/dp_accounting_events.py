@@ -14,6 +14,7 @@ import attrs
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, validate
+from cupel.accounting.interop.expressions import parsed
 from cupel.accounting.interop.state import Release, State
 
 _MODULE = "dp_accounting"
@@ -42,17 +43,7 @@ def found_text(text: str) -> State | None:
     """
     if _NAME.match(text) is None:
         return None
-    depth = deepest = 0
-    for one in text:
-        depth += (one in "([{") - (one in ")]}")
-        deepest = max(deepest, depth)
-    if len(text) > _LONGEST or deepest > _DEEPEST:
-        raise ValueError("holds an event of dp_accounting that is too long or too deep")
-    try:
-        line = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise ValueError("begins like an event of dp_accounting, but is not one that repr() writes") from None
-    return _state(_evaluated(line))
+    return _state(_evaluated(parsed(text, "an event of dp_accounting", longest=_LONGEST, deepest=_DEEPEST)))
 
 
 def declared_event(content: Mapping[str, Any]) -> DpEvent:

@@ -20,6 +20,7 @@ from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
 from cupel.accounting.events import EpsilonDeltaDpEvent
+from cupel.accounting.interop.expressions import parsed
 from cupel.accounting.interop.state import Release, State
 
 _NEEDED = {"epsilon", "delta", "mechanism", "dp_operations"}
@@ -72,17 +73,7 @@ def found_text(text: str) -> State | None:
     """
     if _BEGINS.match(text) is None:
         return None
-    depth = deepest = 0
-    for one in text:
-        depth += (one in "([{") - (one in ")]}")
-        deepest = max(deepest, depth)
-    if len(text) > _LONGEST or deepest > _DEEPEST:
-        raise ValueError("holds diagnostic information of dpsynth that is too long or too deep")
-    try:
-        line = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        line = None
-    match line:
+    match parsed(text, "diagnostic information of dpsynth", longest=_LONGEST, deepest=_DEEPEST):
         case ast.Call(func=ast.Name(id="DiagnosticInformation"), args=[], keywords=given):
             state = found({str(one.arg): _plain(one.value) for one in given})
             if state is not None:
