@@ -7,6 +7,8 @@ strategy matrix, which has b bands, are of norm 1.
 The neighbouring relation follows from the configuration: without a number of examples, groups are drawn independently,
 for add_remove; with one, they are of equal size, for zero_out.
 
+Proof: docs/proofs/sampling.md, Theorem 5.
+
 Source: Choquette-Choo et al., "(Amplified) Banded Matrix Factorization" (2023), Theorem 4; `execution_plan.py`,
 `accounting.py` and `batch_selection.py` of jax_privacy 2.3.0.dev0.
 """
