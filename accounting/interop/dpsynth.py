@@ -51,8 +51,8 @@ def found(content: Any) -> State | None:
     notes = (
         f"The mechanism {str(content['mechanism'])[:60]!r} released nothing but what its operations say. The values of "
         "attributes that were derived from the data, if any were, are among them.",
-        "The standard deviation of an operation is relative to the most that one unit changes; an operation without "
-        "one is (ε, δ)-DP each time that it runs.",
+        "The standard deviation of an operation is relative to the most that one unit changes, of Laplace noise under "
+        "the neighbouring relation itself; an operation without one is (ε, δ)-DP each time that it runs.",
     )
     return State(
         library="dpsynth",

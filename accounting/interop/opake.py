@@ -59,7 +59,10 @@ def found(content: Any) -> State | None:
             "noise was drawn from an exact Gaussian with fresh randomness that nobody knows."
         )
     if TruncatedPoissonSampledDpEvent in released:
-        notes.append("A batch above its limit was cut to a uniform choice of its records.")
+        notes.append(
+            "A batch above its limit was cut to a uniform choice of its records, and neither neighbour has more than "
+            "dataset_size records."
+        )
     return State(
         library="opake",
         what="the state of opake's accountant",

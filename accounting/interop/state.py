@@ -222,6 +222,8 @@ def read_as(state: State, given: Stated) -> Reading:
             "records moves a sum by twice that."
         )
         exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
+    if state.adjacency is None and any(isinstance(event, _BY_GUARANTEE) for event, _ in parts):
+        merged.assumptions.append(f"The ε, δ or ρ of a mechanism that {state.what} states holds at {adjacency}.")
     return Reading(events.compose(parts), adjacency, sampler, (*merged.assumptions, *state.notes), exact)
 
 
@@ -231,7 +233,10 @@ _AS_ITS_EVENT = (
 )
 
 
-_OF_THE_RELATION = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent, dp_event.NonPrivateDpEvent)
+_BY_GUARANTEE = (events.EpsilonDeltaDpEvent, dp_event.ZCDpEvent)
+"""Events that say what a mechanism satisfies, and not what it did."""
+
+_OF_THE_RELATION = (*_BY_GUARANTEE, dp_event.NonPrivateDpEvent)
 """Events whose numbers are those of the neighbouring relation, whatever it is, and not relative to a contribution."""
 
 
