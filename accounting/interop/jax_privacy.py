@@ -116,5 +116,7 @@ def _strategy(coefficients: Any) -> tuple[float, int]:
         raise ValueError("strategy must be a list of at least one number")
     if len(coefficients) > _MOST_BANDS:
         raise ValueError(f"strategy has more than {_MOST_BANDS} coefficients")
-    norm = math.hypot(*(float(validate.finite(strategy=one)) for one in coefficients))
-    return float(validate.positive(norm_of_strategy=norm)), len(coefficients)
+    numbers = [float(validate.finite(strategy=one)) for one in coefficients]
+    if numbers[0] == 0:
+        raise ValueError("strategy must not begin with 0: its matrix has no inverse")
+    return float(validate.positive(norm_of_strategy=math.hypot(*numbers))), len(numbers)

@@ -9,8 +9,8 @@ beyond the last one, it is at least δ everywhere, since a chord lies above a co
 of the slopes of the lower convex hull of upper bounds on δ at the points of the grid; they are then scaled up until G,
 with the rounding of its own evaluation counted, is at least the upper bound at each corner.
 
-**Optimistic.** The value at each point is a lower bound on δ at the next one, so that every chord lies below δ; p are
-scaled down.
+**Optimistic.** The value at each point is a lower bound on δ at the next one, and δ decreases: if G is at most that
+value at every point of the grid, it is at most δ everywhere. p are scaled down until it is, with the rounding counted.
 
 Source: Doroshenko et al., "Connect the Dots: Tighter Discrete Approximations of Privacy Loss Distributions" (2022), for
 pessimistic estimates by hulls of the profile.
@@ -60,7 +60,10 @@ class LossDistribution:
             raise ValueError(f"a loss distribution has at most {LARGEST} losses; take a larger discretization")
 
     def profile(self, epsilons: Floats) -> Floats:
-        """Upper bounds on its own G(ε), above it by less than a part in 10⁸, for ε of either sign (float64)."""
+        """Upper bounds on its own G(ε), for ε of either sign (float64).
+
+        They lie above G(ε − s) with s = 2⁻⁵⁰ (1 + |ε| + the largest loss), by less than a part in 10⁸.
+        """
         points = np.asarray(epsilons, dtype=np.float64)
         size = self.probabilities.size
         if not size:
@@ -122,20 +125,21 @@ def loss_distribution(
         values = np.maximum(np.maximum.accumulate(shifted[::-1])[::-1], 0.0)
         values = np.minimum(values, -np.expm1(epsilons[0]) * (1 - 2.0**-48))  # below 1 − x at the first point
     corners, probabilities = _hull(values, discretization)
+    whole = np.zeros(indices.size)
+    whole[corners] = probabilities
     infinity = float(values[-1])
-    excess, above = _excesses(corners, probabilities, discretization)
-    reached, total = infinity + excess, infinity + above[0] + probabilities[0]
-    slack = _rounding(corners.size, indices.size * discretization)
+    checked = corners if pessimistic else np.arange(indices.size)  # a chord is above δ if its ends are, not below
+    excess, above = _excesses(checked, whole[checked], discretization)
+    reached, total = infinity + excess, infinity + above[0] + whole[checked[0]]
+    slack = _rounding(checked.size, indices.size * discretization)
     with np.errstate(invalid="ignore", divide="ignore"):
-        if pessimistic:
-            ratios = np.append(values[corners] / reached, 1.0 / total)
-            scale = max(1.0, float(np.nanmax(ratios))) * (1 + 2 * slack)
-        else:
-            ratios = np.append(values[corners] / reached, 1.0 / total)
-            scale = min(1.0, float(np.nanmin(ratios))) * (1 - 2 * slack)
-    whole = np.zeros(int(corners[-1] - corners[0]) + 1)
-    whole[corners - corners[0]] = probabilities * scale
-    return LossDistribution(lowest + int(corners[0]), whole, min(1.0, infinity * scale), discretization)
+        ratios = np.append(values[checked] / reached, 1.0 / total)
+    if pessimistic:
+        scale = max(1.0, float(np.nanmax(ratios))) * (1 + 2 * slack)
+    else:
+        scale = min(1.0, float(np.nanmin(ratios))) * (1 - 2 * slack)
+    first, last = int(corners[0]), int(corners[-1])
+    return LossDistribution(lowest + first, whole[first : last + 1] * scale, min(1.0, infinity * scale), discretization)
 
 
 def _reach(pair: DominatingPair, direction: str, tail: float) -> float:
@@ -282,7 +286,8 @@ def to_plrvs(pair: DominatingPair, *, discretization: float = 1e-3, tail: float 
     """The arguments of riskcal's `PLRVs` for a pessimistic estimate of a pair.
 
     Y is the loss log P/Q under P, and X the same under Q, which is the negative of the other direction's loss; both in
-    multiples of the discretization.
+    multiples of the discretization. Each is an estimate of its own direction. What riskcal computes from both, such as
+    β(α), adds to their errors its own rounding, and neither is counted there.
 
     Source: `riskcal/analysis/_plrv.py` of riskcal 1.5.1.
     """

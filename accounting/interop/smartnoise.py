@@ -1,7 +1,7 @@
-"""Steps of SmartNoise's odometer, `snsql.sql.odometer.OdometerHeterogeneous.steps`, as JSON.
+"""Steps of SmartNoise's odometer, `snsql.sql.odometer.OdometerHeterogeneous.steps`, as JSON: ``{"steps": [...]}``.
 
-A list of (ε, δ), one for each column that was released, alone or under ``steps``. The odometer composes them by Theorem
-3.5 of Kairouz, Oh and Viswanath (2015).
+A list of (ε, δ), one for each column that was released. The odometer composes them by Theorem 3.5 of Kairouz, Oh and
+Viswanath (2015). A list without its name could hold anything, so it is not recognised.
 
 Source: `odometer.py` and `private_reader.py` of smartnoise-sql 1.0.10.
 """
@@ -24,18 +24,17 @@ def found(content: Any) -> State | None:
     Raises:
         ValueError: one line, if a step is no pair of an ε and a δ.
     """
-    if isinstance(content, Mapping) and set(content) <= {"steps", "privacy", "tol"}:
-        content = content.get("steps")
-    elif not isinstance(content, list) or not content or not all(map(_is_pair, content)):
+    if not isinstance(content, Mapping) or not {"steps"} <= set(content) <= {"steps", "privacy", "tol"}:
         return None
-    if not isinstance(content, list):
+    steps = content["steps"]
+    if not isinstance(steps, list):
         return None
-    if len(content) > _MOST_STEPS:
+    if len(steps) > _MOST_STEPS:
         raise ValueError(f"holds more than {_MOST_STEPS} steps of SmartNoise's odometer")
     return State(
         library="SmartNoise",
         what="a list of steps of SmartNoise's odometer",
-        parts=tuple(_step(one, place) for place, one in enumerate(content)),
+        parts=tuple(_step(one, place) for place, one in enumerate(steps)),
         notes=(
             "Each released column was (ε, δ)-DP as its step says, under the sensitivities and max_ids of the metadata.",
             "Which groups of a GROUP BY were released is paid by the δ of the count of their keys.",
@@ -44,12 +43,8 @@ def found(content: Any) -> State | None:
     )
 
 
-def _is_pair(one: Any) -> bool:
-    return isinstance(one, list | tuple) and len(one) == 2 and all(isinstance(each, int | float) for each in one)
-
-
 def _step(one: Any, place: int) -> Release:
-    if not _is_pair(one):
+    if not isinstance(one, list) or len(one) != 2 or not all(isinstance(each, int | float) for each in one):
         raise ValueError(f"steps[{place}] must be two numbers: ε and δ")
     epsilon, delta = one
     try:

@@ -127,6 +127,7 @@ class Stated:
     sampler: Sampler | None = None
     records: int | None = None
     delta: float | None = None
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +211,17 @@ def read_as(state: State, given: Stated) -> Reading:
             parts.append((_step(part, adjacency, sampler, records), times))
     if not any(count for _, count in parts):
         raise ValueError(f"{state.what} records no step and no release, so it says nothing about what ran")
+    who = "user" if (state.unit or given.unit or Unit()).kind == "user" else "record"
     if any(isinstance(part, SampledGaussian) for part in state.parts):
-        merged.assumptions += _of_steps(adjacency, sampler)
+        merged.assumptions += _of_steps(adjacency, sampler, who)
     if any(isinstance(part, Release) for part in state.parts):
         merged.assumptions.append(_AS_ITS_EVENT)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
     exact = exact and state.exact
     if adjacency is Adjacency.REPLACE_ONE and not all(isinstance(event, _OF_THE_RELATION) for event, _ in parts):
         merged.assumptions.append(
-            "Noise multipliers are relative to the largest length of one record's contribution; an exchange of two "
-            "records moves a sum by twice that."
+            f"Noise multipliers are relative to the largest length of one {who}'s contribution; an exchange of two "
+            f"{who}s moves a sum by twice that."
         )
         exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
     if state.adjacency is None and any(isinstance(event, _BY_GUARANTEE) for event, _ in parts):
@@ -277,29 +279,29 @@ def _times_in(part: SampledGaussian, *, first: bool) -> int:
     return min(part.steps, -(-(part.steps + (0 if first else epoch - 1)) // epoch))
 
 
-def _of_steps(adjacency: Adjacency, sampler: Sampler | None) -> list[str]:
+def _of_steps(adjacency: Adjacency, sampler: Sampler | None, who: str) -> list[str]:
     found = [
-        "Each step clipped each record's contribution by itself to the length that the noise multiplier refers to, and "
+        f"Each step clipped each {who}'s contribution by itself to the length that the noise multiplier refers to, and "
         "released nothing but the noisy sum.",
         "The noise was drawn from an exact Gaussian with fresh randomness that nobody knows.",
     ]
     match sampler:
         case Sampler.POISSON:
-            found.append("Every record was in each step's batch independently, with the recorded rate, in secret.")
+            found.append(f"Every {who} was in each step's batch independently, with the recorded rate, in secret.")
         case Sampler.FIXED:
             found.append("Each step's batch was drawn anew, uniformly, without replacement, in secret.")
         case Sampler.SHUFFLED:
             found.append(
-                "Every record was in one batch of each epoch at most, chosen without looking at the records, and the "
+                f"Every {who} was in one batch of each epoch at most, chosen without looking at the records, and the "
                 "first step began an epoch."
             )
         case Sampler.UNKNOWN:
             found.append(
-                "Which records were in a step did not depend on their values; each may have been in all steps."
+                f"Which {who}s were in a step did not depend on their values; each may have been in all steps."
             )
     if adjacency is Adjacency.ADD_REMOVE and sampler not in (None, Sampler.POISSON):
         found.append(
-            "One record more changes which others are in a batch, so nothing bounds the loss at add_remove: state "
+            f"One {who} more changes which others are in a batch, so nothing bounds the loss at add_remove: state "
             "replace_one or zero_out, or that records were sampled by Poisson sampling."
         )
     return found

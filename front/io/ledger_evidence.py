@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.ledger.run import Run
 from cupel.mechanisms.primitives.randomness import OS_ENTROPY
@@ -43,7 +46,18 @@ def estimate_reasons(ledger: Ledger) -> list[str]:
             )
         if any(verdict.get("verdict", {}).get("contradictions") for verdict in run.verdicts()):
             found.append(f"{ledger.path.name}: an audit contradicted the events of run {name!r}")
+        elif any(map(_is_doubted, run.verdicts())):
+            found.append(
+                f"{ledger.path.name}: audits of run {name!r} show more than is proven, and do not hold jointly"
+            )
     return found
+
+
+def _is_doubted(body: Mapping[str, Any]) -> bool:
+    """Whether a claim stayed unproven though a certified bound reaches it, which only audits can do."""
+    public = body.get("public") or {}
+    reached = public.get("best_upper") is not None and not public.get("shortfalls")
+    return body.get("verdict", {}).get("verdict") == "UNPROVEN" and reached
 
 
 def _without_proof(run: Run) -> bool:

@@ -265,7 +265,7 @@ def _if_sampled(
             (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE) if stated.adjacency is None else (query.adjacency,)
         ):
             try:
-                given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)
+                given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency, unit=query.unit)
                 readings = [read_as(state, given) for _, state in states]
             except ValueError:  # fixed, and nobody says how many records there are; or the file has another relation
                 continue

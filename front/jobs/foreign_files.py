@@ -116,7 +116,7 @@ def readings_of(
     Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
     """
     known = relations[0][1][0] if relations and relations[0][1][0] is not Adjacency.SECRET else None
-    given = dataclasses.replace(stated, adjacency=stated.adjacency or known)
+    given = dataclasses.replace(stated, adjacency=stated.adjacency or known, unit=unit)
     found = []
     for path, state in states:
         with input_errors(f"{path}: "):

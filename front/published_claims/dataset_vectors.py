@@ -47,15 +47,20 @@ def _with_examples(interval: Interval, examples: float) -> str:
     return f"With {format_number(examples)} for the examples, by basic composition, {total}."
 
 
+def _delta(mu: float, epsilon: float) -> Interval:
+    """δ at ε of a Gaussian whose mean moves by μ standard deviations, the rounding of μ counted."""
+    return Interval(
+        gaussian_curve.delta(mu * (1 - _ROOM), epsilon).lower, gaussian_curve.delta(mu * (1 + _ROOM), epsilon).upper
+    )
+
+
 # Theorem 4.1
 
 
 def classical_noise(epsilon: float, delta: float) -> Finding:
     """Theorem 4.1 for one layer: δ at ε with σ = Δ√(2 ln(1.25/δ))/ε."""
     mu = _classical_mu(epsilon, delta)
-    found = Interval(
-        gaussian_curve.delta(mu * (1 - _ROOM), epsilon).lower, gaussian_curve.delta(mu * (1 + _ROOM), epsilon).upper
-    )
+    found = _delta(mu, epsilon)
     return Finding(
         lower=found.lower,
         upper=found.upper,
@@ -227,9 +232,7 @@ def histogram(epsilon: float, delta: float, sensitivity: float) -> Finding:
     """δ at ε of noisy votes under replace_one, with noise for a given L2 sensitivity."""
     enough = float(gaussian.largest_mus(epsilon, delta))
     mu = enough * math.sqrt(2) / sensitivity
-    found = Interval(
-        gaussian_curve.delta(mu * (1 - _ROOM), epsilon).lower, gaussian_curve.delta(mu * (1 + _ROOM), epsilon).upper
-    )
+    found = _delta(mu, epsilon)
     return Finding(
         lower=found.lower,
         upper=found.upper,

@@ -196,8 +196,9 @@ class DeclaredClaim(Claim):
     def _of_state(self, part: DeclaredPart) -> ReadPart:
         state = _state_of(part, self.adjacency)
         digest = None if part.file is None else _sha256(part.file)
-        reading = read_as(state, Stated(adjacency=self.adjacency, sampler=part.sampler, records=part.records))
         unit = Unit.parse(self.unit)
+        given = Stated(adjacency=self.adjacency, sampler=part.sampler, records=part.records, unit=unit)
+        reading = read_as(state, given)
         if state.unit is not None and not self._is_of_unit(state.unit):
             raise ValueError(f"its unit is {state.unit}, and that of the claim {self.unit}")
         try:

@@ -321,6 +321,8 @@ def test_a_configured_epsilon_proves_nothing(name: str, delta: float | None) -> 
         ("opendp-response.json", '"prob": 0.75', '"prob": 0.1', "at least 1/3"),
         ("smartnoise.json", "[0.5, 0.0]", "[0.5, 2]", r"steps\[1\]: delta"),
         ("smartnoise.json", "[0.5, 0.0]", "[0.5]", r"steps\[1\] must be two numbers"),
+        ("smartnoise.json", '"steps"', '"points"', "is no ledger, claim, or file of a library"),
+        ("jax-privacy-bands.json", "0.586989164352417", "0.0", "must not begin with 0"),
         (
             "dpsynth.txt",
             "MechanismType.LAPLACE",

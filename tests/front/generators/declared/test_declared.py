@@ -121,6 +121,14 @@ def test_events_count_for_users_as_stated_and_for_groups_of_records(tmp_path: Pa
     assert stated is (unit == "user")
 
 
+@pytest.mark.parametrize(("unit", "who"), [("user", "user"), ("record", "record")])
+def test_assumptions_are_about_what_the_events_are_about(tmp_path: Path, unit: str, who: str) -> None:
+    _, found = assay(claim(tmp_path, {"dp_sgd": SGD, "sampler": "poisson"}, unit=unit))
+    assumed = found["best_upper"]["assumptions"]
+    assert f"DP-SGD: Every {who} was in each step's batch independently, with the recorded rate, in secret." in assumed
+    assert any(f"clipped each {who}'s contribution" in sentence for sentence in assumed)
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_ledger_is_a_part_and_an_unfinished_one_counts_with_its_plan(tmp_path: Path, finished: bool) -> None:
     """μ² = 1/25 + 2/16."""
@@ -279,8 +287,9 @@ def test_a_second_audit_does_not_silence_the_first(tmp_path: Path, confidence: f
     done, found = assay(path)
     assert (found["verdict"], done.returncode) == (verdict, code)
     assert run("gate", path, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
-    (asked,) = {bound["rigor"] for bound in json.loads(run("account", path, "--json").stdout)["bounds"]}
-    assert asked == "estimate"
+    for asked in (path, tmp_path / "out" / "private" / "ledger.sqlite"):
+        bounds = json.loads(run("account", asked, "--delta", DELTA, "--json").stdout)["bounds"]
+        assert {bound["rigor"] for bound in bounds} == {"estimate"}
 
 
 def test_an_audit_whose_controls_failed_shows_nothing(tmp_path: Path) -> None:
