@@ -12,6 +12,9 @@ Importing this module registers the accountant under the name ``cupel``. It need
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from opacus.accountants import IAccountant
@@ -20,6 +23,7 @@ from opacus.accountants.registry import register_accountant
 from cupel.accounting import registry
 from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.bounds import Bound
+from cupel.accounting.interop import opacus
 from cupel.accounting.interop.state import SampledGaussian, Sampler, State, Stated, read_as
 
 NAME = "cupel"
@@ -39,6 +43,7 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
         super().__init__()
         self.sampler: Sampler | str = Sampler.POISSON
         self.adjacency: Adjacency | str = Adjacency.ADD_REMOVE
+        self._warned = False
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Counts a step.
@@ -63,11 +68,28 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
             ValueError: if a number is out of range, such as a sample rate above 1 after gradient accumulation.
         """
         parts = tuple(SampledGaussian(float(noise), float(rate), int(steps)) for noise, rate, steps in self.history)
-        state = State(library="Opacus", what="the state of Opacus' accountant", parts=parts)
-        given = Stated(adjacency=Adjacency(self.adjacency), sampler=Sampler(self.sampler))
-        reading = read_as(state, given)
+        state = State(
+            library="Opacus",
+            what="the state of Opacus' accountant",
+            parts=parts,
+            adjacency=Adjacency(self.adjacency),
+            sampler=Sampler(self.sampler),
+            notes=(opacus.AS_SET,),
+        )
+        reading = read_as(state, Stated())
         found = registry.account(reading.event, adjacency=reading.adjacency, delta=delta)
-        return found if reading.exact else dataclasses.replace(found, interval=None)
+        if found.value == math.inf and reading.hints and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"ε is infinite: no bound is known at adjacency add_remove for sampler {reading.sampler}; set the "
+                "accountant's adjacency to 'replace_one' or 'zero_out', or its sampler to what ran",
+                stacklevel=2,
+            )
+        return dataclasses.replace(
+            found,
+            interval=found.interval if reading.exact else None,
+            assumptions=(*found.assumptions, *reading.assumptions),
+        )
 
     def get_epsilon(self, delta: float, *arguments: Any, **options: Any) -> float:
         """The certified upper bound on ε.
@@ -77,6 +99,27 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
             arguments, options: of other accountants; none is used.
         """
         return self.bound(delta).value
+
+    def state_dict(self, destination: Any = None) -> Any:
+        """The state of Opacus' accountants, with ``sampler`` and ``adjacency``.
+
+        Args:
+            destination: a mapping to write into; None for a new one.
+        """
+        state = super().state_dict(destination)
+        state["sampler"], state["adjacency"] = str(Sampler(self.sampler)), str(Adjacency(self.adjacency))
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Restores a state. One without ``sampler`` or ``adjacency`` leaves these attributes as they are.
+
+        Raises:
+            ValueError: if it is no state of this accountant, or has a sampler or an adjacency that is unknown.
+        """
+        adjacency, sampler = opacus.recorded(state_dict or {})
+        super().load_state_dict(state_dict)
+        self.adjacency = self.adjacency if adjacency is None else adjacency
+        self.sampler = self.sampler if sampler is None else sampler
 
     def __len__(self) -> int:
         """The number of steps so far."""

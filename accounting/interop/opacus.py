@@ -2,7 +2,8 @@
 
 `IAccountant.state_dict()` holds ``history``, a list of (noise multiplier, sample rate, number of steps), and
 ``mechanism``, the name of the accountant. It records neither the sampler (``poisson_sampling``), nor the neighbouring
-relation, nor δ. `PrivacyEngine.save_checkpoint` puts it under ``privacy_accountant_state_dict``.
+relation, nor δ. `PrivacyEngine.save_checkpoint` puts it under ``privacy_accountant_state_dict``. States of this
+package's own accountant, ``cupel``, also hold ``sampler`` and ``adjacency``.
 """
 
 from __future__ import annotations
@@ -10,10 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cupel.accounting.interop.state import SampledGaussian, State
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency
+from cupel.accounting.interop.state import SampledGaussian, Sampler, State
 
 _KEY = "privacy_accountant_state_dict"
-_ACCOUNTANTS = ("rdp", "gdp", "prv", "cupel")
+_OWN = "cupel"
+_ACCOUNTANTS = ("rdp", "gdp", "prv", _OWN)
+_RELATIONS = tuple(relation.value for relation in Adjacency if relation is not Adjacency.SECRET)
+
+AS_SET = (
+    "Records were sampled as the accountant's attribute sampler says, poisson unless it was set: Opacus does not tell "
+    "an accountant how it samples."
+)
+"""The assumption of states that hold a sampler."""
 
 
 def found(content: Any) -> State | None:
@@ -33,10 +44,27 @@ def found(content: Any) -> State | None:
             "looks like the state of an accountant of Opacus, but history must be a list, and mechanism one of "
             + ", ".join(_ACCOUNTANTS)
         )
+    adjacency, sampler = recorded(content) if mechanism == _OWN else (None, None)
     return State(
         library="Opacus",
         what=f"the state of Opacus' {mechanism} accountant",
         parts=tuple(_step(entry, place) for place, entry in enumerate(history)),
+        adjacency=adjacency,
+        sampler=sampler,
+        notes=() if sampler is None else (AS_SET,),
+    )
+
+
+def recorded(content: Mapping[str, Any]) -> tuple[Adjacency | None, Sampler | None]:
+    """The neighbouring relation and the sampler in a state of this package's accountant; None where it has none.
+
+    Raises:
+        ValueError: one line, if one is no known word.
+    """
+    adjacency, sampler = content.get("adjacency"), content.get("sampler")
+    return (
+        None if adjacency is None else Adjacency(validate.one_of(_RELATIONS, adjacency=adjacency)),
+        None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
     )
 
 

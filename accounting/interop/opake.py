@@ -44,7 +44,7 @@ def found(content: Any) -> State | None:
             return None
     try:
         parts = _parts(process)
-        delta = _delta(rest.get("budget"))
+        stated_epsilon, delta = _budget(rest.get("budget"))
     except (TypeError, AttributeError, OverflowError):
         raise ValueError("looks like a state of opake's accountant, but a field has another type") from None
     sampled = any(isinstance(part, SampledGaussian) for part in parts)
@@ -69,17 +69,20 @@ def found(content: Any) -> State | None:
         parts=tuple(parts),
         sampler=Sampler.POISSON if sampled else None,
         delta=delta,
+        stated=stated_epsilon,
         notes=tuple(notes),
         exact=not stated,
     )
 
 
-def _delta(budget: Any) -> float | None:
-    """δ of a budget of ε. It is a target: what ran may cost more or less."""
+def _budget(budget: Any) -> tuple[float | None, float | None]:
+    """ε and δ of a budget of ε. They are a target: what ran may cost more or less."""
     match budget:
+        case {"type": "EpsilonBudget", "epsilon": epsilon, "delta": delta}:
+            return float(validate.non_negative(epsilon=epsilon)), float(validate.open_probability(delta=delta))
         case {"type": "EpsilonBudget", "delta": delta}:
-            return float(validate.open_probability(delta=delta))
-    return None
+            return None, float(validate.open_probability(delta=delta))
+    return None, None
 
 
 def _parts(process: Mapping[str, Any]) -> list[Part]:

@@ -97,6 +97,7 @@ class State:
         records: the number of records n.
         unit: of the guarantee.
         stated: the ε that the file itself states.
+        remarks: other sentences about what the file itself states; no bound rests on them.
         notes: sentences about what the file does not show.
         exact: whether its parts are what ran; or else worse, so that no lower bound follows.
     """
@@ -110,6 +111,7 @@ class State:
     records: int | None = None
     unit: Unit | None = None
     stated: float | None = None
+    remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     exact: bool = True
 
@@ -140,6 +142,7 @@ class Reading:
         sampler: of the steps; None if nothing was sampled.
         assumptions: sentences, for every bound on the event.
         exact: whether the event is what ran, under the assumptions; or else worse, so that no lower bound follows.
+        hints: why there is no bound and what to state for one, sentences; empty if the sampler has one.
     """
 
     event: DpEvent
@@ -147,6 +150,7 @@ class Reading:
     sampler: Sampler | None
     assumptions: tuple[str, ...]
     exact: bool
+    hints: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -185,7 +189,7 @@ def read_as(state: State, given: Stated) -> Reading:
     """The events of a file under what it says and what the user says.
 
     Where nobody says how records were sampled, the sampler is ``unknown``; where nobody says the neighbouring relation,
-    it is add_remove, the one that libraries of DP-SGD assume.
+    it is add_remove, the one that libraries of DP-SGD assume; where nobody says the unit, it is one record.
 
     Raises:
         ValueError: one line, if file and user differ, or ``fixed`` lacks a number of records.
@@ -211,9 +215,11 @@ def read_as(state: State, given: Stated) -> Reading:
             parts.append((_step(part, adjacency, sampler, records), times))
     if not any(count for _, count in parts):
         raise ValueError(f"{state.what} records no step and no release, so it says nothing about what ran")
+    if state.unit is None:
+        merged.assumptions.append(_of_unit(given.unit, state.what))
     who = "user" if (state.unit or given.unit or Unit()).kind == "user" else "record"
     if any(isinstance(part, SampledGaussian) for part in state.parts):
-        merged.assumptions += _of_steps(adjacency, sampler, who)
+        merged.assumptions += _of_steps(sampler, who)
     if any(isinstance(part, Release) for part in state.parts):
         merged.assumptions.append(_AS_ITS_EVENT)
     exact = sampler in (None, Sampler.POISSON) or (sampler is Sampler.FIXED and adjacency is not Adjacency.ADD_REMOVE)
@@ -226,7 +232,38 @@ def read_as(state: State, given: Stated) -> Reading:
         exact = exact and not any(isinstance(part, Release) for part in state.parts)  # its convention is not recorded
     if state.adjacency is None and any(isinstance(event, _BY_GUARANTEE) for event, _ in parts):
         merged.assumptions.append(f"The ε, δ or ρ of a mechanism that {state.what} states holds at {adjacency}.")
-    return Reading(events.compose(parts), adjacency, sampler, (*merged.assumptions, *state.notes), exact)
+    return Reading(
+        events.compose(parts),
+        adjacency,
+        sampler,
+        (*merged.assumptions, *state.notes),
+        exact,
+        _hints(adjacency, sampler),
+    )
+
+
+def _of_unit(given: Unit | None, what: str) -> str:
+    """The sentence on a unit that the file does not record. The same file at another unit has the same event."""
+    if given is None:
+        return f"The unit is one record; {what} does not record it, and nobody stated it."
+    if given.kind == "group":
+        return (
+            f"The unit is {given}, as stated: its events are charged for one record, and a group has {given.size}; "
+            f"{what} does not record it."
+        )
+    whose = "all records of a user together" if given.kind == "user" else "one record"
+    return f"The unit is {given}, as stated: its events are charged for {whose}; {what} does not record it."
+
+
+def _hints(adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:
+    if adjacency is not Adjacency.ADD_REMOVE or sampler in (None, Sampler.POISSON):
+        return ()
+    how = "it is unknown how records were sampled" if sampler is Sampler.UNKNOWN else f"the sampler is {sampler}"
+    return (
+        f"No bound is known at add_remove where {how}, as adding a record changes which other records share a batch: "
+        "state the adjacency replace_one or zero_out (--adjacency), or, if batches were Poisson samples, the sampler "
+        "poisson (--sampler).",
+    )
 
 
 _AS_ITS_EVENT = (
@@ -279,7 +316,7 @@ def _times_in(part: SampledGaussian, *, first: bool) -> int:
     return min(part.steps, -(-(part.steps + (0 if first else epoch - 1)) // epoch))
 
 
-def _of_steps(adjacency: Adjacency, sampler: Sampler | None, who: str) -> list[str]:
+def _of_steps(sampler: Sampler | None, who: str) -> list[str]:
     found = [
         f"Each step clipped each {who}'s contribution by itself to the length that the noise multiplier refers to, and "
         "released nothing but the noisy sum.",
@@ -299,9 +336,4 @@ def _of_steps(adjacency: Adjacency, sampler: Sampler | None, who: str) -> list[s
             found.append(
                 f"Which {who}s were in a step did not depend on their values; each may have been in all steps."
             )
-    if adjacency is Adjacency.ADD_REMOVE and sampler not in (None, Sampler.POISSON):
-        found.append(
-            f"One {who} more changes which others are in a batch, so nothing bounds the loss at add_remove: state "
-            "replace_one or zero_out, or that records were sampled by Poisson sampling."
-        )
     return found

@@ -43,11 +43,13 @@ def found_text(text: str) -> State | None:
     with_microbatches = first[5] == "with"
     steps = math.ceil(validate.positive(epochs=epochs) * examples / batch)
     once, poisson = _ONCE.search(said), _POISSON.search(said)
-    notes = [
-        f"The statement gives ε = {once[1]} with each example once an epoch and {poisson[1]} for Poisson sampling, and "
-        "does not say which it was."
+    remark = (
+        f"It states ε = {once[1]} with each example once an epoch and {poisson[1]} for Poisson sampling, and does not "
+        "say which it was."
         if once and poisson
-        else "The statement gives no ε.",
+        else "It states no ε."
+    )
+    notes = [
         "Where each example is once in each epoch, its add-or-remove-one is what is called zero_out here: an example "
         "that is removed leaves its place empty.",
     ]
@@ -59,6 +61,7 @@ def found_text(text: str) -> State | None:
         parts=(SampledGaussian(noise / 2 if with_microbatches else noise, batch / examples, steps, batch),),
         delta=float(validate.open_probability(delta=float(delta[1]))),
         records=examples,
+        remarks=(remark,),
         notes=tuple(notes),
         exact=not with_microbatches,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,22 +72,38 @@ def account(
 
 
 def _print(account: Account) -> None:
-    """Prints the bounds as a table, then the state of each ledger, and why some accountants gave no bound."""
+    """Prints the bounds as tables, then what is missing, the state of each ledger, and what is assumed."""
+    from cupel.accounting.secret_protection.accountant import SecretProtectionAccountant
     from cupel.cli.table_console import TableConsole
 
     console = TableConsole()
     what = "would be charged" if account.planned else "was charged"
-    console.print(_table(account, account.bounds, f"What {what}"))
-    if account.whole_plan:
-        console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
     if account.if_sampled:
         console.print(_samplers(account))
+    if account.bounds and all(bound.value == math.inf for bound in account.bounds):
+        tried = ", ".join(dict.fromkeys(bound.method for bound in account.bounds))
+        console.print(
+            f"What {what}, at {account.adjacency}, unit {account.unit}: no finite bound ({tried}).",
+            soft_wrap=True,
+            highlight=False,
+        )
+    else:
+        console.print(_table(account, account.bounds, f"What {what}"))
+    if account.whole_plan:
+        console.print(_table(account, account.whole_plan, "If each unfinished run charges its whole plan"))
+    for hint in account.hints:
+        console.print(hint, markup=False, soft_wrap=True, highlight=False)
     notes = [note for ledger in account.ledgers for note in ledger.notes()]
     notes += [f"assumed: {sentence}" for sentence in account.assumptions]
     for note in (*notes, *(note for file in account.foreign for note in file.notes())):
         console.print(note, markup=False, soft_wrap=True, highlight=False)
-    for name, reason in account.unsupported.items():
-        console.print(f"{name}: {reason}", markup=False)
+    asked = [name for name in account.unsupported if name != SecretProtectionAccountant.name]
+    if account.bounds and account.unit.kind != "secret":
+        if asked:
+            console.print(f"No bound by {', '.join(asked)} (--json says why).", highlight=False, soft_wrap=True)
+    else:
+        for name, reason in account.unsupported.items():
+            console.print(f"{name}: {reason}", markup=False)
 
 
 def _samplers(account: Account) -> Table:

@@ -10,17 +10,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dp_accounting import DpEvent
+from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import events, registry, validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound, Rigor
+from cupel.accounting.events import EpsilonDeltaDpEvent
 from cupel.accounting.guarantees import ApproxDP, Guarantee, PureDP, SecretProtection
 from cupel.accounting.html_table import html_table
 from cupel.accounting.interop.state import Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, common_relation, compose_ledgers, open_ledgers, relation_of
-from cupel.accounting.number_format import format_upper
+from cupel.accounting.number_format import format_number, format_upper
 from cupel.accounting.registry import ACCOUNTANTS, unsupported, upper_bounds
 from cupel.accounting.secret_protection.groups import of_group
 from cupel.claims.base import Claim, Plan
@@ -33,6 +34,7 @@ from cupel.jobs.foreign_files import (
     Read,
     assuming,
     check_stated,
+    is_claim_file,
     is_foreign,
     readings_of,
     recorded_delta,
@@ -117,6 +119,7 @@ class Account:
         foreign: the files of other libraries that were read, in the order given.
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
         assumptions: what ledgers and claims of declared procedures rest on, besides their events.
+        hints: why bounds are missing or infinite, and what to state for them, sentences.
     """
 
     adjacency: Adjacency
@@ -130,6 +133,7 @@ class Account:
     foreign: tuple[ForeignFile, ...] = ()
     if_sampled: tuple[IfSampled, ...] = ()
     assumptions: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -143,6 +147,7 @@ class Account:
             **({"foreign": [file.to_json() for file in self.foreign]} if self.foreign else {}),
             **({"if_sampled": [one.to_json() for one in self.if_sampled]} if self.if_sampled else {}),
             **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
+            **({"hints": list(self.hints)} if self.hints else {}),
             **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
@@ -193,12 +198,12 @@ def account(
     with contextlib.ExitStack() as stack:
         with input_errors():
             _check_arguments(delta, method, p)
-            stated = statements(adjacency, sampler, records)
-            check_stated(foreign, stated, unit)
+            stated = statements(adjacency, sampler, records, unit)
+            check_stated(foreign, stated)
             states_of = states_in(foreign)
             ledgers = stack.enter_context(open_ledgers([path for path in files if path not in foreign], anchor=anchor))
             relations = _relations(claims, ledgers)
-            readings = readings_of(states_of, stated, None if unit is None else Unit.parse(unit), relations)
+            readings = readings_of(states_of, stated, relations)
             delta = recorded_delta(states_of) if delta is None and not claims else delta
             query = _query(claims, ledgers, readings, relations, delta, p)
             states = tuple(LedgerState.of(ledger) for ledger in ledgers)
@@ -226,6 +231,8 @@ def account(
         raise InputError(f"{method} has no bound here: {reasons.get(method, 'give --delta')}")
     unfinished = any(state.unfinished for state in states)
     bounds = [_under(assuming(bound, readings), assumed, exact) for bound in bounds]
+    if_sampled = tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else ()
+    hints = _hints(query, states_of, readings, stated, bounds, if_sampled, delta)
     return Account(
         query.adjacency,
         query.unit,
@@ -242,7 +249,8 @@ def account(
         else (),
         foreign=tuple(ForeignFile.of(*read) for read in readings),
         assumptions=tuple(dict.fromkeys(assumed)),
-        if_sampled=tuple(_if_sampled(states_of, stated, query, methods)) if len(readings) == len(several) else (),
+        if_sampled=if_sampled,
+        hints=hints,
     )
 
 
@@ -265,7 +273,7 @@ def _if_sampled(
             (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE) if stated.adjacency is None else (query.adjacency,)
         ):
             try:
-                given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency, unit=query.unit)
+                given = dataclasses.replace(stated, sampler=sampler, adjacency=adjacency)
                 readings = [read_as(state, given) for _, state in states]
             except ValueError:  # fixed, and nobody says how many records there are; or the file has another relation
                 continue
@@ -276,8 +284,43 @@ def _if_sampled(
             yield IfSampled(sampler, adjacency, None if best is None else assuming(best, named))
 
 
+def _hints(
+    query: _Query,
+    states: Sequence[tuple[Path, State]],
+    readings: Sequence[Read],
+    stated: Stated,
+    bounds: Sequence[Bound],
+    if_sampled: Sequence[IfSampled],
+    delta: float | None,
+) -> tuple[str, ...]:
+    """Why bounds on files of other libraries are missing or infinite, and what to state for them.
+
+    Raises:
+        InputError: if δ is missing and nothing is bounded without it.
+    """
+    found = list(dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints))
+    finite = any(bound.value < math.inf for bound in bounds)
+    answered = finite or any(one.bound is not None for one in if_sampled)
+    composed = events.counted([(query.event, 1)]).values()
+    unbounded = any(isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in composed)
+    if readings and delta is None and not answered and (if_sampled or not unbounded):
+        raise InputError("no ε is bounded without δ: state it with --delta, such as --delta 1e-5")
+    if readings and delta is None and (finite or if_sampled or not unbounded):
+        found.append("No δ is given, so only a pure ε is bounded; state δ with --delta.")
+    if readings and delta is not None and not finite and not unbounded:
+        spent = math.fsum(count * event.delta for event, count in composed if isinstance(event, EpsilonDeltaDpEvent))
+        if spent >= delta:
+            found.append(
+                f"The δ of the mechanisms that are stated by ε and δ add up to {format_upper(spent)}, which is not "
+                f"below the δ = {format_number(delta)} that is asked for; state a larger one with --delta."
+            )
+    if if_sampled and stated.records is None and any(state.is_sampled and not state.records for _, state in states):
+        found.append("For a bound with the sampler fixed, state the number of records with --records.")
+    return tuple(found)
+
+
 def _is_claim(given: str | Path | Claim) -> bool:
-    return isinstance(given, Claim) or Path(given).suffix in (".yaml", ".yml")
+    return isinstance(given, Claim) or is_claim_file(given)
 
 
 def _under(bound: Bound, assumed: tuple[str, ...], exact: bool) -> Bound:

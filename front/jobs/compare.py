@@ -329,11 +329,11 @@ def ledgers(
         check_output(settings.output, (*paths, anchor))
         validate.open_probability(delta=delta)
         foreign = [path for path in paths if is_foreign(path)]
-        stated = statements(adjacency, sampler, records)
-        check_stated(foreign, stated, unit)
+        stated = statements(adjacency, sampler, records, unit)
+        check_stated(foreign, stated)
         with open_ledgers([path for path in paths if path not in foreign], anchor=anchor) as opened:
             relations = [(str(opened[0].path), relation_of(opened))] if opened else []
-            readings = readings_of(states_in(foreign), stated, None if unit is None else Unit.parse(unit), relations)
+            readings = readings_of(states_in(foreign), stated, relations)
             relation, of = common_relation(relations)
             if of.kind == "secret":
                 raise InputError(
@@ -342,7 +342,7 @@ def ledgers(
             parts = [(compose_ledgers(opened), 1)] if opened else []
             event = events.compose([*parts, *((reading.event, 1) for _, _, reading in readings)])
             notes = [note for ledger in opened for note in _ledger_assumptions(ledger)]
-    notes += [f"{path.name}: {one}" for path, _, reading in readings for one in reading.assumptions]
+    notes += [f"{path.name}: {one}" for path, _, reading in readings for one in (*reading.hints, *reading.assumptions)]
     about = f"{', '.join(path.name for path in paths)}: what was charged"
     found = _compare_event(event, about, relation, of, delta, settings, tuple(notes))
     if all(reading.exact for _, _, reading in readings):

@@ -34,6 +34,7 @@ class ForeignFile:
         what: of that library.
         stated: the ε that the file itself states, or None.
         assumptions: what the bounds rest on, and the file does not show.
+        remarks: other sentences about what the file itself states; no bound rests on them.
     """
 
     path: Path
@@ -41,20 +42,35 @@ class ForeignFile:
     what: str
     stated: float | None
     assumptions: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, path: Path, state: State, reading: Reading) -> ForeignFile:
         """The file under the assumptions of a reading."""
-        return cls(path, state.library, state.what, state.stated, reading.assumptions)
+        return cls(path, state.library, state.what, state.stated, reading.assumptions, state.remarks)
 
     def to_json(self) -> dict[str, Any]:
         """The file as plain JSON types."""
-        return {**asdict(self), "path": str(self.path), "assumptions": list(self.assumptions)}
+        return {
+            **asdict(self),
+            "path": str(self.path),
+            "assumptions": list(self.assumptions),
+            "remarks": list(self.remarks),
+        }
 
     def notes(self) -> list[str]:
         """The file in sentences."""
         stated = "" if self.stated is None else f"; it states ε = {format_number(self.stated)} itself"
-        return [f"{self.path}: {self.what}{stated}", *(f"{self.path}: assumed: {one}" for one in self.assumptions)]
+        return [
+            f"{self.path}: {self.what}{stated}",
+            *(f"{self.path}: {one}" for one in self.remarks),
+            *(f"{self.path}: assumed: {one}" for one in self.assumptions),
+        ]
+
+
+def is_claim_file(path: str | Path) -> bool:
+    """Whether a file is a claim, by its name."""
+    return Path(path).suffix in (".yaml", ".yml")
 
 
 def is_foreign(path: Path) -> bool:
@@ -80,7 +96,7 @@ def states_in(paths: Sequence[Path]) -> list[tuple[Path, State]]:
     return [(path, read_state(path)) for path in paths]
 
 
-def statements(adjacency: str | None, sampler: str | None, records: int | None) -> Stated:
+def statements(adjacency: str | None, sampler: str | None, records: int | None, unit: str | None) -> Stated:
     """What the user states of files, from the words of options.
 
     Raises:
@@ -93,30 +109,30 @@ def statements(adjacency: str | None, sampler: str | None, records: int | None) 
         adjacency=None if adjacency is None else Adjacency(validate.one_of(relations, adjacency=adjacency)),
         sampler=None if sampler is None else Sampler(validate.one_of(tuple(Sampler), sampler=sampler)),
         records=records,
+        unit=None if unit is None else Unit.parse(unit),
     )
 
 
-def check_stated(foreign: Sequence[Path], stated: Stated, unit: str | None) -> None:
+def check_stated(foreign: Sequence[Path], stated: Stated) -> None:
     """Checks that nothing is stated where there is no file of another library.
 
     Raises:
         InputError: if something is.
     """
-    if not foreign and (stated != Stated() or unit is not None):
+    if not foreign and stated != Stated():
         raise InputError(
             "--adjacency, --sampler, --records and --unit are for files of other libraries; ledgers and claims say them"
         )
 
 
-def readings_of(
-    states: Sequence[tuple[Path, State]], stated: Stated, unit: Unit | None, relations: list[Named]
-) -> list[Read]:
+def readings_of(states: Sequence[tuple[Path, State]], stated: Stated, relations: list[Named]) -> list[Read]:
     """The files under what was stated; their relations are added to the others.
 
     Where nobody states a neighbouring relation, it is that of the ledgers and claims, if there are any.
     """
     known = relations[0][1][0] if relations and relations[0][1][0] is not Adjacency.SECRET else None
-    given = dataclasses.replace(stated, adjacency=stated.adjacency or known, unit=unit)
+    given = dataclasses.replace(stated, adjacency=stated.adjacency or known)
+    unit = stated.unit
     found = []
     for path, state in states:
         with input_errors(f"{path}: "):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from cupel.accounting.bounds import Bound
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.errors import InputError, input_errors
 from cupel.jobs.account import Account, account
-from cupel.jobs.foreign_files import is_foreign
+from cupel.jobs.foreign_files import is_claim_file, is_foreign
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def gate(
         "sampler": sampler,
         "records": records,
     }
-    given = stated if any(is_foreign(Path(file)) for file in files) else {}
+    given = stated if any(is_foreign(Path(file)) and not is_claim_file(file) for file in files) else {}
     if not given and (sampler, records) != (None, None):
         raise InputError("--sampler and --records are for files of other libraries; ledgers and claims say them")
     total = account(files, delta=policy.delta, anchor=anchor, **given)
@@ -142,4 +143,6 @@ def _compared(total: Account, policy: Policy) -> Gated:
         reasons.append("no certified bound on ε")
     elif best.value > policy.epsilon:
         reasons.append(f"the best certified bound is {format_upper(best.value)}, by {best.method}")
+    if reasons and (best is None or best.value == math.inf):
+        reasons += [hint.rstrip(".") for hint in total.hints]
     return Gated(policy, total, best, tuple(reasons))

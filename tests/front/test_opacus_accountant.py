@@ -12,6 +12,8 @@ from opacus.accountants import PRVAccountant, RDPAccountant
 from opacus.accountants.utils import get_noise_multiplier
 from opacus_run import BATCH, ROWS, trained
 
+from cupel.accounting.adjacency import Adjacency
+from cupel.errors import InputError
 from cupel.jobs.account import account
 from cupel.opacus_accountant import CupelAccountant
 
@@ -47,14 +49,22 @@ def test_a_shuffled_run_has_no_bound_at_add_remove(tmp_path: Path) -> None:
     assert isinstance(accountant, CupelAccountant)
     as_poisson = engine.get_epsilon(1e-5)
     accountant.sampler = "shuffled"
-    assert engine.get_epsilon(1e-5) == math.inf
+    with pytest.warns(
+        UserWarning, match="no bound is known at adjacency add_remove for sampler shuffled; set"
+    ) as warned:
+        assert engine.get_epsilon(1e-5) == math.inf
+        assert engine.get_epsilon(1e-5) == math.inf
+    assert len([one for one in warned if "no bound is known" in str(one.message)]) == 1
     accountant.adjacency = "replace_one"
     once_an_epoch = engine.get_epsilon(1e-5)
     assert as_poisson < once_an_epoch < math.inf
     assert accountant.bound(1e-5).interval is None
     engine.save_checkpoint(path=tmp_path / "checkpoint.pt", module=model)
-    found = account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="shuffled", adjacency="add_remove")
-    assert {bound.value for bound in found.bounds} == {math.inf}
+    found = account(tmp_path / "checkpoint.pt", delta=1e-5)
+    assert (found.adjacency, found.if_sampled) == (Adjacency.REPLACE_ONE, ())
+    assert min(bound.value for bound in found.bounds if bound.method == "lattice") == once_an_epoch
+    with pytest.raises(InputError, match="the file says sampler shuffled, not poisson"):
+        account(tmp_path / "checkpoint.pt", delta=1e-5, sampler="poisson")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -68,6 +78,34 @@ def test_a_state_is_loaded_and_noise_is_calibrated() -> None:
     asked: dict[str, Any] = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.01, "steps": 200}
     found = {name: get_noise_multiplier(accountant=name, **asked) for name in ("cupel", "rdp")}
     assert 0.5 < found["cupel"] <= found["rdp"]
+
+
+def test_a_state_keeps_the_sampler_and_the_relation() -> None:
+    first, second = CupelAccountant(), CupelAccountant()
+    first.step(noise_multiplier=1.0, sample_rate=0.1)
+    first.sampler, first.adjacency = "shuffled", "zero_out"
+    state = first.state_dict()
+    assert (state["sampler"], state["adjacency"]) == ("shuffled", "zero_out")
+    assert {type(state[key]) for key in ("sampler", "adjacency")} == {str}, "read back without importing anything"
+    second.load_state_dict(state)
+    assert (second.sampler, second.adjacency) == ("shuffled", "zero_out")
+    second.load_state_dict({"history": [(2.0, 0.1, 1)], "mechanism": "cupel"})
+    assert (second.sampler, second.adjacency) == ("shuffled", "zero_out")
+    for key, message in (("sampler", "sampler must be one of"), ("adjacency", "adjacency must be one of")):
+        with pytest.raises(ValueError, match=message):
+            second.load_state_dict({**state, key: "secret"})
+    assert second.history == [(2.0, 0.1, 1)]
+
+
+def test_a_bound_lists_what_it_assumes() -> None:
+    accountant = CupelAccountant()
+    accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    assumed = " ".join(accountant.bound(1e-5).assumptions)
+    for words in ("clipped each record's contribution", "the accountant's attribute sampler", "The unit is one record"):
+        assert words in assumed
+    assert "in each step's batch independently" in assumed
+    accountant.sampler, accountant.adjacency = "shuffled", "replace_one"
+    assert "in one batch of each epoch at most" in " ".join(accountant.bound(1e-5).assumptions)
 
 
 def test_a_rate_above_1_is_one_line() -> None:

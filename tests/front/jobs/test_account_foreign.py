@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import run
 from dp_accounting import DpEvent, dp_event
 from scipy import optimize, special
 
+from cupel.accounting.number_format import format_number
 from cupel.errors import InputError
 from cupel.jobs.account import account
 
@@ -98,3 +100,94 @@ def test_wrong_files_and_statements_are_one_line(
     with pytest.raises(InputError, match=message) as error:
         account(written(tmp_path, content), delta=1e-5, **given)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("unit", "says"),
+    [
+        (None, "The unit is one record; the state of Opacus' rdp accountant does not record it, and nobody stated it."),
+        ("record", "The unit is record, as stated: its events are charged for one record;"),
+        ("user", "The unit is user, as stated: its events are charged for all records of a user together;"),
+        ("group(3)", "The unit is group(3), as stated: its events are charged for one record, and a group has 3;"),
+    ],
+)
+def test_every_bound_assumes_the_unit_that_a_file_does_not_record(tmp_path: Path, unit: str | None, says: str) -> None:
+    """Record and user cost the same: whose contribution was clipped is what is assumed."""
+    path = written(tmp_path, HISTORY)
+    found = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove", unit=unit)
+    assert all(sum(one.startswith(says) for one in bound.assumptions) == 1 for bound in found.bounds)
+    record = account(path, delta=1e-5, sampler="poisson", adjacency="add_remove").bounds[0].value
+    assert (found.bounds[0].value == record) is (unit != "group(3)")
+    conditional = account(path, delta=1e-5, unit=unit).if_sampled[0]
+    assert conditional.bound is not None
+    assert any(one.startswith(says) for one in conditional.bound.assumptions)
+
+
+def test_a_recorded_unit_is_not_assumed() -> None:
+    found = account(FILES / "flower-poisson.json")
+    assert str(found.unit) == "user"
+    assert not any(one.startswith("The unit is") for bound in found.bounds for one in bound.assumptions)
+
+
+FILES = Path(__file__).parents[2] / "accounting" / "interop" / "files"
+
+
+@pytest.mark.parametrize("content", [HISTORY, {"steps": [[0.1, 1e-6]]}])
+def test_without_delta_nothing_is_answered(tmp_path: Path, content: Any) -> None:
+    done = run("account", written(tmp_path, content))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert "state it with --delta" in line
+
+
+def test_a_pure_epsilon_without_delta_says_that_delta_is_missing(tmp_path: Path) -> None:
+    done = run("account", written(tmp_path, "LaplaceDpEvent(noise_multiplier=10.0)"))
+    assert done.returncode == 0
+    assert "No δ is given, so only a pure ε is bounded" in done.stdout
+    assert "basic" in done.stdout
+
+
+def test_deltas_that_use_up_delta_are_named(tmp_path: Path) -> None:
+    """0.6 + 0.6 of 1 in units of 1e-5; at a larger δ there is a bound."""
+    path = written(tmp_path, {"steps": [[0.1, 6e-6], [0.2, 6e-6]]})
+    found = account(path, delta=1e-5)
+    assert {bound.value for bound in found.bounds} == {math.inf}
+    (hint,) = found.hints
+    assert format_number(1.2e-5) in hint
+    assert "--delta" in hint
+    larger = account(path, delta=2e-5)
+    assert larger.hints == ()
+    assert min(bound.value for bound in larger.bounds) <= 0.3 * (1 + 1e-9)
+
+
+def test_what_is_printed_where_nobody_states_the_sampler(tmp_path: Path) -> None:
+    """The table by sampler first, no rows of infinities, and what to state."""
+    done = run("account", written(tmp_path, HISTORY), "--delta", 1e-5)
+    printed = " ".join(done.stdout.split())
+    assert printed.startswith("How records were sampled is not recorded")
+    assert " inf " not in printed
+    assert "no finite bound" in printed
+    assert "With" not in printed.split("no finite bound")[0]
+    assert "For a bound with the sampler fixed, state the number of records with --records." in printed
+    assert "secret_protection" not in printed
+    assert not any("No bound is known" in line for line in done.stdout.splitlines() if "assumed:" in line)
+    assert "(--adjacency)" in printed
+    body = json.loads(run("account", written(tmp_path, HISTORY), "--delta", 1e-5, "--json").stdout)
+    assert len(body["hints"]) == 2
+    assert "secret_protection" in body["unsupported"]
+    with_records = account(written(tmp_path, HISTORY), delta=1e-5, records=10_000)
+    assert not any("--records" in hint for hint in with_records.hints)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("opake.json", "it states ε = 3 itself"),
+        ("tensorflow-privacy-without.txt", "It states ε = 23.580 with each example once an epoch and 1.491 for"),
+    ],
+)
+def test_an_epsilon_that_a_file_states_is_shown_and_not_assumed(name: str, shown: str) -> None:
+    """The first is its budget, the second are the numbers of the text."""
+    done = run("account", FILES / name, "--delta", 1e-5)
+    (line,) = [line for line in done.stdout.splitlines() if shown in line]
+    assert "assumed" not in line

@@ -73,10 +73,63 @@ def test_another_unit_or_relation_is_not_within(tmp_path: Path, options: tuple[s
     assert run("gate", named, "--max-epsilon", 99, "--delta", 1e-6, "--unit", "user").returncode == 0
 
 
+def written_claim(path: Path, **changes: Any) -> Path:
+    """A claim of one Gaussian release with σ = 4 that ran elsewhere."""
+    event = {"class_name": "GaussianDpEvent", "noise_multiplier": 4.0}
+    body = {
+        "name": "next",
+        "mechanism": "declared",
+        "parameters": {"events": [{"event": event}]},
+        "guarantee": {"type": "approx_dp", "epsilon": 3.0, "delta": 1e-6},
+    }
+    path.write_text(yaml.safe_dump(body | changes))
+    return path
+
+
+@pytest.mark.parametrize("unit", ["record", "user"])
+def test_the_unit_and_the_relation_of_the_policy_stand_beside_claims(tmp_path: Path, unit: str) -> None:
+    """σ = 2 and σ = 4 are μ² = 1/4 + 1/16."""
+    path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN, unit=unit)
+    claim = written_claim(tmp_path / "next.yaml", unit=unit)
+    both = formulas.epsilon_from_gdp((1 / 4 + 1 / 16) ** 0.5, 1e-6)
+    for limit, asked, code in ((1.01, unit, 0), (0.99, unit, 1), (1.01, "group(7)", 1)):
+        options = ("--max-epsilon", both * limit, "--delta", 1e-6, "--unit", asked, "--adjacency", "add_remove")
+        assert run("gate", path, claim, *options).returncode == code
+    done = run("gate", claim, "--max-epsilon", 9, "--delta", 1e-6, "--sampler", "poisson")
+    assert done.returncode == 2
+    assert "are for files of other libraries" in done.stderr
+
+
+def test_what_does_not_compose_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
+    path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
+    asked = ("gate", path, tmp_path / "state.json", "--max-epsilon", 9, "--delta", 1e-5, "--sampler", "poisson")
+    assert run(*asked).returncode == 0
+    done = run(*asked, "--unit", "user")
+    assert done.returncode == 2
+    assert "do not compose" in done.stderr
+
+
+@pytest.mark.parametrize(("unit", "says"), [("user", "The unit is user, as stated"), (None, "and nobody stated it")])
+def test_a_unit_that_a_file_does_not_record_is_assumed(tmp_path: Path, unit: str | None, says: str) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
+    asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5, "--sampler", "poisson")
+    done = run(*asked, *(() if unit is None else ("--unit", unit)))
+    assert done.returncode == 0
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("assumed: The unit")]
+    assert says in line
+    assert "does not record it" in line
+
+
 def test_what_has_no_bound_is_not_within(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
     asked = ("gate", tmp_path / "state.json", "--max-epsilon", 2, "--delta", 1e-5)
-    assert run(*asked).returncode == 1
+    done = run(*asked)
+    assert done.returncode == 1
+    first, *rest = done.stdout.splitlines()
+    assert "--sampler" in first
+    assert "--adjacency" in first
+    assert all(line.startswith("assumed: ") and "--" not in line for line in rest)
     assert run(*asked, "--sampler", "poisson", "--adjacency", "add_remove").returncode == 0
     assert run(*asked, "--sampler", "shuffled", "--adjacency", "replace_one").returncode == 1
 
