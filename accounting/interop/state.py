@@ -261,8 +261,7 @@ def _hints(adjacency: Adjacency, sampler: Sampler | None) -> tuple[str, ...]:
     how = "it is unknown how records were sampled" if sampler is Sampler.UNKNOWN else f"the sampler is {sampler}"
     return (
         f"No bound is known at add_remove where {how}, as adding a record changes which other records share a batch: "
-        "state the adjacency replace_one or zero_out (--adjacency), or, if batches were Poisson samples, the sampler "
-        "poisson (--sampler).",
+        "state the adjacency replace_one or zero_out, or, if batches were Poisson samples, the sampler poisson.",
     )
 
 

@@ -153,6 +153,10 @@ class FinishedRun(ABC):
         """Tables of this mechanism: fields of `cupel.reports.assay.Assay` beyond the common ones."""
         return {}
 
+    def warnings(self) -> list[str]:
+        """What is easily misread in what ran, or keeps it from a verdict, a sentence each; public."""
+        return []
+
     def differences(self, claimed: Part) -> list[dict[str, Any]]:
         """Where published accounting of this mechanism and ours differ, and why."""
         return []

@@ -298,7 +298,8 @@ def _hints(
     Raises:
         InputError: if δ is missing and nothing is bounded without it.
     """
-    found = list(dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints))
+    of_samplers = dict.fromkeys(hint for _, _, reading in readings for hint in reading.hints)
+    found = [f"{hint.removesuffix('.')} (--adjacency, --sampler)." for hint in of_samplers]
     finite = any(bound.value < math.inf for bound in bounds)
     answered = finite or any(one.bound is not None for one in if_sampled)
     composed = events.counted([(query.event, 1)]).values()

@@ -273,7 +273,7 @@ def document(done: FinishedRun, proof: Proof, evidence: Evidence, verdict: Verdi
         **done.tables(proof.parts, audits),
         "differences": done.differences(claimed),
         "ledger": proof.ledger,
-        "warnings": public_warnings(done.claim),
+        "warnings": [*public_warnings(done.claim), *done.warnings()],
         "private_warnings": proof.warnings,
         "protected": done.claim.generator().releasable,
         "not_protected": done.not_protected(),

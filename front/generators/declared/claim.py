@@ -116,6 +116,7 @@ class ReadPart:
         exact: whether the event is what ran, under the assumptions; or else worse.
         stated: the ε that its file states itself.
         sha256: of its file; None without one.
+        hints: why it has no bound and what to state for one, sentences.
     """
 
     label: str
@@ -125,6 +126,7 @@ class ReadPart:
     exact: bool = True
     stated: float | None = None
     sha256: str | None = None
+    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,9 +196,9 @@ class DeclaredClaim(Claim):
         return found
 
     def _of_state(self, part: DeclaredPart) -> ReadPart:
-        state = _state_of(part, self.adjacency)
-        digest = None if part.file is None else _sha256(part.file)
         unit = Unit.parse(self.unit)
+        state = _state_of(part, self.adjacency, unit)
+        digest = None if part.file is None else _sha256(part.file)
         given = Stated(adjacency=self.adjacency, sampler=part.sampler, records=part.records, unit=unit)
         reading = read_as(state, given)
         if state.unit is not None and not self._is_of_unit(state.unit):
@@ -206,10 +208,11 @@ class DeclaredClaim(Claim):
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"its event has a number out of range: {' '.join(str(error).split())[:200]}") from None
         assumed = [f"{part.label}: {sentence}" for sentence in reading.assumptions]
-        if unit.kind == "user" and state.unit is None:
-            assumed.append(f"{part.label}: its events are about all records of a user; this is stated, not recorded.")
+        if part.file is None:
+            whose = "all records of a user together" if unit.kind == "user" else "one record"
+            assumed.append(f"{part.label}: Its events are charged for {whose}, as the claim declares.")
         event = events.compose([(reading.event, part.count)])
-        return ReadPart(part.label, event, tuple(assumed), (), reading.exact, state.stated, digest)
+        return ReadPart(part.label, event, tuple(assumed), (), reading.exact, state.stated, digest, reading.hints)
 
     def _of_ledger(self, part: DeclaredPart, ledger: Ledger) -> ReadPart:
         runs = [ledger.run(name) for name in ledger.runs()]
@@ -308,11 +311,16 @@ def assumptions_of(parts: Sequence[ReadPart]) -> tuple[str, ...]:
     return (COMPLETE, *dict.fromkeys(one for part in parts for one in part.assumptions))
 
 
-def _state_of(part: DeclaredPart, adjacency: Adjacency) -> State:
+def _state_of(part: DeclaredPart, adjacency: Adjacency, unit: Unit) -> State:
     """What a part says."""
     if part.file is not None:
         return read_state(part.file)
-    stated: dict[str, Any] = {"adjacency": adjacency, "sampler": part.sampler, "records": part.records}
+    stated: dict[str, Any] = {
+        "adjacency": adjacency,
+        "sampler": part.sampler,
+        "records": part.records,
+        "unit": unit,
+    }
     if part.dp_sgd is not None:
         steps = SampledGaussian(part.dp_sgd.noise_multiplier, part.dp_sgd.sample_rate, part.dp_sgd.steps)
         return State(library="declared", what="the claim", parts=(steps,), **stated)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dp_accounting import dp_event
+
 from cupel.accounting import events
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Rigor
@@ -25,6 +27,9 @@ from cupel.io.documents import Documents
 from cupel.io.ledger_evidence import ASSUMPTIONS, ESTIMATES, EXACT
 from cupel.io.run_files import PRIVATE, check_ledger_is_there, prepare
 from cupel.mechanisms.primitives.charged import commit
+
+NOT_PRIVATE = "What it declares is not private, such as a release without noise."
+"""Why a part without a hint has no bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +77,20 @@ class DeclaredRun(FinishedRun):
                     "published": part.stated,
                     "recomputed": min(certified, default=float("inf")),
                     "why": "The file may mean another δ or another neighbouring relation, or its accountant is looser, "
-                    "or it assumes a sampler that nobody stated.",
+                    "or it was asked for and not computed, or it assumes a sampler that nobody stated.",
                     "private": False,
                 }
             )
         return found
+
+    def warnings(self) -> list[str]:
+        return [
+            f"{part.label}: this part has no finite bound, so the whole has none. {' '.join(part.hints) or NOT_PRIVATE}"
+            for part in self.parts_read
+            if any(
+                isinstance(event, dp_event.NonPrivateDpEvent) for event, _ in events.counted([(part.event, 1)]).values()
+            )
+        ]
 
     def not_protected(self) -> list[str]:
         return [

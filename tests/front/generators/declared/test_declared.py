@@ -117,8 +117,39 @@ def test_events_count_for_users_as_stated_and_for_groups_of_records(tmp_path: Pa
     """A group of k records moves a sum by k times as much."""
     _, found = assay(claim(tmp_path, {"event": GAUSSIAN}, unit=unit))
     assert found["best_upper"]["value"] == pytest.approx(gaussian_epsilon(mu), rel=1e-3)
-    stated = any("all records of a user" in sentence for sentence in found["best_upper"]["assumptions"])
-    assert stated is (unit == "user")
+    whose = "all records of a user together" if unit == "user" else "one record"
+    declared = f"GaussianDpEvent: Its events are charged for {whose}, as the claim declares."
+    assert found["best_upper"]["assumptions"].count(declared) == 1
+
+
+def test_the_unit_of_a_file_is_stated_by_the_claim(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"history": [[1.0, 0.01, 500]], "mechanism": "rdp"}))
+    _, found = assay(claim(tmp_path, {"file": "state.json", "sampler": "poisson"}, unit="user"))
+    assumed = [one for one in found["best_upper"]["assumptions"] if one.startswith("state.json: The unit is user")]
+    assert len(assumed) == 1
+    assert "does not record it" in assumed[0]
+
+
+def test_a_part_without_a_bound_is_named(tmp_path: Path) -> None:
+    """Shuffled batches have none at add_remove, and a release without noise has none anywhere."""
+    parts = (
+        {"dp_sgd": SGD, "sampler": "poisson", "name": "training"},
+        {"dp_sgd": SGD, "sampler": "shuffled", "name": "warm-up"},
+        {"dp_sgd": SGD | {"noise_multiplier": 0.0}, "sampler": "poisson", "name": "means"},
+    )
+    done, found = assay(claim(tmp_path, *parts))
+    assert (found.get("verdict"), done.returncode) == ("UNPROVEN", 4), done.stderr
+    named = {one.split(":")[0]: one for one in found["warnings"] if "no finite bound" in one}
+    assert named.keys() == {"warm-up", "means"}
+    assert "the sampler is shuffled" in named["warm-up"]
+    assert "without noise" in named["means"]
+    assert "Warning: warm-up: this part has no finite bound" in done.stderr
+
+
+def test_no_part_is_named_if_all_have_a_bound(tmp_path: Path) -> None:
+    _, found = assay(claim(tmp_path, {"dp_sgd": SGD, "sampler": "shuffled"}, adjacency="replace_one", epsilon=40.0))
+    assert found["verdict"] == "SUPPORTED"
+    assert not any("no finite bound" in one for one in found["warnings"])
 
 
 @pytest.mark.parametrize(("unit", "who"), [("user", "user"), ("record", "record")])
@@ -168,7 +199,8 @@ def test_the_checkpoint_of_a_run_of_opacus_on_real_rows(tmp_path: Path) -> None:
         said = part if sampler is None else part | {"sampler": sampler}
         done, found = assay(claim(folder, said, epsilon=epsilon * 1.01))
         assert (found["verdict"], done.returncode) == (verdict, 0 if verdict == "SUPPORTED" else 4)
-    assert any("nothing bounds the loss at add_remove" in sentence for sentence in found["bounds"][0]["assumptions"])
+        named = [one for one in found["warnings"] if one.startswith("checkpoint.pt: this part has no finite bound")]
+        assert ["No bound is known at add_remove" in one for one in named] == [True] * (verdict == "UNPROVEN")
 
 
 def test_what_a_file_states_itself_is_set_beside_ours(tmp_path: Path) -> None:
@@ -242,7 +274,7 @@ def test_a_file_that_changed_is_another_run(tmp_path: Path) -> None:
 def test_account_and_gate_take_it_with_its_assumptions(tmp_path: Path) -> None:
     path = claim(tmp_path, {"dp_sgd": SGD, "sampler": "poisson"})
     found = json.loads(run("account", path, "--json").stdout)
-    assert len(found["assumptions"]) == 4
+    assert len(found["assumptions"]) == 5
     assert all(set(found["assumptions"]) <= set(bound["assumptions"]) for bound in found["bounds"])
     assert "assumed: The declared parts are everything" in run("account", path).stdout
     assay(path)
