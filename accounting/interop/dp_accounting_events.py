@@ -124,7 +124,7 @@ def _event(name: str, fields: Mapping[str, Any]) -> DpEvent:
             event=dp_event.GaussianDpEvent(fields["noise_multiplier"]),
         )
     if name not in events.known_names():
-        raise ValueError(f"event {name[:60]!r} of dp_accounting is none that this package accounts for")
+        raise ValueError(f"cupel does not support event {name[:60]!r} of dp_accounting")
     try:
         if "count" in fields:
             validate.integer(count=fields["count"])

@@ -114,7 +114,7 @@ def _parts(process: Mapping[str, Any]) -> list[Part]:
 def _node(node: Any) -> tuple[str, Mapping[str, Any]]:
     kind = node.get("type") if isinstance(node, Mapping) else None
     if kind not in _FIELDS:
-        raise ValueError(f"process {str(kind)[:60]!r} of opake is none that this package accounts for")
+        raise ValueError(f"cupel does not support process {str(kind)[:60]!r} of opake")
     fields = {key: value for key, value in node.items() if key != "type"}
     optional = {"truncated_batch_size", "dataset_size"}
     if not set(_FIELDS[kind]) - optional <= set(fields) <= set(_FIELDS[kind]):
@@ -136,7 +136,7 @@ def _single(kind: str, fields: Mapping[str, Any]) -> dp_event.DpEvent:
 def _sampled(fields: Mapping[str, Any], count: int) -> Part:
     kind, inner = _node(fields["inner"])
     if kind not in ("Gaussian", "NonPrivate"):
-        raise ValueError(f"process {kind} of opake on a Poisson sample is none that this package accounts for")
+        raise ValueError(f"cupel does not support process {kind} of opake on a Poisson sample")
     rate = float(validate.positive(sample_rate=validate.probability(sample_rate=fields["sample_rate"])))
     noise = float(validate.non_negative(noise_multiplier=inner["noise_multiplier"])) if kind == "Gaussian" else 0.0
     limit, records = fields.get("truncated_batch_size"), fields.get("dataset_size")

@@ -114,14 +114,14 @@ def _taken(name: str, arguments: Mapping[str, Any], *known: str) -> None:
     if extra := [
         key for key, value in arguments.items() if key not in known and value is not None and value is not False
     ]:
-        raise ValueError(f"argument {extra[0][:60]!r} of OpenDP's {name} is none that this package accounts for")
+        raise ValueError(f"cupel does not support argument {extra[0][:60]!r} of OpenDP's {name}")
 
 
 def _measurement(node: Any, data: _Data | None, met: _Found, depth: int) -> list[Release]:
     """The releases of a measurement, on data that a transformation gave it, or on its own input."""
     name, arguments = _call(node, met, depth)
     if name not in _MEASUREMENTS:
-        raise ValueError(f"measurement {name[:60]!r} of OpenDP is none that this package accounts for")
+        raise ValueError(f"cupel does not support OpenDP's measurement {name[:60]!r}")
     return _MEASUREMENTS[name](name, arguments, data, met, depth)
 
 
@@ -159,7 +159,7 @@ def _noise(name: str, given: Mapping[str, Any], data: _Data | None, met: _Found,
     scale = Fraction(float(validate.non_negative(scale=given["scale"])))
     measure = str(given.get("MO", "")).split("<")[0]
     if measure not in ("", "ZeroConcentratedDivergence" if gaussian else "MaxDivergence"):
-        raise ValueError(f"measure {measure[:60]!r} of OpenDP's {name} is none that this package accounts for")
+        raise ValueError(f"cupel does not support measure {measure[:60]!r} of OpenDP's {name}")
     if not data.sensitivity:
         return []
     if not scale:
@@ -177,7 +177,7 @@ def _response(name: str, given: Mapping[str, Any], data: _Data | None, met: _Fou
     """Randomised response, on the answer of one unit."""
     _taken(name, given, "prob", "categories", "T")
     if data is not None:
-        raise ValueError(f"OpenDP's {name} after a transformation is none that this package accounts for")
+        raise ValueError(f"cupel does not support OpenDP's {name} after a transformation")
     met.metrics.add("discrete_distance")
     kept = Fraction(float(validate.probability(prob=given["prob"])))
     categories = given.get("categories", [False, True])
@@ -222,7 +222,7 @@ def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
     name, domain = _call(given["input_domain"], met, depth + 1)
     rows = metric in _ROWS
     if not rows and metric not in ("absolute_distance", "l1_distance", "l2_distance"):
-        raise ValueError(f"metric {metric[:60]!r} of OpenDP is none that this package accounts for")
+        raise ValueError(f"cupel does not support metric {metric[:60]!r} of OpenDP")
     met.metrics.add(metric)
     if name == "vector_domain":
         _taken(name, domain, "atom_domain")  # a known size makes neighbours of other distances
@@ -231,7 +231,7 @@ def _input(given: Mapping[str, Any], met: _Found, depth: int) -> _Data:
     else:
         kind = "number"
     if name != "atom_domain" or rows != (kind == "rows"):
-        raise ValueError(f"domain {name[:60]!r} of OpenDP is none that this package accounts for with {metric}")
+        raise ValueError(f"cupel does not support domain {name[:60]!r} of OpenDP with {metric}")
     return _Data(metric, kind, str(domain.get("T")), _pair(domain.get("bounds")))
 
 
@@ -254,10 +254,10 @@ def _transformed(node: Any, data: _Data | None, met: _Found, depth: int) -> _Dat
         first = _transformed(given["transformation0"], data, met, depth + 1)
         return _transformed(given["transformation1"], first, met, depth + 1)
     if name not in _TRANSFORMATIONS:
-        raise ValueError(f"transformation {name[:60]!r} of OpenDP is none that this package accounts for")
+        raise ValueError(f"cupel does not support OpenDP's transformation {name[:60]!r}")
     data = _input(given, met, depth) if data is None else data
     if data.kind != "rows":
-        raise ValueError(f"OpenDP's {name} on a {data.kind} is none that this package accounts for")
+        raise ValueError(f"cupel does not support OpenDP's {name} on a {data.kind}")
     return _TRANSFORMATIONS[name](name, given, data)
 
 
@@ -276,8 +276,7 @@ def _sum(name: str, given: Mapping[str, Any], data: _Data) -> _Data:
     _taken(name, given, "input_domain", "input_metric")
     if data.bounds is None or data.atom not in _INTEGERS:
         raise ValueError(
-            f"OpenDP's {name} of type {str(data.atom)[:20]} is none that this package accounts for; integers between "
-            "bounds are"
+            f"cupel does not support OpenDP's {name} of type {str(data.atom)[:20]}; it supports integers between bounds"
         )
     low, high = (Fraction(validate.finite(bounds=bound)) for bound in data.bounds)
     return _Data("absolute_distance", "number", data.atom, sensitivity=max(abs(low), abs(high)) * data.sensitivity)

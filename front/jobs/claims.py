@@ -19,7 +19,7 @@ def named(ids: Sequence[str]) -> tuple[PublishedClaim, ...]:
     known = {claim.id: claim for claim in read_published_claims()}
     for one in ids:
         if one not in known:
-            raise InputError(f"{one}: is no published claim; known are {', '.join(known)}")
+            raise InputError(f"there is no published claim {one!r}; known are {', '.join(known)}")
     return tuple(known[one] for one in dict.fromkeys(ids)) if ids else tuple(known.values())
 
 

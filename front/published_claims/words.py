@@ -14,17 +14,31 @@ _PAGE = """# Published claims, checked
 Which statements about privacy, in papers and in libraries, hold? This page lists the statements that were checked. Each
 is read as "a quantity is at most a number", and `cupel claims` computes the quantity anew:
 
-- **REFUTED**: two neighbouring data sets, or an adversary, are constructed for which it is proven to be larger.
+- **REFUTED**: a counterexample, such as two neighbouring data sets or an adversary, or a proven computation shows that
+  it is larger.
 - **SUPPORTED**: the quantity is proven to be at most the published number. Sound statements are listed, too.
 - **UNPROVEN**: neither, for the case that is named.
+
+Recomputed numbers are rounded outward, to six digits. Words and signs of the rows:
+
+- *Neighbours by* add_remove: a record is added or removed; by replace_one: exchanged for another; by zero_out:
+  exchanged for a null record; by secret: a data set with the secret, and a reference without it.
+- *ε (ex post)*: the logarithm of how much more probable the released output is under one of two neighbours than under
+  the other. It says nothing about other outputs ([ex-post](ex-post.md)).
+- Rows 000: *γ* is the cost that the paper computes for a token from the median of a batch, *c* the clipping bound of
+  logits, and *τ* the temperature. Of a batch of even size, the *right-median* is the larger of the two middle values.
+- Rows 000-5, 000-6: a selection has *bounded range* η if log-ratios of its probabilities under two neighbours differ
+  by at most η between any two candidates ([selection](selection.md)).
+- Rows 001: *B(p)* is the largest probability that the release with the secret gives to an event to which the release
+  without it gives at most p ([secret protection](secret-protection.md)).
 
 Some rows go beyond what their source claims, such as a theorem used under another neighbouring relation, and say so. A
 refuted statement says something about that statement, and often about one misprint or one constant in it. It does not
 say that a paper is wrong as a whole, or that a particular run leaked.
 
-`cupel claims 000-4 --explain` prints one row as it is below. This page is the output of `cupel claims --markdown`, and
-a test checks that it is. To add a row, write a file in `examples/claims/published` and its check in
-`front/published_claims`.
+`cupel claims 000-4 --explain` prints the same content as a section below. This page is the output of
+`cupel claims --markdown`, and a test checks that it is. To add a row, write a file in `examples/claims/published` and
+its check in `front/published_claims`.
 """
 
 
@@ -72,7 +86,7 @@ def summary(found: Sequence[CheckedClaim]) -> str:
     parts = ", ".join(f"{number} {name}{aside if name == 'REFUTED' else ''}" for name, number in sorted(count.items()))
     others = [one.claim.id for one in found if not one.as_recorded]
     said = f"NOT as recorded: {', '.join(others)}" if others else "all as recorded"
-    return f"{len(found)} published claims: {parts}; {said}."
+    return f"{len(found)} published claim{'s' if len(found) != 1 else ''}: {parts}; {said}."
 
 
 def page(found: Sequence[CheckedClaim]) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
+from dp_accounting import GaussianDpEvent
 from opacus.accountants import RDPAccountant
 
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.ledger.ledger import Ledger
 from cupel.accounting.number_format import format_upper
+from cupel.accounting.registry import upper_bounds
 from cupel.claims.read import read_claim
 from cupel.errors import InputError
 from cupel.jobs.account import account
@@ -37,7 +42,10 @@ def test_opacus_answers_the_same_whatever_the_sampler() -> None:
     assert accountant.get_epsilon(1e-5) == pytest.approx(float(shown), abs=1e-5)
 
 
-def test_the_declared_claim_has_known_keys(tmp_path: Path) -> None:
+def test_the_declared_claim_has_known_keys_and_each_part_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "claim.yaml").write_text(shown)
     (tmp_path / "checkpoint.pt").write_text(json.dumps({"history": [STEPS], "mechanism": "rdp"}))
@@ -46,3 +54,21 @@ def test_the_declared_claim_has_known_keys(tmp_path: Path) -> None:
     assert labels == ["fine-tuning", "warm-up", "label counts", "synthetic texts"]
     with pytest.raises(InputError, match="ledger"):
         claim.plan()
+    (tmp_path / "texts" / "private").mkdir(parents=True)
+    with Ledger.open(tmp_path / "texts" / "private" / "ledger.sqlite") as ledger:
+        event = GaussianDpEvent(5.0)
+        ledger.begin("texts", plan=event, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
+    for part in claim.read_parts():
+        bounds = upper_bounds(part.event, claim.claimed(), adjacency=claim.adjacency)
+        assert min(bound.value for bound in bounds if bound.rigor.may_support) < math.inf, part.label
+
+
+def test_the_distribution_of_the_snippet_bounds_from_above() -> None:
+    """Its event is that of the first row of the table; the distribution is on a grid of 1e-3 and so a little worse."""
+    _, code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)  # noqa: S102 (our own documentation)
+    (shown,) = re.findall(r"`poisson` \| add_remove \| ([\d.]+)", PAGE)
+    bound = names["bound"]
+    assert isinstance(bound, float)
+    assert float(shown) - 1e-5 <= bound <= float(shown) + 1e-3

@@ -183,11 +183,11 @@ def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
         ('{"history": [[1e999, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": {}, "mechanism": "rdp"}', "history must be a list"),
         ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv, cupel"),
-        ("OtherDpEvent(x=1)", "none that this package accounts for"),
+        ("OtherDpEvent(x=1)", "cupel does not support event"),
         ("GaussianDpEvent(noise_multiplier=open('x'))", "an expression that repr"),
         ("GaussianDpEvent(sigma=1.0)", "wrong fields"),
         ("GaussianDpEvent(" + "[" * 200 + "]" * 200 + ")", "too long or too deep"),
-        ('{"module_name": "dp_accounting.x", "class_name": "EvilDpEvent"}', "none that this package accounts for"),
+        ('{"module_name": "dp_accounting.x", "class_name": "EvilDpEvent"}', "cupel does not support event"),
         ('["dp_accounting.dp_event", "GaussianDpEvent"]', "other fields"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_part_without_a_bound_is_named(tmp_path: Path) -> None:
     """Shuffled batches have none at add_remove, and a release without noise has none anywhere."""
     parts = (
         {"dp_sgd": SGD, "sampler": "poisson", "name": "training"},
-        {"dp_sgd": SGD, "sampler": "shuffled", "name": "warm-up"},
+        {"dp_sgd": {**SGD}, "sampler": "shuffled", "name": "warm-up"},
         {"dp_sgd": SGD | {"noise_multiplier": 0.0}, "sampler": "poisson", "name": "means"},
     )
     done, found = assay(claim(tmp_path, *parts))
@@ -143,7 +143,6 @@ def test_a_part_without_a_bound_is_named(tmp_path: Path) -> None:
     assert named.keys() == {"warm-up", "means"}
     assert "the sampler is shuffled" in named["warm-up"]
     assert "without noise" in named["means"]
-    assert "Warning: warm-up: this part has no finite bound" in done.stderr
 
 
 def test_no_part_is_named_if_all_have_a_bound(tmp_path: Path) -> None:
