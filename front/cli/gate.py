@@ -20,7 +20,11 @@ def gate(
     max_epsilon: Annotated[float, typer.Option(help="The largest ε that the policy allows.")],
     delta: Annotated[float, typer.Option(help="The δ at which the policy means it, in (0, 1).")],
     unit: Annotated[
-        str | None, typer.Option(help="The unit that the policy protects: record, user or group(k). Default: any.")
+        str | None,
+        typer.Option(
+            help="The unit that the policy protects: record, user or group(k). Default: any. It is taken as that of "
+            "files of other libraries that do not record theirs."
+        ),
     ] = None,
     adjacency: Annotated[
         str | None, typer.Option(help="Its neighbouring relation: add_remove, replace_one or zero_out. Default: any.")
@@ -37,7 +41,8 @@ def gate(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Exits with 0 if the total privacy cost is proven to be within a policy, and with 1 if not.
+    """Exits with 0 if the total privacy cost is proven to be within a policy, with 1 if not, and with 2 if the inputs
+    cannot be read or do not compose.
 
     Only certified bounds count. An unfinished run counts with its whole plan, and a claim as if it had run.
     """

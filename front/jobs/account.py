@@ -189,7 +189,8 @@ def account(
 
     Raises:
         InputError: if a file is neither a ledger nor a claim, a ledger does not verify, adjacencies or units differ, δ
-            or p is out of range or does not apply to the unit, or the method does not support these events.
+            or p is out of range or does not apply to the unit, the method does not support these events, or files of
+            other libraries have no bound without δ.
     """
     several = [given] if isinstance(given, str | Path | Claim) else list(given)
     claims = [read_claim(one) if not isinstance(one, Claim) else one for one in several if _is_claim(one)]

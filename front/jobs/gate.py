@@ -144,5 +144,5 @@ def _compared(total: Account, policy: Policy) -> Gated:
     elif best.value > policy.epsilon:
         reasons.append(f"the best certified bound is {format_upper(best.value)}, by {best.method}")
     if reasons and (best is None or best.value == math.inf):
-        reasons += [hint.rstrip(".") for hint in total.hints]
+        reasons += [hint[0].lower() + hint[1:].rstrip(".") for hint in total.hints]
     return Gated(policy, total, best, tuple(reasons))
