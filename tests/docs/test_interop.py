@@ -17,6 +17,7 @@ from cupel.accounting.number_format import format_upper
 from cupel.accounting.registry import upper_bounds
 from cupel.claims.read import read_claim
 from cupel.errors import InputError
+from cupel.generators.declared.claim import DeclaredClaim
 from cupel.jobs.account import account
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
@@ -50,6 +51,7 @@ def test_the_declared_claim_has_known_keys_and_each_part_a_bound(
     (tmp_path / "claim.yaml").write_text(shown)
     (tmp_path / "checkpoint.pt").write_text(json.dumps({"history": [STEPS], "mechanism": "rdp"}))
     claim = read_claim(tmp_path / "claim.yaml")
+    assert isinstance(claim, DeclaredClaim)
     labels = [part.label for part in claim.parameters.events]
     assert labels == ["fine-tuning", "warm-up", "label counts", "synthetic texts"]
     with pytest.raises(InputError, match="ledger"):
