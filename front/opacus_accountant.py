@@ -101,13 +101,17 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
         return self.bound(delta).value
 
     def state_dict(self, destination: Any = None) -> Any:
-        """The state of Opacus' accountants, with ``sampler`` and ``adjacency``.
+        """The state of Opacus' accountants, with ``adjacency``, and with ``sampler`` if it is not the default.
+
+        The default is not saved, since nobody may have looked at it: who reads the state is asked for the sampler.
 
         Args:
             destination: a mapping to write into; None for a new one.
         """
         state = super().state_dict(destination)
-        state["sampler"], state["adjacency"] = str(Sampler(self.sampler)), str(Adjacency(self.adjacency))
+        state["adjacency"] = str(Adjacency(self.adjacency))
+        if Sampler(self.sampler) is not Sampler.POISSON:
+            state["sampler"] = str(Sampler(self.sampler))
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
