@@ -20,6 +20,15 @@ from .one_run import epsilon_one_run as epsilon_one_run
 from .one_run import epsilons_one_run as epsilons_one_run
 from .one_run import hypergeometric_tail as hypergeometric_tail
 from .one_run_f_dp import epsilon_one_run_f_dp as epsilon_one_run_f_dp
+from .power import AsPrinted as AsPrinted
+from .power import RandomizedResponse as RandomizedResponse
+from .power import Rates as Rates
+from .power import SourceAndHoldout as SourceAndHoldout
+from .power import StandOut as StandOut
+from .power import chance_to_show as chance_to_show
+from .power import detectable_epsilon as detectable_epsilon
+from .power import detectable_share as detectable_share
+from .power import quantile_shown as quantile_shown
 from .score_thresholds import Band as Band
 from .score_thresholds import FixedThreshold as FixedThreshold
 from .score_thresholds import Grid as Grid

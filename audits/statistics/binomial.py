@@ -178,10 +178,22 @@ def epsilons_clopper_pearson(
     validate.probability_below_one(delta=delta)
     tail = (1 - confidence) / 2
     tp, fn, fp, tn = counts(tp=tp, fn=fn, fp=fp, tn=tn)
-    true_positive, true_negative = lower_limit(tp, fn + tp, tail), lower_limit(tn, fp + tn, tail)
+    return epsilons_from_limits(
+        lower_limit(tp, fn + tp, tail),
+        upper_limit(fn, fn + tp, tail),
+        upper_limit(fp, fp + tn, tail),
+        lower_limit(tn, fp + tn, tail),
+        delta,
+    )
+
+
+def epsilons_from_limits(
+    true_positive: Floats, false_negative: Floats, false_positive: Floats, true_negative: Floats, delta: float
+) -> Floats:
+    """The ε of lower limits of the rates of right answers and upper limits of those of wrong ones; they broadcast."""
     with np.errstate(divide="ignore"):  # a rate of at most δ shows nothing: ln 0 = −∞
-        first = np.log(np.maximum(true_positive - delta, 0.0)) - np.log(upper_limit(fp, fp + tn, tail))
-        second = np.log(np.maximum(true_negative - delta, 0.0)) - np.log(upper_limit(fn, fn + tp, tail))
+        first = np.log(np.maximum(true_positive - delta, 0.0)) - np.log(false_positive)
+        second = np.log(np.maximum(true_negative - delta, 0.0)) - np.log(false_negative)
     return np.asarray(np.maximum(0.0, np.maximum(first, second)))
 
 
