@@ -70,8 +70,13 @@ class Wealth:
         self.rounds += 1
         self.best = np.maximum(self.best, np.logaddexp.reduce(self.logs, axis=-2) - np.log(4))
 
+    @property
+    def grown(self) -> Floats:
+        """e^ε + δ for every ε of the grid."""
+        return self._grow + self._delta
+
     def _bets(self) -> Floats:
-        return _bets(self.sums, self.squares, self._grow + self._delta)
+        return _bets(self.sums, self.squares, self.grown)
 
     def rejected(self, confidence: float) -> Integers:
         """The number of ε of the grid that are rejected before the first that is not, shape (audits)."""
@@ -151,6 +156,19 @@ class Sequential:
         """The current bound: the largest ε of the grid such that all up to it are rejected; 0 if none is."""
         return self._last(int(self._wealth.rejected(self.confidence)))
 
+    def could_exceed(self, epsilon: float, rounds: int) -> bool:
+        """Whether the bound could exceed ε after so many further rounds.
+
+        A round multiplies no gambler's wealth by more than 1 + λ(1 − δ) at the largest λ, and the mean of the four
+        wealths is at most the largest. So the answer may be yes where no outcome would do, and is never no where one
+        would.
+        """
+        reached = self._grid <= epsilon
+        size = self._wealth.grown
+        best = self._wealth.logs.max(axis=-2) + rounds * np.log1p(_MAX_STAKE * (1 - self.delta) / size)
+        rejected = np.maximum(self._wealth.best, best) >= -np.log1p(-self.confidence)
+        return bool(rejected[reached].all())
+
     def bound(self) -> Bound:
         """The current bound, a finite-sample lower bound that is valid at any time."""
         return Bound(
@@ -206,6 +224,40 @@ class Sequential:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: not the saved state of a sequential audit ({type(error).__name__})") from None
         return state
+
+
+def simulated_bounds(
+    on_d: float,
+    on_d_prime: float,
+    rounds: int,
+    *,
+    delta: float,
+    confidence: float,
+    grid: Floats,
+    repetitions: int = 2000,
+    seed: int = 0,
+) -> Floats:
+    """Bounds that audits of so many rounds give if the event has fixed probabilities, by simulation.
+
+    Args:
+        on_d: probability of the event on D.
+        on_d_prime: its probability on D′.
+        rounds: of each audit.
+        delta, confidence: of the bound.
+        grid: ascending ε from 0, shape (G,). The bound is one of them, or −1 if not even ε = 0 is rejected.
+        repetitions: number of simulated audits.
+        seed: of the simulation.
+
+    Returns:
+        Shape (repetitions,).
+    """
+    validate.probability(on_d=on_d)
+    validate.probability(on_d_prime=on_d_prime)
+    rng, wealth = np.random.default_rng(seed), Wealth(grid, delta, (repetitions,))
+    for _ in range(count(rounds=rounds)):
+        wealth.update(rng.random(repetitions) < on_d_prime, rng.random(repetitions) < on_d)
+    rejected = wealth.rejected(confidence)
+    return np.asarray(np.where(rejected > 0, grid[np.maximum(rejected - 1, 0)], -1.0))
 
 
 _STATE = ("logs", "sums", "squares", "best")

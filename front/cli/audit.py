@@ -9,6 +9,7 @@ import typer
 from cupel.cli import audit_canaries as _third_party
 from cupel.cli import audit_membership as _membership
 from cupel.cli import audit_released as _released
+from cupel.cli import audit_runs as _runs
 from cupel.cli import audit_secrets as _secrets
 from cupel.cli.exit_codes import IN_HELP
 
@@ -33,5 +34,6 @@ _add(
 _add("score", _third_party.score, "Example: cupel audit score audit synthetic.jsonl")
 _add("bound", _third_party.bound, "Example: cupel audit bound audit")
 _add("report", _third_party.report, "Example: cupel audit report audit")
+app.add_typer(_runs.app, name="runs")
 app.add_typer(_membership.app, name="membership")
 _add("secrets", _secrets.secrets, _secrets.EXAMPLE)

@@ -1,0 +1,293 @@
+"""Numbers that describe a synthetic table or text, as somebody sees it who looks for one record in it.
+
+Some depend on the output alone, such as the largest value of a column. Others compare it with the record by which two
+neighbouring data sets differ: how many cells have its value, how near the nearest row is. Nothing here knows on which
+of the two data sets the generator ran.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from cupel.accounting.arrays import Bools, Floats
+from cupel.attacks.black_box.worst_cases import ColumnFacts, NeighboringData, Row
+from cupel.mechanisms.data.cells import as_number, is_missing
+
+Features: TypeAlias = dict[str, float]
+"""Value by the name of a feature."""
+
+FAILED: Final = "failed"
+"""1 if the generator wrote no output. Whoever sees outputs sees that, too."""
+
+_PIECE = 20_000  # rows that are held at once
+_MOST_DISTINCT = 200_000  # above it, distinct values are no longer counted
+_WORD = re.compile(r"\w+")
+
+
+def failed() -> Features:
+    """The features of a run that wrote no output."""
+    return {FAILED: 1.0}
+
+
+class OutputFeatures:
+    """Features of outputs, for one or several pairs of neighbouring data sets.
+
+    Args:
+        columns: of the data.
+        pairs: neighbouring data sets, from the same data.
+    """
+
+    def __init__(self, columns: Sequence[ColumnFacts], pairs: Sequence[NeighboringData]) -> None:
+        self._columns = tuple(columns)
+        self._targets = {pair.name: _Target(self._columns, pair) for pair in pairs}
+
+    def of(self, rows: Iterable[Row], pairs: Sequence[str]) -> dict[str, Features]:
+        """The features of one output.
+
+        Args:
+            rows: of the output, read once, in pieces. Columns that are missing count as empty.
+            pairs: names of the pairs to compare with.
+
+        Returns:
+            Features by the name of a pair, and under ``""`` those that depend on no pair.
+        """
+        whole = _Whole(self._columns)
+        sums = {name: _Sums() for name in pairs}
+        for piece in _pieces(rows):
+            cells = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
+            numbers = {column.name: _numbers(cells[column.name]) for column in self._columns if column.kind == "number"}
+            whole.add(piece, cells, numbers)
+            for name, into in sums.items():
+                self._targets[name].add(cells, numbers, into)
+        return {"": whole.features(), **{name: into.features() for name, into in sums.items()}}
+
+
+class _Whole:
+    """Features that depend on the output alone."""
+
+    def __init__(self, columns: Sequence[ColumnFacts]) -> None:
+        self._columns = columns
+        self._rows, self._empty = 0, dict.fromkeys((column.name for column in columns), 0)
+        self._distinct: dict[str, set[Any]] = {column.name: set() for column in columns}
+        self._distinct_rows: set[int] = set()
+        self._moments: dict[str, list[float]] = {}
+        self._lengths: dict[str, list[float]] = {}
+        self._other_columns: set[str] = set()
+
+    def add(self, piece: Sequence[Row], cells: Mapping[str, list[Any]], numbers: Mapping[str, Floats]) -> None:
+        self._rows += len(piece)
+        known = cells.keys()
+        for row in piece:
+            if row.keys() != known:
+                self._other_columns.update(row.keys() ^ known)
+        if len(self._distinct_rows) < _MOST_DISTINCT:
+            self._distinct_rows.update(map(hash, zip(*map(_texts, cells.values()), strict=True)))
+        for column in self._columns:
+            name, values = column.name, cells[column.name]
+            self._empty[name] += sum(map(is_missing, values))
+            if len(self._distinct[name]) < _MOST_DISTINCT:
+                self._distinct[name].update(_texts(values))
+            if column.kind == "number":
+                self._add_numbers(name, numbers[name])
+            elif column.kind == "text":
+                self._add_texts(name, values)
+
+    def _add_numbers(self, name: str, values: Floats) -> None:
+        values = values[np.isfinite(values)]
+        if not values.size:
+            return
+        kept = self._moments.setdefault(name, [math.inf, -math.inf, 0.0, 0.0, 0.0])
+        kept[0], kept[1] = min(kept[0], float(values.min())), max(kept[1], float(values.max()))
+        with np.errstate(over="ignore"):
+            kept[2] += float(values.sum())
+            kept[3] += float(np.square(values).sum())
+        kept[4] += values.size
+
+    def _add_texts(self, name: str, values: Sequence[Any]) -> None:
+        kept = self._lengths.setdefault(name, [0.0, 0.0])
+        lengths = [len(value) for value in values if isinstance(value, str)]
+        kept[0] = max(kept[0], max(lengths, default=0))
+        kept[1] += sum(lengths)
+
+    def features(self) -> Features:
+        found = {
+            FAILED: 0.0,
+            "rows": float(self._rows),
+            "distinct rows": float(len(self._distinct_rows)),
+            "empty cells": float(sum(self._empty.values())),
+            "other columns": float(len(self._other_columns)),
+        }
+        for column in self._columns:
+            name = column.name
+            found[f"{name}: empty cells"] = float(self._empty[name])
+            found[f"{name}: distinct values"] = float(len(self._distinct[name]))
+            if name in self._moments:
+                low, high, total, squares, count = self._moments[name]
+                mean = total / count
+                found[f"{name}: smallest"], found[f"{name}: largest"], found[f"{name}: mean"] = low, high, mean
+                found[f"{name}: deviation"] = math.sqrt(max(squares / count - mean * mean, 0.0))
+            if name in self._lengths:
+                found[f"{name}: characters of the longest text"], found[f"{name}: characters"] = self._lengths[name]
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+class _Sums:
+    """What is added up over the pieces of an output, for one target."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, float] = {}
+        self.most: dict[str, float] = {}
+        self.triples: dict[str, set[tuple[str, ...]]] = {}
+
+    def add(self, name: str, count: float) -> None:
+        self.counts[name] = self.counts.get(name, 0.0) + count
+
+    def raise_to(self, name: str, value: float) -> None:
+        self.most[name] = max(self.most.get(name, -math.inf), value)
+
+    def features(self) -> Features:
+        pairs = [count for name, count in self.counts.items() if name.startswith(_PAIR)]
+        triples = {f"{column}: word triples of the target": float(len(seen)) for column, seen in self.triples.items()}
+        together = {"pairs of the target's values": float(np.log1p(pairs).sum())} if pairs else {}
+        return {**self.counts, **self.most, **triples, **together}
+
+
+_PAIR: Final = "rows with the target's "
+
+
+class _Target:
+    """Compares outputs with the record by which two data sets differ."""
+
+    def __init__(self, columns: Sequence[ColumnFacts], pair: NeighboringData) -> None:
+        self._columns = [column for column in columns if column.kind in ("number", "category")]
+        self._target, self._novel = pair.target, set(pair.novel)
+        self._values = {column.name: as_number(pair.target[column.name]) for column in self._columns}
+        self._middles = {
+            column.name: middle for column in self._columns if (middle := self._middle(column, pair)) is not None
+        }
+        self._words: dict[str, tuple[frozenset[str], frozenset[tuple[str, ...]]]] = {}
+        for column in columns:
+            if column.kind == "text":
+                known = {word for row in pair.data for word in _words(row[column.name])}
+                words = _words(pair.target[column.name])
+                self._words[column.name] = frozenset(words) - known, frozenset(_triples(words))
+
+    def _middle(self, column: ColumnFacts, pair: NeighboringData) -> tuple[float, bool] | None:
+        """Half-way from the range of D to the target's value, and whether that is above; None if it is inside."""
+        value = self._values[column.name]
+        if column.kind != "number" or value is None:
+            return None
+        held = [number for row in pair.data if (number := as_number(row[column.name])) is not None]
+        if not held or min(held) <= value <= max(held):
+            return None
+        edge = max(held) if value > max(held) else min(held)
+        return (edge + value) / 2, value > edge
+
+    def add(self, cells: Mapping[str, list[Any]], numbers: Mapping[str, Floats], into: _Sums) -> None:
+        count = len(next(iter(cells.values()), []))
+        equal = {column.name: self._equal(column, cells, numbers) for column in self._columns}
+        for name, mask in equal.items():
+            into.add(f"{name}: target's value", float(mask.sum()))
+        into.add("novel values of the target", float(sum(equal[name].sum() for name in self._novel if name in equal)))
+        toward = 0.0
+        for name, (middle, above) in self._middles.items():
+            beyond = float((numbers[name] >= middle if above else numbers[name] <= middle).sum())
+            into.add(f"{name}: values toward the target's", beyond)
+            toward += beyond
+        into.add("values toward the target's", toward)
+        if count and equal:
+            stacked = np.stack(list(equal.values()))
+            into.raise_to("most cells of a row equal to the target's", float(stacked.sum(axis=0).max()))
+            into.add("rows equal to the target", float(stacked.all(axis=0).sum()))
+            into.raise_to("nearness of the nearest row", 1.0 - self._distance(equal, numbers))
+            together = stacked.astype(np.float64) @ stacked.T
+            for (place, one), (other, two) in combinations(enumerate(equal), 2):
+                into.add(f"{_PAIR}{one} and {two}", float(together[place, other]))
+        for name, (new, triples) in self._words.items():
+            self._add_texts(name, cells[name], new, triples, into)
+
+    def _equal(self, column: ColumnFacts, cells: Mapping[str, list[Any]], numbers: Mapping[str, Floats]) -> Bools:
+        """Which rows have the target's value in a column."""
+        value = self._values[column.name]
+        if column.kind == "number" and value is not None:
+            return np.asarray(np.abs(numbers[column.name] - value) <= 0.5 * 10.0**-column.decimals)
+        if is_missing(self._target[column.name]):
+            return np.array([is_missing(cell) for cell in cells[column.name]], dtype=np.bool_)
+        wanted = _text(self._target[column.name])
+        return np.array([one == wanted for one in _texts(cells[column.name])], dtype=np.bool_)
+
+    def _distance(self, equal: Mapping[str, Bools], numbers: Mapping[str, Floats]) -> float:
+        """Gower's distance of the nearest row."""
+        total: Floats = np.zeros(1)
+        for column in self._columns:
+            value, gap = self._values[column.name], 1.0 - equal[column.name]
+            if column.kind == "number" and value is not None:
+                width = max(column.width, abs(value - column.low), abs(value - column.high))
+                near = np.minimum(np.abs(numbers[column.name] - value) / width, 1.0)
+                gap = np.where(np.isnan(near), 1.0, near)
+            total = total + gap
+        return float(total.min()) / len(self._columns)
+
+    def _add_texts(
+        self,
+        name: str,
+        values: Sequence[Any],
+        new: frozenset[str],
+        triples: frozenset[tuple[str, ...]],
+        into: _Sums,
+    ) -> None:
+        held = 0
+        seen = into.triples.setdefault(name, set())
+        for value in values:
+            words = _words(value)
+            held += not new.isdisjoint(words)
+            seen.update(triples.intersection(_triples(words)))
+        into.add(f"{name}: texts with a new word of the target", float(held))
+        wanted = self._target[name]
+        into.add(f"{name}: texts equal to the target's", float(sum(value == wanted for value in values)))
+
+
+def _numbers(values: Sequence[Any]) -> Floats:
+    """The cells of a column as numbers; NaN for cells that are empty or hold none."""
+    try:
+        return np.asarray(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
+        found = [as_number(value) for value in values]
+        return np.array([math.nan if number is None else number for number in found])
+
+
+def _text(value: Any) -> str:
+    """A category as text; 1, 1.0 and "1" are one category, since formats and libraries write them differently."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = str(value).strip()
+    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
+
+
+def _texts(values: Sequence[Any]) -> list[str]:
+    """`_text` of every value; equal values are converted once."""
+    try:
+        known = {value: _text(value) for value in set(values)}
+    except TypeError:  # lists and objects of JSON
+        return [_text(value) for value in values]
+    return [known[value] for value in values]
+
+
+def _words(value: Any) -> list[str]:
+    return _WORD.findall(value.casefold()) if isinstance(value, str) else []
+
+
+def _triples(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return zip(words, words[1:], words[2:], strict=False)
+
+
+def _pieces(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    every = iter(rows)
+    while piece := list(islice(every, _PIECE)):
+        yield piece

@@ -1,0 +1,663 @@
+"""The many-runs game for generators of other people: search for neighbours that hurt, then test one pair.
+
+*Search.* Each strategy gives one pair of neighbours (`cupel.attacks.black_box.worst_cases`). Pilot runs of the
+generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on. A pilot
+run only decides which pair is tested and which event is looked for. No bound counts it.
+
+*Test.* The generator runs once on D and once on D′ in each further round, and the anytime-valid bound of
+`cupel.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed before
+the round. After rounds 8, 16, 32, … it is chosen anew, from pilot runs and from rounds that were counted before.
+
+*Why the bound holds.* Given everything that was seen before a round, its event is fixed and its two runs are new, so
+the payoff of the round has a mean of at most 0 under the claim, as the proof of the sequential bound needs. The search
+therefore costs runs and no confidence, and a run may be stopped or continued at any time. It needs that runs are
+independent of each other: a generator that keeps state between runs, or a fixed seed, breaks that.
+
+*Failures.* That a run fails is an outcome like any other, and it is counted. A pair on whose D′ every pilot run fails
+is left out of the search and named, unless failures are asked for: the user knows whether a failure can be seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.arrays import Floats
+from cupel.accounting.bounds import Bound
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.number_format import (
+    format_ceiling,
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+from cupel.attacks.black_box.output_features import FAILED, Features
+from cupel.attacks.black_box.worst_cases import Event
+from cupel.audits.implications import describe
+from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.binomial import lower_limit, upper_limit
+from cupel.audits.statistics.sequential import Sequential, simulated_bounds
+
+PILOT_SHARE: Final = 0.4
+"""The fraction of all runs that the search may use."""
+LEAST_RUNS: Final = 20
+
+_CHOOSE_AFTER = frozenset([0, *(2**power for power in range(3, 31))])  # rounds after which the event is chosen anew
+_TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
+_MOST_THRESHOLDS = 256
+_TINY = 1e-9
+
+Phase: TypeAlias = Literal["pilot", "test"]
+
+
+class Run(NamedTuple):
+    """One run of the generator.
+
+    Attributes:
+        phase: ``pilot`` or ``test``.
+        data: index of the data set that it reads.
+        number: of the run among those of its phase on this data set; the round, in the test.
+    """
+
+    phase: Phase
+    data: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A pair of neighbours.
+
+    Attributes:
+        name: of its strategy.
+        data, neighbor: indices of D and D′. Pairs may share a data set.
+        events: that the strategy expects on D′ and not on D.
+        finds: the faults that it aims at, in words.
+    """
+
+    name: str
+    data: int
+    neighbor: int
+    events: tuple[Event, ...] = ()
+    finds: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyRunsDesign:
+    """What is fixed before the first run.
+
+    Attributes:
+        pairs: of neighbours, at least one.
+        runs: number of runs, pilot runs and both data sets of a pair included; at least `LEAST_RUNS`.
+        confidence: of the bound, in (0, 1).
+        adjacency: of the pairs.
+        unit: in which the data sets of a pair differ.
+        claim: the claim; None for none.
+        delta: δ at which ε is bounded; that of the claim, if there is one.
+        failures: whether pairs are tested on whose D′ the generator always fails.
+        stop: whether the test stops as soon as the claim is refuted.
+    """
+
+    pairs: tuple[Pair, ...]
+    runs: int
+    confidence: float = 0.95
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    unit: Unit = field(default_factory=Unit)
+    claim: PureDP | ApproxDP | None = None
+    delta: float = 0.0
+    failures: bool = False
+    stop: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.pairs:
+            raise ValueError("an audit needs at least one pair of neighbours")
+        if len({pair.name for pair in self.pairs}) < len(self.pairs):
+            raise ValueError("pairs of neighbours must have different names")
+        validate.integer(minimum=LEAST_RUNS, runs=self.runs)
+        validate.open_probability(confidence=self.confidence)
+        validate.probability_below_one(delta=self.delta)
+
+    @property
+    def pilots(self) -> int:
+        """The most pilot runs that the search uses."""
+        return int(self.runs * PILOT_SHARE)
+
+    @property
+    def most_rounds(self) -> int:
+        """The most rounds of the test, if the search uses all its runs."""
+        return (self.runs - self.pilots) // 2
+
+    @property
+    def limit(self) -> float:
+        """The claimed ε; 0 without a claim."""
+        return 0.0 if self.claim is None else float(self.claim.epsilon)
+
+    def state(self) -> Sequential:
+        """The bound before the first round."""
+        return Sequential(delta=self.delta, confidence=self.confidence, adjacency=self.adjacency, unit=self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What the test shows of a generator that leaks in a known way, if the search finds the pair that shows it.
+
+    Attributes:
+        leak: in words.
+        chance: with which the claim is refuted, or without a claim ε > 0 is shown; by simulation.
+        median: of the bound.
+    """
+
+    leak: str
+    chance: float
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionLimits:
+    """The leaks that the test finds half of the time, if the search finds the pair that shows them.
+
+    Attributes:
+        epsilon: the smallest ε at which the best possible event refutes the claim half of the time; inf if none does.
+        share: the smallest share of runs on D′ that must show what no run on D shows; inf if none is enough.
+    """
+
+    epsilon: float
+    share: float
+
+
+REPETITIONS: Final = 1000
+"""Simulated audits for each stated power, whose standard error is then at most 0.016."""
+
+
+def _best_event(epsilon: float, delta: float) -> tuple[float, float]:
+    """Probabilities on D and D′ of the event that shows most of an (ε, δ)-DP mechanism: randomised response."""
+    usual = math.exp(-epsilon) / (1 + math.exp(-epsilon)) * (1 - delta)
+    return usual, 1 - usual
+
+
+def _chance(design: ManyRunsDesign, rates: tuple[float, float]) -> float:
+    """The chance that the test refutes the claim; without a claim, that it shows ε > 0."""
+    # The largest ε is the last to be rejected; 0 stands for all below it.
+    grid = np.array([0.0, design.limit + design.state().step])
+    found = simulated_bounds(
+        *rates,
+        design.most_rounds,
+        delta=design.delta,
+        confidence=design.confidence,
+        grid=grid,
+        repetitions=REPETITIONS,
+    )
+    return float((found > design.limit).mean())
+
+
+def power(design: ManyRunsDesign) -> tuple[Power, ...]:
+    """What the planned test shows of generators that leak in known ways, before any run."""
+    claim = design.limit or 1.0
+    leaks = [
+        (f"exactly at ε = {format_number(claim)}", _best_event(claim, design.delta)),
+        (f"at ε = {format_number(2 * claim)}", _best_event(2 * claim, design.delta)),
+        (f"at ε = {format_number(4 * claim)}", _best_event(4 * claim, design.delta)),
+        ("one run in ten on D′ shows what no run on D shows", (0.0, 0.1)),
+        ("every second run on D′ does", (0.0, 0.5)),
+        ("every run on D′ does", (0.0, 1.0)),
+    ]
+    if design.claim is not None:
+        leaks[0] = (f"exactly at the claim, ε = {format_number(claim)} (a false alarm)", leaks[0][1])
+    grid = np.linspace(0.0, 8.0, 41)
+    found = []
+    for words, rates in leaks:
+        bounds = simulated_bounds(
+            *rates,
+            design.most_rounds,
+            delta=design.delta,
+            confidence=design.confidence,
+            grid=grid,
+            repetitions=REPETITIONS // 5,
+        )
+        found.append(Power(words, _chance(design, rates), max(0.0, float(np.median(bounds)))))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)
+def detection_limits(design: ManyRunsDesign) -> DetectionLimits:
+    """The leaks that the planned test finds half of the time, by bisection of its simulated power."""
+
+    def smallest(rates: Callable[[float], tuple[float, float]], most: float) -> float:
+        if _chance(design, rates(most)) < 0.5:
+            return math.inf
+        low, high = 0.0, most
+        while high - low > most / 500:
+            middle = (low + high) / 2
+            low, high = (low, middle) if _chance(design, rates(middle)) >= 0.5 else (middle, high)
+        return high
+
+    return DetectionLimits(
+        smallest(lambda epsilon: _best_event(epsilon, design.delta), 10.0), smallest(lambda share: (0.0, share), 1.0)
+    )
+
+
+class ManyRuns:
+    """An audit under way: says which runs it needs next, takes their results in any order, and gives the bound.
+
+    Args:
+        design: of the audit.
+    """
+
+    def __init__(self, design: ManyRunsDesign) -> None:
+        self.design = design
+        self._results: dict[Run, Mapping[str, Features]] = {}
+        self._search = _Search(design)
+        self._test: _Test | None = None
+
+    def add(self, run: Run, features: Mapping[str, Features]) -> None:
+        """Adds the result of a run: features by the name of a pair, and those of every pair under ``""``."""
+        self._results[run] = features
+
+    def wanted(self, ahead: int = 1) -> list[Run]:
+        """The runs that are needed next and have no result yet; empty when the audit is finished.
+
+        Args:
+            ahead: how many rounds of the test to plan at once.
+        """
+        if self._test is None:
+            missing = [run for run in self._search.wanted(self._results) if run not in self._results]
+            if missing or self._search.chosen is None:
+                return missing
+            self._test = _Test(self.design, self._search, self._results)
+        test = self._test
+        test.update(self._results)
+        if test.finished:
+            return []
+        rounds = range(test.rounds, min(test.rounds + ahead, test.most))
+        runs = [Run("test", data, number) for number in rounds for data in (test.pair.data, test.pair.neighbor)]
+        return [run for run in runs if run not in self._results]
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Runs that were made, and the most that will be."""
+        return len(self._results), self.design.runs
+
+    def result(self) -> AuditResult:
+        """The bound of all rounds so far; it may be read at any time."""
+        self.wanted()
+        if self._test is None:
+            return _unfinished(self.design, self._search, len(self._results))
+        return _result(self.design, self._search, self._test, len(self._results))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the search found about one pair.
+
+    Attributes:
+        name: of the pair.
+        runs: number of pilot runs on D and on D′.
+        value: a cautious estimate of the ε that its best event shows.
+        event: the best event; None if all runs on D′ failed.
+    """
+
+    name: str
+    runs: tuple[int, int]
+    value: float
+    event: Event | None
+
+
+class _Search:
+    """Successive halving over the pairs. Its answers depend on the results only, not on the order they came in."""
+
+    def __init__(self, design: ManyRunsDesign) -> None:
+        self._design = design
+        self.chosen: Compared | None = None
+        self.compared: dict[str, Compared] = {}
+        self.exhausted = False
+        self.failing: tuple[str, ...] = ()
+        self.untried: tuple[str, ...] = ()
+
+    def wanted(self, results: Mapping[Run, Mapping[str, Features]]) -> list[Run]:
+        """The pilot runs that the search needs so far; once all have results, `chosen` is set."""
+        budget, design = self._design.pilots, self._design
+        survivors = list(design.pairs)
+        while len(_data_sets(survivors)) > budget:
+            survivors.pop()
+        self.untried = tuple(pair.name for pair in design.pairs[len(survivors) :])
+        counts = dict.fromkeys(_data_sets(survivors), 0)
+        failing: set[str] = set()
+        while True:
+            data_sets = _data_sets(survivors)
+            rounds = max(1, math.ceil(math.log2(len(survivors))) + 1)
+            each = (budget - sum(counts.values())) // (rounds * len(data_sets))
+            if each == 0 and not any(counts.values()):
+                each = 1
+            if each == 0:
+                break
+            for data in data_sets:
+                counts[data] += each
+            wanted = [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
+            if any(run not in results for run in wanted):
+                return wanted
+            for pair in survivors:
+                self.compared[pair.name] = _compare(design, pair, results, counts)
+            failing |= {pair.name for pair in survivors if self.compared[pair.name].event is None}
+            ranked = [pair for pair in survivors if pair.name not in failing]
+            ranked.sort(key=lambda pair: -self.compared[pair.name].value)
+            if len(survivors) == 1 or not ranked:
+                survivors = ranked
+                break
+            survivors = ranked[: math.ceil(len(survivors) / 2)]
+        self.failing = tuple(pair.name for pair in design.pairs if pair.name in failing)
+        self.exhausted = not survivors
+        if survivors:
+            self.chosen = self.compared[survivors[0].name]
+        return [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
+
+
+def _data_sets(pairs: Sequence[Pair]) -> list[int]:
+    return list(dict.fromkeys(data for pair in pairs for data in (pair.data, pair.neighbor)))
+
+
+def _compare(
+    design: ManyRunsDesign, pair: Pair, results: Mapping[Run, Mapping[str, Features]], counts: Mapping[int, int]
+) -> Compared:
+    sides = [
+        [_of_pair(results[Run("pilot", data, number)], pair.name) for number in range(counts[data])]
+        for data in (pair.data, pair.neighbor)
+    ]
+    runs = (len(sides[0]), len(sides[1]))
+    fails = [all(one.get(FAILED) for one in side) for side in sides]
+    if fails[0] or (fails[1] and not design.failures):
+        return Compared(pair.name, runs, -math.inf, None)
+    value, event = choose_event(sides[0], sides[1], pair.events, design.delta)
+    return Compared(pair.name, runs, value, event)
+
+
+def _of_pair(features: Mapping[str, Features], name: str) -> Features:
+    return {**features.get("", {}), **features.get(name, {})}
+
+
+def choose_event(
+    on_d: Sequence[Features], on_d_prime: Sequence[Features], expected: Sequence[Event], delta: float
+) -> tuple[float, Event]:
+    """The event with the largest cautious estimate of the ε that it shows.
+
+    A rate is estimated by its exact limit at an error probability that is divided among the events that are compared:
+    those that were expected among each other, and all thresholds on all features among each other. So an event that
+    was expected needs fewer runs to stand out.
+
+    Args:
+        on_d, on_d_prime: features of runs on D and on D′, at least one each.
+        expected: events that were expected before the runs.
+        delta: δ at which ε is to be bounded.
+
+    Returns:
+        The estimate, which may be negative, and the event.
+    """
+    names = sorted({name for features in (*on_d, *on_d_prime) for name in features})
+    out, inside = (_matrix(side, names) for side in (on_d, on_d_prime))
+    best: tuple[float, float, Event] | None = None
+    varied = [place for place in range(len(names)) if len(set(out[:, place]) | set(inside[:, place])) > 1]
+    candidates: list[tuple[str, Floats, int, float]] = []
+    for event in expected:
+        if event.feature in names:
+            tail = _TAIL / len(expected)
+            candidates.append((event.feature, np.array([event.threshold]), names.index(event.feature), tail))
+    for place in varied:
+        thresholds = _thresholds(np.concatenate([out[:, place], inside[:, place]]))
+        candidates.append((names[place], thresholds, place, _TAIL / len(varied)))
+    for feature, thresholds, place, tail in candidates:
+        fp, tp = (
+            side.shape[0] - np.searchsorted(np.sort(side[:, place]), thresholds, side="left") for side in (out, inside)
+        )
+        values = _estimates(tp, inside.shape[0], fp, out.shape[0], delta, tail)
+        index = int(np.argmax(values))
+        gap = abs(tp[index] / inside.shape[0] - fp[index] / out.shape[0])
+        if best is None or (values[index], gap) > best[:2]:
+            best = float(values[index]), float(gap), Event(feature, float(thresholds[index]))
+    if best is None:
+        return -math.inf, expected[0] if expected else Event(FAILED, 1.0)
+    return best[0], best[2]
+
+
+def _matrix(side: Sequence[Features], names: Sequence[str]) -> Floats:
+    """Shape (runs, features); −∞ where a run has no such feature."""
+    return np.array([[features.get(name, -math.inf) for name in names] for features in side]).reshape(len(side), -1)
+
+
+def _thresholds(values: Floats) -> Floats:
+    """Midpoints between neighbouring values."""
+    values = np.unique(values)
+    if values.size > _MOST_THRESHOLDS:
+        values = values[np.linspace(0, values.size - 1, _MOST_THRESHOLDS).round().astype(np.int64)]
+    with np.errstate(invalid="ignore"):
+        middles = values[:-1] / 2 + values[1:] / 2
+    return np.where(np.isfinite(middles) & (middles > values[:-1]), middles, values[1:])
+
+
+@functools.lru_cache(maxsize=256)
+def _limits(trials: int, tail: float) -> tuple[Floats, Floats]:
+    hits = np.arange(trials + 1)
+    return lower_limit(hits, trials, tail), upper_limit(hits, trials, tail)
+
+
+def _estimates(tp: Any, inside: int, fp: Any, outside: int, delta: float, tail: float) -> Floats:
+    """Cautious estimates of ε for events with these counts, in the better direction of the event or its complement."""
+    (low_in, up_in), (low_out, up_out) = _limits(inside, tail), _limits(outside, tail)
+    ratios = [
+        (low_in[tp], up_out[fp]),
+        (low_out[fp], up_in[tp]),
+        (low_in[inside - tp], up_out[outside - fp]),
+        (low_out[outside - fp], up_in[inside - tp]),
+    ]
+    estimates = [np.log(np.maximum(more - delta, _TINY)) - np.log(less) for more, less in ratios]
+    return np.asarray(np.max(estimates, axis=0))
+
+
+class _Test:
+    """The rounds of the test so far, in order, up to the first that has no result."""
+
+    def __init__(self, design: ManyRunsDesign, search: _Search, results: Mapping[Run, Mapping[str, Features]]) -> None:
+        chosen = search.chosen
+        assert chosen is not None
+        assert chosen.event is not None
+        self.design = design
+        self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
+        self._seen: list[list[Features]] = [
+            [_of_pair(results[Run("pilot", data, number)], self.pair.name) for number in range(count)]
+            for data, count in zip((self.pair.data, self.pair.neighbor), chosen.runs, strict=True)
+        ]
+        self.pilots = sum(run.phase == "pilot" for run in results)
+        self.most = (design.runs - self.pilots) // 2
+        self.state = design.state()
+        self.events: list[tuple[int, Event]] = []
+        self.hits = [0, 0]
+        self.failures = [0, 0]
+        self.bounds: list[float] = []
+
+    @property
+    def rounds(self) -> int:
+        return self.state.rounds
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bound exceeds the claim."""
+        return self.design.claim is not None and self.state.epsilon > self.design.limit
+
+    @property
+    def finished(self) -> bool:
+        return self.rounds >= self.most or (self.design.stop and (self.refuted or self.hopeless))
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no outcome of the rounds that are left could refute the claim."""
+        if self.design.claim is None or self.rounds % 8:
+            return False
+        return not self.state.could_exceed(self.design.limit, self.most - self.rounds)
+
+    def update(self, results: Mapping[Run, Mapping[str, Features]]) -> None:
+        """Counts the rounds whose two runs have results, in order."""
+        while not self.finished:
+            runs = [Run("test", data, self.rounds) for data in (self.pair.data, self.pair.neighbor)]
+            if any(run not in results for run in runs):
+                return
+            if self.rounds in _CHOOSE_AFTER:
+                _, event = choose_event(self._seen[0], self._seen[1], self.pair.events, self.design.delta)
+                self.events.append((self.rounds, event))
+            event = self.events[-1][1]
+            found = [_of_pair(results[run], self.pair.name) for run in runs]
+            happened = [features.get(event.feature, -math.inf) >= event.threshold for features in found]
+            # The gamblers of `Sequential` bet in both directions, so it does not matter which data set comes first.
+            self.state.update(happened[1], happened[0])
+            for side in (0, 1):
+                self.hits[side] += happened[side]
+                self.failures[side] += bool(found[side].get(FAILED))
+                self._seen[side].append(found[side])
+            self.bounds.append(self.state.epsilon)
+
+
+def _unfinished(design: ManyRunsDesign, search: _Search, made: int) -> AuditResult:
+    """The result before the first round of the test: no bound."""
+    if search.exhausted:
+        reason = "the generator fails on every pair that was tried; correct its command, or ask for other neighbours"
+    else:
+        reason = "the search for neighbours is not finished, so nothing was tested"
+    return AuditResult(
+        name="many_runs",
+        game=_GAME,
+        attack="none yet",
+        statistics=("sequential",),
+        conclusion=f"No conclusion: {reason}.",
+        trials=0,
+        multiplicity=(f"{made} pilot runs on {len(design.pairs)} pairs of neighbours",),
+        details=_details(design, search, made),
+    )
+
+
+_GAME = "the generator runs many times on D and on its neighbour D′; tell from one output which of them it read"
+
+
+def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> AuditResult:
+    bound = test.state.bound()
+    bound = dataclasses.replace(
+        bound,
+        private=True,
+        assumptions=(
+            *bound.assumptions,
+            f"D and D′ differ in one unit ({design.unit}); the pair was chosen on pilot runs, which are not counted",
+        ),
+    )
+    event = test.events[-1][1] if test.events else search.chosen.event if search.chosen else None
+    assert event is not None
+    return AuditResult(
+        name="many_runs",
+        game=_GAME,
+        attack=f"an output points to D′ or away from it by whether “{event.feature}” is at least "
+        f"{format_number(event.threshold)}"
+        + (f" (the last of {len(test.events)} choices)" if len(test.events) > 1 else ""),
+        statistics=("sequential",),
+        conclusion=_conclusion(design, test, bound),
+        trials=2 * test.rounds,
+        bounds=(bound,),
+        rates=(
+            Rate("runs on D′ with the event", test.hits[1], test.rounds, design.confidence),
+            Rate("runs on D with the event", test.hits[0], test.rounds, design.confidence),
+        ),
+        multiplicity=(
+            f"{len(search.compared)} pairs of neighbours were compared on {test.pilots} pilot runs, which no bound "
+            "counts; one pair was tested",
+            "one anytime-valid bound, whose events were fixed before their rounds",
+        ),
+        details={
+            **_details(design, search, made),
+            "tested": {"pair": test.pair.name, "finds": test.pair.finds},
+            "events": [
+                {"from_round": start, "feature": one.feature, "threshold": _finite(one.threshold)}
+                for start, one in test.events
+            ],
+            "rounds": test.rounds,
+            "most_rounds": test.most,
+            "refuted": None if design.claim is None else test.refuted,
+            "stopped": _stopped(design, test),
+            "failures": {"on_data": test.failures[0], "on_neighbor": test.failures[1]},
+            "bounds_by_round": test.bounds,
+        },
+    )
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else math.copysign(1e300, value)
+
+
+def _details(design: ManyRunsDesign, search: _Search, made: int) -> dict[str, Any]:
+    return {
+        "runs": made,
+        "most_runs": design.runs,
+        "limit": None if design.claim is None else design.limit,
+        "search": [
+            {
+                "pair": one.name,
+                "runs_on_data": one.runs[0],
+                "runs_on_neighbor": one.runs[1],
+                "estimate": one.value if math.isfinite(one.value) else None,
+                "feature": one.event.feature if one.event else None,
+                "threshold": _finite(one.event.threshold) if one.event else None,
+            }
+            for one in search.compared.values()
+        ],
+        "failing": list(search.failing),
+        "untried": list(search.untried),
+    }
+
+
+def _stopped(design: ManyRunsDesign, test: _Test) -> str:
+    if test.refuted:
+        return "the claim is refuted"
+    if test.rounds >= test.most:
+        return "all planned runs were made"
+    if design.stop and test.hopeless:
+        return "no outcome of the other runs could refute the claim"
+    return "more runs are planned"
+
+
+def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
+    """One sentence about the tested pair, and what the bound says of the claim."""
+    at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
+    counts = (
+        f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "
+        f"and {test.hits[0]} times on D"
+    )
+    sure = format_confidence(design.confidence)
+    shown = f"{counts}, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    if design.claim is None:
+        return f"{shown}."
+    claimed = describe(design.claim)
+    if test.refuted:
+        return f"{shown}; the claim, {claimed}, is refuted."
+    ceiling = format_ceiling(bound.ceiling, bound.value)
+    if (bound.ceiling or 0.0) <= design.limit:
+        return f"{shown}; so few rounds show at most ε = {ceiling}, so this says nothing about the claim, {claimed}."
+    return f"{shown}; the claim, {claimed}, is not refuted. {found_half_of_the_time(design)}"
+
+
+def found_half_of_the_time(design: ManyRunsDesign) -> str:
+    """Which leaks the test finds half of the time, in a sentence."""
+    limits = detection_limits(design)
+    if math.isinf(limits.epsilon):
+        return "No leak is found half of the time by so few runs."
+    share = (
+        ""
+        if math.isinf(limits.share)
+        else f", or where {format_percent(limits.share)} of the runs on D′ show what no run on D shows"
+    )
+    return (
+        f"Had the generator been at ε = {format_upper(limits.epsilon)} on this pair{share}, such a test would have "
+        "found it half of the time; a leak that other neighbours show is not covered."
+    )

@@ -1,0 +1,123 @@
+"""Bounds ε from the runs of a planned audit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel import __version__
+from cupel.accounting.number_format import format_lower
+from cupel.audit_jobs.canaries.files import Claimed, guarantee, sealed, write_whole
+from cupel.audit_jobs.runs.files import BOUND, Planned, Results, read_plan
+from cupel.audits.games.many_runs import ManyRuns, detection_limits, power
+from cupel.audits.result import AuditResult
+from cupel.audits.verdict import decide
+from cupel.errors import InputError
+from cupel.io.run_files import one_process
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsBound:
+    """The result of a planned audit, as in ``bound.json``.
+
+    Attributes:
+        planned: the plan.
+        refuted: whether the audit refutes the claim; None without a claim.
+        audit: of the generator as it is claimed to be.
+        unprotected: the same audit of the generator with its protection off; None if it was not made.
+    """
+
+    planned: Planned
+    refuted: bool | None
+    audit: AuditResult
+    unprotected: AuditResult | None
+
+    @property
+    def claim(self) -> Claimed | None:
+        """The planned claim."""
+        return self.planned.plan.claim
+
+    @property
+    def control(self) -> str:
+        """What the positive control shows, in a sentence."""
+        if self.unprotected is None:
+            if self.refuted:
+                return ""
+            return (
+                "No run without protection was made, so it is not known whether this audit can find a leak of this "
+                "generator."
+            )
+        if not self.unprotected.bounds:
+            return "Without protection, the audit is not finished."
+        shown = self.unprotected.bounds[0].value
+        limit = 0.0 if self.claim is None else self.claim.epsilon
+        found = f"With its protection off, the same audit shows ε ≥ {format_lower(shown)}"
+        if shown > limit:
+            return f"{found}: it can find a leak of this generator."
+        return f"{found}, no more than is claimed: that nothing is found with protection on says nothing."
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain JSON types, sealed with ``sha256``."""
+        design = self.planned.plan.design()
+        limits = detection_limits(design)
+        return sealed(
+            {
+                "schema": 1,
+                "cupel": __version__,
+                "plan_sha256": self.planned.sha256,
+                "claim": self.claim.model_dump() if self.claim else None,
+                "refuted": self.refuted,
+                "control": self.control,
+                "power": [{"leak": one.leak, "chance": one.chance, "median": one.median} for one in power(design)],
+                "found_half_of_the_time": {
+                    "epsilon": limits.epsilon if limits.epsilon < float("inf") else None,
+                    "share_of_runs": limits.share if limits.share <= 1 else None,
+                },
+                "audit": self.audit.to_json(),
+                "unprotected": self.unprotected.to_json() if self.unprotected else None,
+            }
+        )
+
+
+def bound(folder: Path) -> RunsBound:
+    """Bounds ε from the results so far, and writes ``bound.json``; no more runs can be made afterwards.
+
+    Args:
+        folder: of the plan.
+
+    Raises:
+        InputError: if a file is missing or invalid, or there is no result yet.
+    """
+    planned = read_plan(folder)
+    with one_process(planned.private):
+        found = computed(planned)
+        write_whole(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return found
+
+
+def computed(planned: Planned) -> RunsBound:
+    """The result of the runs on disk."""
+    results = Results(planned)
+    if not results.found:
+        raise InputError(f"{planned.folder}: holds no runs; make them with `cupel audit runs run {planned.folder} …`")
+    arms = {arm: _of(planned, results, arm) for arm in ("claimed", "unprotected") if results.of(arm)}
+    if "claimed" not in arms:
+        raise InputError(f"{planned.folder}: holds no runs of the generator as it is claimed to be")
+    audit, claim = arms["claimed"], planned.plan.claim
+    refuted = None
+    if claim is not None:
+        design = planned.plan.design()
+        promised = guarantee(claim.epsilon, claim.delta)
+        verdict = decide(promised, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
+        refuted = verdict.name == "REFUTED"
+    return RunsBound(planned=planned, refuted=refuted, audit=audit, unprotected=arms.get("unprotected"))
+
+
+def _of(planned: Planned, results: Results, arm: str) -> AuditResult:
+    # Bounds are those of every round that was made, whether or not the run would have stopped before it.
+    audit = ManyRuns(planned.plan.design(stop=False))
+    for one, features in results.of(arm).items():
+        audit.add(one, features)
+    return audit.result()

@@ -1,0 +1,354 @@
+"""The files of an audit by many runs: the plan, and the result of each run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.errors import naming
+from cupel.attacks.black_box.output_features import Features, OutputFeatures
+from cupel.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
+from cupel.audit_jobs.canaries.files import Claimed, guarantee, version_error
+from cupel.audits.games.many_runs import ManyRunsDesign, Pair, Run
+from cupel.errors import InputError, input_errors
+from cupel.mechanisms.data.records import read_rows
+
+PLAN: Final = "plan.json"
+RESULTS: Final = "results.jsonl"
+BOUND: Final = "bound.json"
+DATA: Final = "data"
+ARMS: Final = ("claimed", "unprotected")
+"""The generator as it is claimed to be, and with its protection off."""
+
+_VERSION = 1
+
+
+class Part(BaseModel):
+    """Part of a file; unknown keys are an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlannedColumn(Part):
+    """A column of the data: what features need of `ColumnFacts`."""
+
+    name: str
+    kind: Literal["number", "category", "text", "other"]
+    low: float
+    high: float
+    decimals: int
+
+    @property
+    def facts(self) -> ColumnFacts:
+        """The column in the form that features take."""
+        return ColumnFacts(self.name, self.kind, self.low, self.high, self.decimals)
+
+
+class PlannedEvent(Part):
+    """An event that a strategy expects."""
+
+    feature: str
+    threshold: float
+
+
+class PlannedPair(Part):
+    """A pair of neighbours: D, D′, and where they differ."""
+
+    name: str
+    data: int
+    neighbor: int
+    target: dict[str, Any]
+    novel: list[str]
+    events: list[PlannedEvent]
+
+
+class RunsPlan(Part):
+    """What is fixed before the first run (``private/plan.json``).
+
+    Attributes:
+        schema_version: of this file.
+        cupel: version that planned.
+        seed: from which each run has its own, so that functions and commands that take one can be repeated.
+        like: the file of the data.
+        suffix: of data sets and outputs.
+        data_sets: SHA-256 of each data set, ``private/data/NN``.
+        columns: of the data.
+        pairs: of neighbours.
+        runs: number of runs, pilot runs included.
+        confidence: of the bound.
+        delta: δ of the bound.
+        claim: or None.
+        adjacency, unit: of the claim.
+        failures: whether pairs are tested on whose D′ the generator always fails.
+    """
+
+    schema_version: Literal[1] = 1
+    cupel: str
+    seed: int
+    like: str
+    suffix: str
+    data_sets: list[str]
+    columns: list[PlannedColumn]
+    pairs: list[PlannedPair]
+    runs: int
+    confidence: float
+    delta: float
+    claim: Claimed | None
+    adjacency: str
+    unit: str
+    failures: bool
+
+    def design(self, *, stop: bool = True) -> ManyRunsDesign:
+        """The design of the audit."""
+        return ManyRunsDesign(
+            pairs=tuple(
+                Pair(
+                    pair.name,
+                    pair.data,
+                    pair.neighbor,
+                    tuple(Event(event.feature, event.threshold) for event in pair.events),
+                    FINDS[pair.name],
+                )
+                for pair in self.pairs
+            ),
+            runs=self.runs,
+            confidence=self.confidence,
+            adjacency=Adjacency(self.adjacency),
+            unit=Unit.parse(self.unit),
+            claim=guarantee(self.claim.epsilon, self.claim.delta) if self.claim else None,
+            delta=self.delta,
+            failures=self.failures,
+            stop=stop,
+        )
+
+    def pairs_of(self, data: int) -> list[str]:
+        """The names of the pairs that a data set belongs to."""
+        return [pair.name for pair in self.pairs if data in (pair.data, pair.neighbor)]
+
+    def check(self) -> None:
+        """Raises `ValueError` or `LookupError` if fields are inconsistent."""
+        _ = self.design()
+        for pair in self.pairs:
+            if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
+                raise ValueError("a pair names a data set that is not there")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan on disk.
+
+    Attributes:
+        folder: of the audit.
+        plan: its content.
+        sha256: hash of ``private/plan.json``.
+    """
+
+    folder: Path
+    plan: RunsPlan
+    sha256: str
+
+    @property
+    def private(self) -> Path:
+        """The private folder."""
+        return self.folder / "private"
+
+    def data_file(self, data: int) -> Path:
+        """The file of a data set."""
+        return data_file(self.folder, data, self.plan.suffix)
+
+    def rows(self, data: int) -> tuple[Mapping[str, Any], ...]:
+        """The records of a data set.
+
+        Raises:
+            InputError: if its file was changed.
+        """
+        path = self.data_file(data)
+        with input_errors():
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+            if found != self.plan.data_sets[data]:
+                raise InputError(f"{path}: was changed since it was planned; put it back, or plan anew")
+            return tuple(row for _, row in read_rows(path))
+
+    def features(self) -> OutputFeatures:
+        """The features of outputs."""
+        held = {data: self.rows(data) for pair in self.plan.pairs for data in (pair.data, pair.neighbor)}
+        return OutputFeatures(
+            [column.facts for column in self.plan.columns],
+            [
+                NeighboringData(
+                    pair.name,
+                    FINDS[pair.name],
+                    held[pair.data],
+                    held[pair.neighbor],
+                    pair.target,
+                    tuple(pair.novel),
+                    tuple(Event(event.feature, event.threshold) for event in pair.events),
+                )
+                for pair in self.plan.pairs
+            ],
+        )
+
+
+def data_file(folder: Path, data: int, suffix: str) -> Path:
+    """Where a data set of an audit is."""
+    return folder / "private" / DATA / f"{data:02d}{suffix}"
+
+
+def read_plan(folder: Path) -> Planned:
+    """The plan of a folder.
+
+    Raises:
+        InputError: if the folder holds none, or one of another version.
+    """
+    path = folder / "private" / PLAN
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no plan of runs; make one with `cupel audit runs plan … -o {folder}`")
+    with input_errors():
+        content = path.read_bytes()
+    try:
+        plan = RunsPlan.model_validate_json(content)
+        plan.check()
+    except ValidationError as error:
+        raise version_error(path, error) from None
+    except (ValueError, TypeError, LookupError):
+        raise InputError(f"{path}: was not written by this version of cupel; make a new plan") from None
+    return Planned(folder, plan, hashlib.sha256(content).hexdigest())
+
+
+class MadeRun(NamedTuple):
+    """A run of one of the two generators.
+
+    Attributes:
+        arm: ``claimed`` or ``unprotected``.
+        run: its place in the audit.
+    """
+
+    arm: str
+    run: Run
+
+    @property
+    def name(self) -> str:
+        """Of the run's files."""
+        return f"{self.arm}-{self.run.phase}-{self.run.data:02d}-{self.run.number:05d}"
+
+    @property
+    def spawn_key(self) -> int:
+        """A number that no other run has, from which it has its seed."""
+        place = 2 * ARMS.index(self.arm) + (self.run.phase == "test")
+        return (place << 48) | (self.run.data << 32) | self.run.number
+
+
+class Results:
+    """The results of runs, appended to ``private/results.jsonl`` as they arrive.
+
+    Args:
+        planned: the plan that they belong to.
+    """
+
+    def __init__(self, planned: Planned) -> None:
+        self._path = planned.private / RESULTS
+        self._header = {"runs": _VERSION, "plan": planned.sha256}
+        self._file: BinaryIO | None = None
+        self._synced = time.monotonic()
+        self.generators: dict[str, str] = {}
+        self.found: dict[MadeRun, dict[str, Features]] = {}
+        if self._path.is_file():
+            self._whole = self._read()
+        else:
+            self._whole = 0
+
+    def _read(self) -> int:
+        whole = 0
+        with input_errors(), self._path.open("rb") as file:
+            for number, line in enumerate(file):
+                if not line.endswith(b"\n"):
+                    break  # a process was killed while it wrote this line; its run is made again
+                try:
+                    row = json.loads(line)
+                    if number == 0:
+                        if {key: row[key] for key in self._header} != self._header:
+                            raise InputError(f"{self._path}: belongs to another plan; delete it, or put back the plan")
+                    elif "generator" in row:
+                        self.generators[str(row["arm"])] = str(row["generator"])
+                    else:
+                        made = MadeRun(str(row["arm"]), Run(row["phase"], int(row["data"]), int(row["number"])))
+                        self.found[made] = _checked(row["features"])
+                except InputError:
+                    raise
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    raise InputError(f"{self._path}: line {number + 1} is not a result; delete the file") from None
+                whole += len(line)
+        return whole
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Results]:
+        """Opens the file for new results. A line that was cut off is dropped."""
+        with input_errors():
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = open(descriptor, "r+b")  # noqa: SIM115 - closed below, where its errors name it
+        try:
+            self._file.seek(self._whole)
+            self._file.truncate()
+            if self._whole == 0:
+                self._append(self._header)
+            yield self
+        finally:
+            with naming(self._path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+            self._file = None
+
+    def begin(self, arm: str, generator: str) -> None:
+        """Records which generator the runs of an arm are of; refuses another one later.
+
+        Raises:
+            InputError: if runs of another one were recorded.
+        """
+        digest = hashlib.sha256(generator.encode()).hexdigest()
+        if self.generators.setdefault(arm, digest) != digest:
+            raise InputError(
+                f"{self._path.parent.parent}: its runs were made by another command; give the same one, or plan anew"
+            )
+        self._append({"arm": arm, "generator": digest})
+
+    def add(self, made: MadeRun, features: dict[str, Features]) -> None:
+        """Appends the result of a run. It is flushed at once, and synced to disk within a second."""
+        self.found[made] = features
+        self._append({"arm": made.arm, **made.run._asdict(), "features": features})
+
+    def _append(self, row: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        with naming(self._path):
+            self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+            self._file.flush()
+            if time.monotonic() - self._synced > 1:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
+
+    def of(self, arm: str) -> dict[Run, dict[str, Features]]:
+        """The results of one arm."""
+        return {made.run: features for made, features in self.found.items() if made.arm == arm}
+
+
+def _checked(features: Any) -> dict[str, Features]:
+    """Features as they were written.
+
+    Raises:
+        ValueError: if they are something else.
+    """
+    found = {str(pair): {str(name): float(value) for name, value in one.items()} for pair, one in features.items()}
+    if any(math.isnan(value) for one in found.values() for value in one.values()):
+        raise ValueError("a feature is a number")
+    return found

@@ -1,0 +1,298 @@
+"""Plans an audit by many runs: makes neighbouring data sets, and fixes what is tested."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupel import __version__
+from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
+from cupel.attacks.black_box.worst_cases import Row, Sample, describe_columns, neighboring_data
+from cupel.attacks.canaries.rows import Column
+from cupel.audit_jobs.canaries.data import Data, write_rows
+from cupel.audit_jobs.canaries.files import Claimed, guarantee, write_whole
+from cupel.audit_jobs.runs.files import (
+    DATA,
+    PLAN,
+    Planned,
+    PlannedColumn,
+    PlannedEvent,
+    PlannedPair,
+    RunsPlan,
+    data_file,
+    read_plan,
+)
+from cupel.audits.games.many_runs import Power, detection_limits, found_half_of_the_time, power
+from cupel.errors import InputError, input_errors
+from cupel.io.outputs import check_output
+from cupel.mechanisms.data.records import read_rows
+from cupel.mechanisms.data.table_schema import Schema
+from cupel.progress import Progress
+
+RUNS = 300
+"""The default number of runs, pilot runs included."""
+RECORDS = 200
+"""The default size of a data set. In a small one, one record weighs more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsSettings:
+    """The claim that an audit tests, and the neighbours that it may use.
+
+    Attributes:
+        like: file of the data that neighbours are made like.
+        epsilon: claimed ε; None for no claim.
+        delta: claimed δ; 0 for pure differential privacy.
+        adjacency: ``add_remove`` or ``replace_one``.
+        unit: ``record`` or ``group(k)``.
+        runs: number of runs, pilot runs included.
+        confidence: of the bound.
+        neighbors: names of strategies; None for all that apply.
+        schema: the public domains of the columns; None to read types off the data.
+        records: number of records of a data set; fewer if the file has fewer.
+        label: column of classes.
+        categorical: columns of numbers that are categories.
+        texts: columns of prose.
+        failures: whether a pair is tested on whose D′ the generator always fails.
+        progress: where to show progress.
+    """
+
+    like: Path
+    epsilon: float | None = None
+    delta: float = 0.0
+    adjacency: str = "add_remove"
+    unit: str = "record"
+    runs: int = RUNS
+    confidence: float = 0.95
+    neighbors: tuple[str, ...] | None = None
+    schema: Schema | None = None
+    records: int = RECORDS
+    label: str | None = None
+    categorical: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    failures: bool = False
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True)
+class PlannedRuns:
+    """A planned audit, and what it can show.
+
+    Attributes:
+        planned: the plan.
+        power: of the test against leaks of known size.
+    """
+
+    planned: Planned
+    power: tuple[Power, ...]
+
+    def words(self) -> list[str]:
+        """The plan in sentences."""
+        plan = self.planned.plan
+        design = plan.design()
+        names = ", ".join(pair.name for pair in plan.pairs)
+        lines = [
+            f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
+            f"At most {plan.runs} runs: {design.pilots} to find the pair that shows most, {2 * design.most_rounds} to "
+            f"test it, at confidence {format_confidence(plan.confidence)}.",
+            "If the search finds the pair that shows a leak, the test "
+            + ("refutes the claim" if plan.claim else "shows ε > 0")
+            + " with this chance (by simulation):",
+        ]
+        lines += [
+            f"  {format_percent(one.chance)}: a generator {'where ' * (' ε ' not in one.leak)}{one.leak}; the bound is "
+            f"{format_lower(one.median)} in the median"
+            for one in self.power
+        ]
+        return [*lines, found_half_of_the_time(design)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain JSON types, without the data."""
+        plan = self.planned.plan
+        limits = detection_limits(plan.design())
+        body = plan.model_dump(exclude={"seed", "pairs", "columns", "like"})
+        return {
+            **body,
+            "sha256": self.planned.sha256,
+            "pairs": [pair.name for pair in plan.pairs],
+            "power": [{"leak": one.leak, "chance": one.chance, "median": one.median} for one in self.power],
+            "found_half_of_the_time": {
+                "epsilon": limits.epsilon if limits.epsilon < float("inf") else None,
+                "share_of_runs": limits.share if limits.share <= 1 else None,
+            },
+        }
+
+
+def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
+    """Makes neighbouring data sets and writes the folder of an audit atomically.
+
+    Args:
+        settings: claim and neighbours.
+        folder: of the audit; it must not exist, or be empty.
+
+    Raises:
+        InputError: one line, if a setting, the data or the folder is invalid.
+    """
+    check_output(folder, (settings.like,))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: exists and is not an empty folder; a plan is never overwritten, so name a new folder with -o"
+        )
+    with input_errors():
+        _check(settings)
+        unit = Unit.parse(settings.unit)
+        rows = _sample(settings)
+        columns = describe_columns(rows, schema=settings.schema, categorical=settings.categorical, texts=settings.texts)
+        sample = Sample(rows, columns, Adjacency(settings.adjacency), unit.size, settings.label)
+        pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), settings.neighbors)
+    data_sets: list[tuple[Row, ...]] = []
+    planned_pairs = [
+        PlannedPair(
+            name=pair.name,
+            data=_index(data_sets, pair.data),
+            neighbor=_index(data_sets, pair.neighbor),
+            target=dict(pair.target),
+            novel=list(pair.novel),
+            events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
+        )
+        for pair in pairs
+    ]
+    return _write(settings, data_sets, planned_pairs, sample, folder)
+
+
+def _check(settings: RunsSettings) -> None:
+    if settings.epsilon is not None:
+        guarantee(settings.epsilon, settings.delta)
+    elif settings.delta:
+        raise ValueError("a δ belongs to a claim; give --epsilon too")
+    unit = Unit.parse(settings.unit)
+    if unit.kind not in ("record", "group"):
+        raise ValueError(
+            f"neighbours differ in a record or a group of records, not in unit {unit}; for a user give 'group(k)' with "
+            "the most records that a user may have"
+        )
+    if settings.adjacency not in ("add_remove", "replace_one"):
+        raise ValueError(f"adjacency must be add_remove or replace_one, not {settings.adjacency!r}")
+    validate.integer(minimum=unit.size + 4, records=settings.records)
+
+
+def _sample(settings: RunsSettings) -> tuple[Row, ...]:
+    """A uniform sample of the records of the file, in one pass and bounded memory."""
+    kept: list[tuple[int, Row]] = []
+    drawn = random.Random(secrets.randbits(64))
+    with settings.progress.stage("Reading the data") as step:
+        for number, (_, row) in enumerate(read_rows(settings.like)):
+            if len(kept) < settings.records:  # reservoir sampling: Vitter 1985, algorithm R
+                kept.append((number, dict(row)))
+            elif (place := drawn.randrange(number + 1)) < settings.records:
+                kept[place] = number, dict(row)
+            if number % 1000 == 0:
+                step(0, 1)  # the number of rows is unknown before the end
+        step(1, 1)
+    if not kept:
+        raise ValueError(f"{settings.like}: holds no records; neighbours are made like records, so name a file of some")
+    return tuple(row for _, row in sorted(kept, key=lambda one: one[0]))
+
+
+def _index(data_sets: list[tuple[Row, ...]], rows: tuple[Row, ...]) -> int:
+    """The index of a data set, which is added if it is new."""
+    for place, known in enumerate(data_sets):
+        if known is rows or known == rows:
+            return place
+    data_sets.append(rows)
+    return len(data_sets) - 1
+
+
+def _write(
+    settings: RunsSettings,
+    data_sets: Sequence[tuple[Row, ...]],
+    pairs: list[PlannedPair],
+    sample: Sample,
+    folder: Path,
+) -> PlannedRuns:
+    """Writes a temporary folder, which is renamed when it is complete."""
+    suffix = settings.like.suffix.lower()
+    form = Data(settings.like, [Column(column.name, "other") for column in sample.columns])
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    with input_errors():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.mkdir(mode=0o700)
+            (partial / "private").mkdir(mode=0o700)
+            (partial / "private" / DATA).mkdir(mode=0o700)
+            hashes = []
+            for place, rows in enumerate(data_sets):
+                path = data_file(partial, place, suffix)
+                write_rows(path, [dict(row) for row in rows], form)
+                hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
+            content = RunsPlan(
+                cupel=__version__,
+                seed=secrets.randbits(63),
+                like=str(settings.like),
+                suffix=suffix,
+                data_sets=hashes,
+                columns=[
+                    PlannedColumn(
+                        name=column.name,
+                        kind=column.kind,
+                        low=column.low,
+                        high=column.high,
+                        decimals=column.decimals,
+                    )
+                    for column in sample.columns
+                ],
+                pairs=pairs,
+                runs=settings.runs,
+                confidence=settings.confidence,
+                delta=settings.delta,
+                claim=Claimed(epsilon=settings.epsilon, delta=settings.delta) if settings.epsilon is not None else None,
+                adjacency=settings.adjacency,
+                unit=settings.unit,
+                failures=settings.failures,
+            )
+            found = power(content.design())
+            write_whole(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
+            planned = PlannedRuns(read_plan(partial), found)
+            write_whole(partial / "README.md", _readme(planned))
+            os.replace(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return PlannedRuns(read_plan(folder), found)
+
+
+def _readme(found: PlannedRuns) -> str:
+    plan = found.planned.plan
+    claim = f"ε = {format_number(plan.claim.epsilon)}" if plan.claim else "no ε"
+    if plan.claim and plan.delta:
+        claim += f", δ = {format_upper(plan.delta)}"
+    looks = "\n".join(f"- {line.strip()}" for line in found.words())
+    return f"""# An audit by many runs
+
+A generator is claimed to have {claim} ({plan.adjacency}, unit {plan.unit}). It is run many times on two data sets that
+differ in one unit, and the audit looks for outputs that tell which of the two was read.
+
+1. `cupel audit runs run DIR --command "python gen.py {{input}} {{output}}"` makes the runs. Given again, it resumes.
+   Where the generator runs on another machine, `cupel audit runs score DIR` says which runs are needed
+   (`private/todo.csv`), and reads their outputs from `private/outputs/`.
+2. `cupel audit runs bound DIR` says what the runs show, and `cupel audit runs report DIR` writes a page.
+
+Each run must be independent of the others: no fixed seed, no state that is kept from one run to the next. `private/`
+holds records like those of `{plan.like}`; keep it as private as these.
+
+## What it can show
+
+{looks}
+
+A result that shows nothing does not mean that nothing leaks: other neighbours and other features may show more.
+"""
