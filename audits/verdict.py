@@ -106,7 +106,8 @@ def decide(
     _check_comparable(bounds, Adjacency(adjacency), unit)
     uppers = [bound for bound in bounds if bound.direction is Direction.UPPER]
     lowers = [bound for bound in bounds if bound.direction is Direction.LOWER]
-    contradicted = (*contradictions, *_contradictions(uppers, lowers, _that_may_refute(guarantee, lowers)[0]))
+    above = _contradictions(uppers, lowers, _that_may_refute(guarantee, lowers)[0])
+    contradicted = tuple(dict.fromkeys((*contradictions, *above)))
     if contradicted:
         uppers = [dataclasses.replace(upper, rigor=Rigor.ESTIMATE) for upper in uppers]
     verdict = _weigh(guarantee, uppers, lowers, contradicted)

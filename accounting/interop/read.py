@@ -25,6 +25,8 @@ from cupel.accounting.interop.state import State
 LARGEST = 2**24
 """Bytes of a JSON or text file."""
 
+_ZIP = b"PK\x03\x04"
+
 LIBRARIES = (
     "Opacus, dp_accounting, Flower, TensorFlow Privacy, jax_privacy, opake, OpenDP, SmartNoise, private evolution, "
     "dpsynth, Safe Synthesizer"
@@ -74,6 +76,8 @@ def _found(path: Path) -> State | None:
         return _in_json(pickled.read_checkpoint(path))
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)
+    if content[:4] == _ZIP:
+        raise ValueError("is a zip archive, but no checkpoint that PyTorch writes, or is damaged")
     if content[:1] == b"\x80":
         return _in_json(pickled.values(content))
     if len(content) > LARGEST:
@@ -95,8 +99,14 @@ def _json(text: str) -> Any:
     def refused(constant: str) -> None:
         raise ValueError(f"holds {constant}, which is no number of JSON")
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("has a key twice in one object of its JSON")
+        return found
+
     try:
-        return json.loads(text, parse_constant=refused)
+        return json.loads(text, parse_constant=refused, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not valid JSON (line {error.lineno})") from None
     except RecursionError:

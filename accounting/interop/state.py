@@ -213,7 +213,8 @@ def read_as(state: State, given: Stated) -> Reading:
         elif part.steps:
             times = _times_in(part, first=not parts) if sampler is Sampler.SHUFFLED else part.steps
             parts.append((_step(part, adjacency, sampler, records), times))
-    if not any(count for _, count in parts):
+    composed = events.compose(parts)
+    if not events.counted([(composed, 1)]):
         raise ValueError(f"{state.what} records no step and no release, so it says nothing about what ran")
     if state.unit is None:
         merged.assumptions.append(_of_unit(given.unit, state.what))
@@ -233,7 +234,7 @@ def read_as(state: State, given: Stated) -> Reading:
     if state.adjacency is None and any(isinstance(event, _BY_GUARANTEE) for event, _ in parts):
         merged.assumptions.append(f"The ε, δ or ρ of a mechanism that {state.what} states holds at {adjacency}.")
     return Reading(
-        events.compose(parts),
+        composed,
         adjacency,
         sampler,
         (*merged.assumptions, *state.notes),

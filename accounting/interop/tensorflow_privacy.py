@@ -28,11 +28,13 @@ def found_text(text: str) -> State | None:
     """The state in a statement; None if the text is none.
 
     Raises:
-        ValueError: one line, if it begins like one and lacks a number.
+        ValueError: one line, if it begins like one and lacks a number, or there are several.
     """
     said = " ".join(text.split())
     if not said.startswith(_BEGINS):
         return None
+    if said.count(_BEGINS) > 1:
+        raise ValueError("holds several statements of TensorFlow Privacy; give each in a file of its own")
     first, delta = _FIRST.match(said), _DELTA.search(said)
     if first is None or delta is None:
         raise ValueError("begins like a statement of TensorFlow Privacy, but lacks one of its numbers")

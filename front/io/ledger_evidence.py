@@ -15,6 +15,8 @@ ASSUMPTIONS = "assumptions"
 ESTIMATES = "estimates"
 """The key of a run's description with the reasons why bounds on it are estimates."""
 
+NEWEST = "The ledger is the newest one of its runs; no earlier head of it is known here."
+"""The assumption on a ledger without an anchor."""
 
 EXACT = "exact"
 """The key of a run's description that says whether its events are what it cost, and not more."""

@@ -12,6 +12,7 @@ from cupel.accounting import validate
 from cupel.accounting.bounds import Bound
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.errors import InputError, input_errors
+from cupel.io.ledger_evidence import NEWEST
 from cupel.jobs.account import Account, account
 from cupel.jobs.foreign_files import is_claim_file, is_foreign
 
@@ -61,15 +62,22 @@ class Gated:
             return f"NOT within {limit}: {'; '.join(self.reasons)}"
         return f"within {limit}: at most {format_upper(self.bound.value)} by {self.bound.method}, certified"
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the answer rests on, sentences."""
+        if self.bound is None:
+            return ()
+        newest = (f"{state.path}: {NEWEST}" for state in self.account.ledgers if not state.anchored)
+        return (*self.bound.assumptions, *newest)
+
     def in_words(self) -> str:
-        """The answer, and a line for each assumption of its bound."""
-        assumed = () if self.bound is None else self.bound.assumptions
-        return "\n".join([self.sentence(), *(f"assumed: {one}" for one in assumed)])
+        """The answer, and a line for each assumption."""
+        return "\n".join([self.sentence(), *(f"assumed: {one}" for one in self.assumptions)])
 
     def markdown(self) -> str:
         """The answer as a section in Markdown, for the summary of a workflow."""
         lines = [f"### Privacy budget: {'kept' if self.passed else 'NOT kept'}", "", self.sentence(), ""]
-        assumed = () if self.bound is None else self.bound.assumptions
+        assumed = self.assumptions
         return "\n".join([*lines, *(f"- assumed: {one}" for one in assumed), *([""] if assumed else [])])
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +88,7 @@ class Gated:
             "delta": self.policy.delta,
             "bound": None if self.bound is None else self.bound.to_json(),
             "reasons": list(self.reasons),
+            "assumptions": list(self.assumptions),
             "account": self.account.to_json(),
         }
 
@@ -129,7 +138,7 @@ def gate(
 
 
 def _compared(total: Account, policy: Policy) -> Gated:
-    bounds = total.whole_plan or total.bounds
+    bounds = total.whole_plan if any(state.unfinished for state in total.ledgers) else total.bounds
     certified = [
         bound for bound in bounds if bound.rigor.may_support and bound.quantity == "epsilon" and not bound.private
     ]

@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dp_accounting import DpEvent
 from pydantic import TypeAdapter, ValidationError
 
 from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.bounds import Bound, Direction, Rigor
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.registry import upper_bounds
 from cupel.audit_jobs.canaries import files
 from cupel.audits.result import AuditResult
+from cupel.audits.verdict_wording import contradiction
 from cupel.errors import InputError
 from cupel.reports.json_form import AuditResult as AuditForm
 
@@ -39,12 +44,39 @@ def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditRe
     stated = OF_THIS if path.is_dir() else f"{OF_THIS} Its file has no seal."
     for audit in found:
         for bound in audit.bounds:
+            if bound.direction is not Direction.LOWER:
+                raise InputError(f"{path}: holds an upper bound, which no audit shows; name a result of cupel audit")
             if (bound.adjacency, bound.unit) != (adjacency, unit):
                 raise InputError(
                     f"{path}: its bound is at {bound.adjacency} and unit {bound.unit}, the claim at {adjacency} and "
                     f"unit {unit}"
                 )
     return [_assuming(audit, stated) for audit in found]
+
+
+def with_contradictions(
+    audits: Sequence[AuditResult], event: DpEvent, *, adjacency: Adjacency, unit: Unit
+) -> list[AuditResult]:
+    """The audits, with a contradiction for each lower bound on ε above what is proven of `event` at the same δ.
+
+    A verdict compares with the claim and what it implies, which may be nothing at the δ of an audit.
+    """
+    found = []
+    for audit in audits:
+        above = [one for bound in audit.bounds if (one := _contradiction(bound, event, adjacency, unit)) is not None]
+        found.append(dataclasses.replace(audit, contradictions=(*audit.contradictions, *above)))
+    return found
+
+
+def _contradiction(lower: Bound, event: DpEvent, adjacency: Adjacency, unit: Unit) -> str | None:
+    if lower.quantity not in ("epsilon", "ex_post_epsilon") or not lower.rigor.may_refute:
+        return None
+    question = ApproxDP(0.0, lower.delta) if lower.delta else PureDP(0.0)
+    uppers = upper_bounds(event, question, adjacency=adjacency, unit=unit)
+    best = next((bound for bound in uppers if bound.rigor.may_support), None)
+    if best is None or lower.value <= best.value:
+        return None
+    return contradiction(lower, best.value, best.method, sampled=lower.rigor is Rigor.FINITE_SAMPLE)
 
 
 def _assuming(audit: AuditResult, stated: str) -> AuditResult:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from dp_accounting import DpEvent
 from pydantic import BeforeValidator, Field, model_validator
@@ -19,12 +19,15 @@ from cupel.accounting.interop.read import read_state
 from cupel.accounting.interop.state import Release, SampledGaussian, Sampler, State, Stated, read_as
 from cupel.accounting.ledger.entries import LedgerError
 from cupel.accounting.ledger.ledger import Ledger, open_ledgers
-from cupel.accounting.registry import unsupported, upper_bounds
+from cupel.accounting.registry import unsupported
 from cupel.claims.base import Claim, ExPostClaim, Number, Plan, Public, SecretProtectionClaim, no_bool
 from cupel.claims.data import DataSource, Strict
 from cupel.errors import InputError, input_errors
-from cupel.io.ledger_evidence import estimate_reasons, inherited_assumptions, is_exact
+from cupel.io.ledger_evidence import NEWEST, estimate_reasons, inherited_assumptions, is_exact
 from cupel.mechanisms.data.records import Record
+
+if TYPE_CHECKING:
+    from cupel.audits.result import AuditResult
 
 Count = Annotated[int, BeforeValidator(no_bool)]
 _BLOCK = 2**20
@@ -211,7 +214,8 @@ class DeclaredClaim(Claim):
         if part.file is None:
             whose = "all records of a user together" if unit.kind == "user" else "one record"
             assumed.append(f"{part.label}: Its events are charged for {whose}, as the claim declares.")
-        event = events.compose([(reading.event, part.count)])
+        repeated = Release(reading.event, part.count)
+        event = events.compose([(repeated.event, repeated.count)])
         return ReadPart(part.label, event, tuple(assumed), (), reading.exact, state.stated, digest, reading.hints)
 
     def _of_ledger(self, part: DeclaredPart, ledger: Ledger) -> ReadPart:
@@ -230,7 +234,7 @@ class DeclaredClaim(Claim):
             *inherited_assumptions(ledger),
         ]
         if not ledger.anchored:
-            assumed.append("The ledger is the newest one of its runs; no earlier head of it is known here.")
+            assumed.append(NEWEST)
         return ReadPart(
             part.label,
             event,
@@ -250,27 +254,23 @@ class DeclaredClaim(Claim):
 
     def estimate_reasons(self) -> list[str]:
         parts = self.read_parts()
-        return [one for part in parts for one in part.estimate] + self._contradictions(parts)
-
-    def _contradictions(self, parts: Sequence[ReadPart]) -> list[str]:
-        """What the named audits show against the claim, or against what the parts prove."""
-        if not self.audits or self.guarantee is None:
-            return []
-        from cupel.audits.verdict import decide
-        from cupel.generators.declared.audits import read_audits
-
-        unit, guarantee = Unit.parse(self.unit), self.claimed()
-        audits = [
-            audit for path in self.audits for audit in read_audits(Path(path), adjacency=self.adjacency, unit=unit)
+        audits = self.read_audits(events.compose([(part.event, 1) for part in parts])) if self.audits else []
+        return [
+            *(one for part in parts for one in part.estimate),
+            *(f"an audit that claim {self.name!r} names: {one}" for audit in audits for one in audit.contradictions),
         ]
-        event = events.compose([(part.event, 1) for part in parts])
-        proven = upper_bounds(event, guarantee, adjacency=self.adjacency, unit=unit)
-        shown = [bound for audit in audits for bound in audit.bounds]
-        found = decide(guarantee, adjacency=self.adjacency, unit=unit, bounds=[*proven, *shown])
-        alone = decide(guarantee, adjacency=self.adjacency, unit=unit, bounds=proven)
-        if found.contradictions or found.name != alone.name:
-            return [f"the audits that claim {self.name!r} names: {found.sentence}"]
-        return []
+
+    def read_audits(self, event: DpEvent) -> list[AuditResult]:
+        """The audits that it names, with what they contradict of its parts' events together.
+
+        Raises:
+            InputError: one line that names the file.
+        """
+        from cupel.generators.declared.audits import read_audits, with_contradictions
+
+        unit = Unit.parse(self.unit)
+        found = [one for path in self.audits for one in read_audits(Path(path), adjacency=self.adjacency, unit=unit)]
+        return with_contradictions(found, event, adjacency=self.adjacency, unit=unit)
 
     def parameter_warnings(self) -> list[str]:
         return [

@@ -10,7 +10,6 @@ from typing import Any
 from dp_accounting import dp_event
 
 from cupel.accounting import events
-from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound, Rigor
 from cupel.accounting.guarantees import ApproxDP
 from cupel.accounting.ledger.entries import Charge
@@ -20,7 +19,6 @@ from cupel.accounting.registry import upper_bounds
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError
 from cupel.generators.base import CHANGES, FinishedRun, Part, RunSettings
-from cupel.generators.declared.audits import read_audits
 from cupel.generators.declared.claim import DeclaredClaim, ReadPart, assumptions_of
 from cupel.generators.ledger_run import open_run
 from cupel.io.documents import Documents
@@ -44,11 +42,7 @@ class DeclaredRun(FinishedRun):
         return False
 
     def audit(self, claimed: Part, confidence: float) -> list[AuditResult]:
-        return [
-            audit
-            for path in self.claim.audits
-            for audit in read_audits(Path(path), adjacency=self.adjacency, unit=self.unit)
-        ]
+        return self.claim.read_audits(self.plan)
 
     def bounds(self, part: Part, charged: Run) -> list[Bound]:
         estimate = [reason for read in self.parts_read for reason in read.estimate]
@@ -130,9 +124,8 @@ def generate(claim: DeclaredClaim, output: Path, settings: RunSettings) -> Decla
         raise InputError("--model: a declared procedure has no model; leave it out")
     check_ledger_is_there(output / PRIVATE)
     parts = claim.read_parts(settings.anchor)
-    for path in claim.audits:
-        read_audits(Path(path), adjacency=claim.adjacency, unit=Unit.parse(claim.unit))  # fails early
     plan = events.compose([(part.event, 1) for part in parts])
+    claim.read_audits(plan)  # fails early
     ledger = prepare(output / PRIVATE, settings.anchor, claim.name)
     about = {
         ASSUMPTIONS: list(assumptions_of(parts)),

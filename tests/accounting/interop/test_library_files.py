@@ -73,6 +73,13 @@ def test_statements_of_tensorflow_privacy(microbatches: str) -> None:
     assert 0.9 < once / epsilon(name, adjacency=Adjacency.ZERO_OUT, sampler=Sampler.SHUFFLED) < 1.1
 
 
+def test_two_statements_are_two_files(tmp_path: Path) -> None:
+    text = (FILES / "tensorflow-privacy-without.txt").read_text(encoding="utf-8")
+    (tmp_path / "two.txt").write_text(f"{text}\n{text}", encoding="utf-8")
+    with pytest.raises(ValueError, match="holds several statements"):
+        read_state(tmp_path / "two.txt")
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [

@@ -183,6 +183,8 @@ def test_a_truncated_sample_of_dp_accounting(tmp_path: Path) -> None:
         ('{"history": [[1e999, 0.5, 2]], "mechanism": "rdp"}', "noise_multiplier"),
         ('{"history": {}, "mechanism": "rdp"}', "history must be a list"),
         ('{"history": [], "mechanism": "mine"}', "mechanism one of rdp, gdp, prv, cupel"),
+        ('{"history": [[1, 0.5, 900]], "mechanism": "rdp", "history": [[1, 0.5, 2]]}', "a key twice"),
+        ("PK\x03\x04" + "x" * 99, "is a zip archive, but no checkpoint"),
         ("OtherDpEvent(x=1)", "cupel does not support event"),
         ("GaussianDpEvent(noise_multiplier=open('x'))", "an expression that repr"),
         ("GaussianDpEvent(sigma=1.0)", "wrong fields"),
@@ -197,6 +199,20 @@ def test_wrong_files_are_one_line(tmp_path: Path, content: str, message: str) ->
         read_as(read_state(tmp_path / "file"), Stated())
     assert "\n" not in str(error.value)
     assert str(tmp_path / "file") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp_event.NoOpDpEvent(),
+        dp_event.ComposedDpEvent([]),
+        dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(GAUSSIAN, 0), dp_event.NoOpDpEvent()]),
+    ],
+)
+def test_an_event_of_nothing_says_nothing(tmp_path: Path, event: Any) -> None:
+    (tmp_path / "file").write_text(repr(event))
+    with pytest.raises(ValueError, match="records no step and no release"):
+        read_as(read_state(tmp_path / "file"), Stated())
 
 
 def test_a_file_that_says_something_else_is_not_overruled() -> None:

@@ -57,6 +57,30 @@ def test_an_unfinished_run_counts_with_its_whole_plan(tmp_path: Path) -> None:
     assert run("gate", path, "--max-epsilon", four * 1.01, "--delta", 1e-6).returncode == 0
 
 
+def test_an_unfinished_run_whose_plan_has_no_bound_is_not_within(tmp_path: Path) -> None:
+    """Its charges so far have one: a Gaussian, before samples of a fixed size, which have none at add_remove."""
+    path = tmp_path / "ledger.sqlite"
+    plan = dp_event.ComposedDpEvent([GAUSSIAN, dp_event.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN)])
+    with Ledger.open(path) as kept:
+        begun = kept.begin("run", plan=plan, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={})
+        begun.step(charge=Charge(key="releases/0", event=GAUSSIAN, stage="releases"))
+        begun.step(commit=Commit(key="releases/0", value=0))
+    done = run("gate", path, "--max-epsilon", EXACT * 1.01, "--delta", 1e-6)
+    assert (done.returncode, "no certified bound" in done.stdout) == (1, True)
+
+
+def test_a_ledger_without_an_anchor_is_taken_as_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
+    asked = ("gate", path, "--max-epsilon", 9, "--delta", 1e-6, "--summary", tmp_path / "summary.md")
+    sentence = f"assumed: {path}: The ledger is the newest one of its runs"
+    assert sentence not in run(*asked).stdout
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # as in continuous integration
+    done = run(*asked)
+    assert done.returncode == 0
+    assert sentence in done.stdout
+    assert (tmp_path / "summary.md").read_text().count(f"- {sentence}") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -323,6 +323,52 @@ def test_a_second_audit_does_not_silence_the_first(tmp_path: Path, confidence: f
         assert {bound["rigor"] for bound in bounds} == {"estimate"}
 
 
+def test_an_upper_bound_in_the_file_of_an_audit_supports_nothing(tmp_path: Path) -> None:
+    """A Gaussian with μ = 5, declared to have ε = 3, and a file that says that ε is at most .01."""
+    stated = Bound(Direction.UPPER, 0.01, "lattice", Rigor.CERTIFIED, Adjacency.ADD_REMOVE, delta=DELTA)
+    audit = AuditResult(name="x", game="g", attack="a", statistics=("s",), conclusion="c", trials=9, bounds=(stated,))
+    (tmp_path / "upper.json").write_text(json.dumps({"audits": [audit.to_json()]}))
+    path = claim(tmp_path, {"event": GAUSSIAN | {"noise_multiplier": 0.2}}, audits=["upper.json"])
+    assert "upper.json: holds an upper bound, which no audit shows" in refused(path)
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [None, {"type": "pure_dp", "epsilon": 1000.0}, {"type": "approx_dp", "epsilon": 3.0, "delta": 1e-4}],
+)
+def test_an_audit_contradicts_the_parts_at_its_own_delta(tmp_path: Path, guarantee: dict[str, Any] | None) -> None:
+    """ε ≥ 20 at δ = 1e-5, where one Gaussian has .73: whatever is claimed, or if nothing is, nothing is certified."""
+    name = result_of_audit(tmp_path / "audit.json", 20.0)
+    path = claim(tmp_path, {"event": GAUSSIAN}, audits=[name], guarantee=guarantee)
+    asked = [path]
+    if guarantee is not None:
+        done, found = assay(path)
+        assert (found["verdict"], done.returncode) == ("UNPROVEN", 4)
+        assert len(found["contradictions"]) == 1
+        asked.append(tmp_path / "out" / "private" / "ledger.sqlite")
+    for one in asked:
+        assert run("gate", one, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
+
+
+def test_what_an_audit_observed_against_the_events_counts_for_gate(tmp_path: Path) -> None:
+    audit = AuditResult(
+        name="x", game="g", attack="a", statistics=("s",), conclusion="c", trials=9, contradictions=("It leaked.",)
+    )
+    (tmp_path / "audit.json").write_text(json.dumps({"audits": [audit.to_json()]}))
+    path = claim(tmp_path, {"event": GAUSSIAN}, audits=["audit.json"])
+    assert run("gate", path, "--max-epsilon", 3, "--delta", DELTA).returncode == 1
+    assert assay(path)[0].returncode == 4
+
+
+def test_an_audit_between_claim_and_proof_does_not_touch_the_proof(tmp_path: Path) -> None:
+    """ε ≥ .5, claimed .1, proven .73."""
+    name = result_of_audit(tmp_path / "audit.json", 0.5)
+    path = claim(tmp_path, {"event": GAUSSIAN}, epsilon=0.1, audits=[name])
+    assert assay(path)[0].returncode == 1
+    for one in (path, tmp_path / "out" / "private" / "ledger.sqlite"):
+        assert run("gate", one, "--max-epsilon", 0.8, "--delta", DELTA).returncode == 0
+
+
 def test_an_audit_whose_controls_failed_shows_nothing(tmp_path: Path) -> None:
     name = result_of_audit(tmp_path / "failed.json", 20.0, passed=False)
     done, found = assay(claim(tmp_path, {"event": GAUSSIAN}, audits=[name]))
@@ -403,6 +449,14 @@ def test_it_generates_and_releases_nothing(tmp_path: Path) -> None:
         ([{"event": GAUSSIAN}], {"audits": ["nowhere"]}, "nowhere"),
         ([{"event": GAUSSIAN}], {"audits": ["claim.yaml"]}, "is not JSON"),
         ([{"event": GAUSSIAN}], {"unit": "secret"}, "unit"),
+        ([{"event": GAUSSIAN, "count": 10**30}], {}, "at most 10000000"),
+        ([{"dp_sgd": SGD | {"steps": 10**7}, "sampler": "poisson", "count": 10**9}], {}, "at most 10000000"),
+        ([{"event": {"class_name": "NoOpDpEvent"}}], {}, "records no step and no release"),
+        (
+            [{"event": {"class_name": "SelfComposedDpEvent", "event": GAUSSIAN, "count": 0}}],
+            {},
+            "records no step and no release",
+        ),
         ([{"event": GAUSSIAN}], {"model": "gpt2"}, "model and variant"),
         ([{"event": GAUSSIAN}], {"guarantee": {"type": "ex_post", "epsilon": 1.0}}, "guarantee"),
         (
