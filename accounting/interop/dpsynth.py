@@ -2,10 +2,16 @@
 
 Its operations are those that the budget was divided into: Gaussian or Laplace noise by its standard deviation, all
 others by ε and δ. The sensitivity that a deviation is relative to is not recorded. An exponential mechanism stands
-among them as Laplace noise of the same ε.
+among them as Laplace noise of deviation σ, for an ε of √2/σ.
 
-Source: `diagnostic_info.proto`, `data_generation.py` and `pipeline_transformations/diagnostic_info.py` of
-google/dpsynth at cf8075f; `budget_accounting.py` of pipeline-dp 0.3.1.
+**Exponential mechanisms** divide scores by a sensitivity of 1, which is that of one record more or less, so a file with
+one is at add_remove. That of AIM draws from exp(εu), which is ε-DP if all scores u move in one direction. They are
+distances, which do not: it is 2ε-DP, and counts so (`cupel claims lib-dpsynth-aim-selection --explain`). That of MST
+draws from exp(εu/2).
+
+Source: `diagnostic_info.proto`, `data_generation.py`, `discrete_mechanisms/common.py`, and `diagnostic_info.py`,
+`aim.py` and `mst.py` in `pipeline_transformations` of google/dpsynth at cf8075f; `budget_accounting.py` of
+pipeline-dp 0.3.1.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from typing import Any
 from dp_accounting import DpEvent, dp_event
 
 from cupel.accounting import validate
+from cupel.accounting.adjacency import Adjacency
 from cupel.accounting.events import EpsilonDeltaDpEvent
 from cupel.accounting.interop.expressions import parsed
 from cupel.accounting.interop.state import Release, State
@@ -48,19 +55,28 @@ def found(content: Any) -> State | None:
         parts = tuple(_operation(one, place) for place, one in enumerate(operations))
     except (TypeError, AttributeError, OverflowError):
         raise ValueError("looks like diagnostic information of dpsynth, but a field has another type") from None
-    notes = (
+    notes = [
         f"The mechanism {str(content['mechanism'])[:60]!r} released nothing but what its operations say. The values of "
         "attributes that were derived from the data, if any were, are among them.",
         "The standard deviation of an operation is relative to the most that one unit changes, of Laplace noise under "
         "the neighbouring relation itself; an operation without one is (ε, δ)-DP each time that it runs.",
-    )
+    ]
+    selections = [one for one in operations if _is_selection(one)]
+    if selections:
+        notes.append("Scores of an exponential mechanism move by 1 at most as one record is added or removed.")
+    if any(map(_is_one_sided, selections)):
+        notes.append(
+            "The exponential mechanism of AIM counts with twice the ε of its Laplace noise: it draws as if all scores "
+            "moved in one direction, which they do not."
+        )
     return State(
         library="dpsynth",
         what="diagnostic information of dpsynth",
         parts=parts,
+        adjacency=Adjacency.ADD_REMOVE if selections else None,
         delta=delta if 0 < delta < 1 else None,
         stated=stated,
-        notes=notes,
+        notes=tuple(notes),
         exact=False,
     )
 
@@ -98,12 +114,24 @@ def _plain(node: ast.expr) -> Any:
 def _operation(one: Any, place: int) -> Release:
     if not isinstance(one, Mapping) or "mechanism_type" not in one or not set(one) <= _OPERATION:
         raise ValueError(f"dp_operations[{place}] must have the fields {', '.join(sorted(_OPERATION))}")
-    kind = str(one["mechanism_type"]).rsplit(".", 1)[-1].lower().removesuffix("_mechanism")
     try:
         count = validate.integer(minimum=1, count=one.get("count", 1))
-        return Release(_event(kind, one), count)
+        return Release(_event(_kind(one), one), count)
     except ValueError as error:
         raise ValueError(f"dp_operations[{place}]: {error}") from None
+
+
+def _kind(one: Mapping[str, Any]) -> str:
+    return str(one["mechanism_type"]).rsplit(".", 1)[-1].lower().removesuffix("_mechanism")
+
+
+def _is_selection(one: Mapping[str, Any]) -> bool:
+    """Whether an operation is an exponential mechanism, by the name that the library gives it."""
+    return _kind(one) == "laplace" and "exponential" in str(one.get("name", "")).lower()
+
+
+def _is_one_sided(selection: Mapping[str, Any]) -> bool:
+    return str(selection.get("name", "")).lower().startswith("aim")
 
 
 def _event(kind: str, one: Mapping[str, Any]) -> DpEvent:
@@ -114,7 +142,8 @@ def _event(kind: str, one: Mapping[str, Any]) -> DpEvent:
     if sigma and kind == "gaussian":
         return dp_event.GaussianDpEvent(sigma)
     if sigma and kind == "laplace":  # an exponential mechanism is charged so, too: no more than its pure ε is known
-        return EpsilonDeltaDpEvent(math.nextafter(math.nextafter(math.sqrt(2), 2) / sigma, math.inf))
+        pure = math.nextafter(math.nextafter(math.sqrt(2), 2) / sigma, math.inf)
+        return EpsilonDeltaDpEvent(2 * pure if _is_selection(one) and _is_one_sided(one) else pure)
     if sigma or not (epsilon or delta):
         raise ValueError(f"a mechanism of type {kind[:60]!r} with sigma = {sigma!r} and ε = {epsilon!r} is not known")
     return EpsilonDeltaDpEvent(epsilon, delta)

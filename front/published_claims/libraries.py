@@ -326,6 +326,39 @@ def discrete_gaussian(scale: float, delta: float) -> Finding:
 # --- lower bounds on ε from guesses: TensorFlow Privacy
 
 
+# --- dpsynth
+
+
+def selection_of_errors(standard_deviation: float, misses: int) -> Finding:
+    """A selection from two marginals by their errors, with probabilities proportional to e^(εu), as AIM draws it.
+
+    The errors of floats in both terms are below 1e-12 of what they are.
+
+    Args:
+        standard_deviation: of the Laplace noise that is accounted for it, which has ε = √2 over it.
+        misses: by how many records the model is above a cell of the second marginal.
+    """
+    epsilon = math.sqrt(2) / standard_deviation
+    before, after = (float(np.logaddexp(0, epsilon * gap)) for gap in (misses, misses - 2))
+    lower = (before - after) - 1e-12 * (before + after)
+    return Finding(
+        lower=lower,
+        upper=2 * epsilon * (1 + 1e-12),
+        claimed=epsilon,
+        steps=(
+            f"Laplace noise of deviation {format_number(standard_deviation)} has ε = {format_number(epsilon)}. The "
+            "selection draws a marginal with a probability proportional to e^(εu), u being the L1 distance to what "
+            "the model expects.",
+            f"In D the model is right about the first marginal, and {misses} records above a cell of the second: the "
+            f"errors are 0 and {misses}.",
+            f"D′ has one more record, in that cell: the errors are 1 and {misses - 1}. They move in opposite "
+            "directions.",
+            f"The log-probability of the first marginal grows by {format_lower(lower)}.",
+            f"As errors move by 1 at most, it never moves by more than 2ε = {format_number(2 * epsilon)}.",
+        ),
+    )
+
+
 def _katz_log(hits: Floats, false_hits: Floats, runs: int, z: float) -> Floats:
     """log(tpr/fpr) less z standard errors of the logarithms; −∞ for no hits. Zeros and full counts move by one half."""
     full = (hits == runs) & (false_hits == runs)
@@ -376,5 +409,6 @@ CHECKS: Checks = {
     "shuffled_batches": shuffled_batches,
     "once_an_epoch": once_an_epoch,
     "discrete_gaussian": discrete_gaussian,
+    "selection_of_errors": selection_of_errors,
     "katz_log": katz_log,
 }

@@ -236,18 +236,35 @@ def test_steps_of_smartnoise() -> None:
 
 @pytest.mark.parametrize("name", ["dpsynth.txt", "dpsynth.json"])
 def test_diagnostic_information_of_dpsynth(name: str) -> None:
-    """The budget was divided so that a PLD meets ε = 2; exponential mechanisms count by their pure ε here."""
+    """The budget was divided so that a PLD meets ε = 2, with half of what AIM's selections cost."""
     state = read_state(FILES / name)
     recorded = json.loads((FILES / "dpsynth.json").read_text())["dp_operations"]
     assert [part.count for part in state.parts if isinstance(part, Release)] == [3, 4, 4, 1]
     marginals, exponential, gaussian, generic = (part.event for part in state.parts if isinstance(part, Release))
     assert marginals == gaussian == dp_event.GaussianDpEvent(recorded[0]["sigma"])
     assert isinstance(exponential, EpsilonDeltaDpEvent)
-    assert exponential.epsilon == pytest.approx(math.sqrt(2) / recorded[1]["sigma"], rel=1e-14)
-    assert exponential.epsilon > math.sqrt(2) / recorded[1]["sigma"]
+    assert exponential.epsilon == pytest.approx(2 * math.sqrt(2) / recorded[1]["sigma"], rel=1e-14)
+    assert exponential.epsilon > 2 * math.sqrt(2) / recorded[1]["sigma"]
     assert generic == EpsilonDeltaDpEvent(recorded[3]["epsilon"], recorded[3]["delta"])
     assert (state.stated, state.delta) == (2.0, 1e-6)
-    assert bound_of(name, 1e-6).value == pytest.approx(2.0, rel=0.1)
+    assert 2.0 < bound_of(name, 1e-6).value < 3.0
+    with pytest.raises(ValueError, match="the file says adjacency add_remove"):
+        reading_of(name, adjacency=Adjacency.REPLACE_ONE)
+
+
+def test_exponential_mechanisms_of_mst_count_once(tmp_path: Path) -> None:
+    body = json.loads((FILES / "dpsynth.json").read_text())
+    for one in body["dp_operations"]:
+        one["name"] = one["name"].replace("AIM", "MST")
+    (tmp_path / "mst.json").write_text(json.dumps(body))
+    state = read_state(tmp_path / "mst.json")
+    selection = state.parts[1]
+    assert isinstance(selection, Release)
+    assert isinstance(selection.event, EpsilonDeltaDpEvent)
+    assert selection.event.epsilon == pytest.approx(math.sqrt(2) / body["dp_operations"][1]["sigma"], rel=1e-14)
+    assert state.adjacency is Adjacency.ADD_REMOVE
+    bound = account(read_as(state, Stated()).event, adjacency="add_remove", delta=1e-6)
+    assert bound.value == pytest.approx(2.0, rel=0.1)
 
 
 # --- private evolution, Safe Synthesizer

@@ -9,6 +9,7 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import oracle
 import pytest
@@ -236,7 +237,22 @@ def test_a_removal_moves_all_batches() -> None:
     assert checked(row, adjacency="zero_out").verdict == "SUPPORTED"
 
 
-# OpenDP, and lower bounds
+# OpenDP, dpsynth, and lower bounds
+
+
+def test_a_selection_of_errors() -> None:
+    """The probabilities of the first marginal in 50 digits; if the model misses one record, it costs ε."""
+    row = "lib-dpsynth-aim-selection"
+    with mpmath.workdps(50):
+        epsilon = mpmath.sqrt(2) / 8
+        before, after = (
+            mpmath.exp(epsilon * first) / (mpmath.exp(epsilon * first) + mpmath.exp(epsilon * second))
+            for first, second in ((0, 100), (1, 99))
+        )
+        exact = mpmath.log(after / before)
+    assert lower(row) <= exact <= lower(row) * (1 + 1e-9)
+    assert 1.99 * epsilon < exact < 2 * epsilon <= upper(row)
+    assert checked(row, misses=1).verdict == "UNPROVEN"
 
 
 def test_a_discrete_gaussian() -> None:
