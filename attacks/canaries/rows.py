@@ -9,15 +9,16 @@ Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" 
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from cupel.accounting.arrays import Floats
-from cupel.mechanisms.data.cells import as_number, decimals, is_missing
+from cupel.accounting.arrays import Floats, Integers
+from cupel.mechanisms.data.cells import as_day, as_number, decimals, is_missing
 
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = Mapping[str, Any]
@@ -25,6 +26,7 @@ Row: TypeAlias = Mapping[str, Any]
 MAX_CATEGORIES = 200
 """A column with more distinct words is treated as names or prose: canaries have a random word there."""
 _CELLS = 4_000_000  # of a distance matrix
+_CONSONANTS, _VOWELS = "bdfghjklmnprstvwz", "aeiou"
 _LARGEST = 2.0**53  # above this, not every whole number is a float
 
 
@@ -34,11 +36,13 @@ class Column:
 
     Attributes:
         name: of the column.
-        kind: ``number``, ``word``, or ``other`` if it is not compared.
-        low, high: the smallest and largest number.
+        kind: ``number``, ``date``, ``word``, or ``other`` if it is not compared.
+        low, high: the smallest and largest number; of dates as days from 0001-01-01.
         decimals: number of decimals of its numbers.
-        values: its distinct words, as they are in the file.
+        values: its distinct words, as they are in the file. Of numbers and dates the distinct values if they are few
+            and repeat; canaries then have no others, so that the column keeps its number of distinct values.
         quoted: whether its numbers are strings, as in CSV.
+        missing: probability that a drawn cell is empty.
     """
 
     name: str
@@ -48,28 +52,70 @@ class Column:
     decimals: int = 0
     values: tuple[Value, ...] = ()
     quoted: bool = False
+    missing: float = 0.0
 
     @property
     def distinct_values(self) -> float:
         """An upper bound on the number of distinct values that `draw` returns."""
+        empty = 1 if self.missing else 0
+        if self.missing == 1:
+            return 1
         if self.kind == "other":
             return 2.0**48
-        if self.kind == "word":
-            return len(self.values)
-        return (self.high - self.low) * 10.0**self.decimals + 2 if self.decimals <= 300 else math.inf
+        if self.values or self.kind == "word":
+            return len(self.values) + empty
+        steps = (self.high - self.low) * 10.0**self.decimals + 2 if self.decimals <= 300 else math.inf
+        return steps + empty
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Value]:
-        """Values drawn uniformly from the range of the column or from its words; random words for kind ``other``."""
-        if self.kind == "word":
-            return [self.values[place] for place in rng.integers(len(self.values), size=count)]
-        if self.kind == "other":
-            return [f"{number:012x}" for number in rng.integers(2**48, size=count)]
-        if self.decimals == 0:
-            numbers: list[float] = rng.integers(int(self.low), int(self.high), size=count, endpoint=True).tolist()
+        """Values drawn uniformly from the column's values, or else from its range; random words for kind ``other``."""
+        if self.values or self.kind == "word":
+            drawn = [self.values[place] for place in rng.integers(len(self.values), size=count)]
+        elif self.kind == "other":
+            drawn = [f"{number:012x}" for number in rng.integers(2**48, size=count)]
+        elif self.decimals == 0:
+            drawn = self._written(rng.integers(int(self.low), int(self.high), size=count, endpoint=True))
         else:
-            drawn = rng.uniform(self.low, self.high, size=count).round(self.decimals)
-            numbers = np.clip(drawn, self.low, self.high).tolist()
-        return [f"{number:.{self.decimals}f}" for number in numbers] if self.quoted else list(numbers)
+            drawn = self._written(
+                np.clip(self._rounded(rng.uniform(self.low, self.high, size=count)), self.low, self.high)
+            )
+        return self._some_missing(drawn, rng)
+
+    def draw_at_edges(self, count: int, rng: np.random.Generator, *, beyond: bool) -> list[Value]:
+        """Numbers or dates at either end of the range: within 2% of it, or, if `beyond`, up to half the range outside.
+
+        The sign stays that of the column: numbers that are not negative do not become so.
+        """
+        width = self.high - self.low
+        away = rng.uniform(0, 0.5 if beyond else -0.02, size=count) * width
+        at_top = rng.random(count) < 0.5
+        numbers = self._rounded(np.where(at_top, self.high + away, self.low - away))
+        if self.low >= 0:
+            numbers = np.maximum(numbers, 0)
+        if not beyond:
+            numbers = np.clip(numbers, self.low, self.high)
+        if self.kind == "date":
+            numbers = np.clip(numbers, 1, datetime.date.max.toordinal())
+        return self._some_missing(self._written(numbers), rng)
+
+    def _rounded(self, numbers: Floats) -> Floats:
+        return np.asarray(numbers.round(self.decimals), dtype=np.float64)
+
+    def _written(self, numbers: Floats | Integers) -> list[Value]:
+        """Numbers as they are in the file."""
+        if self.kind == "date":
+            return [datetime.date.fromordinal(int(number)).isoformat() for number in numbers]
+        if self.quoted:
+            return [f"{number:.{self.decimals}f}" for number in numbers.tolist()]
+        return [int(number) if self.decimals == 0 else number for number in numbers.tolist()]
+
+    def _some_missing(self, values: list[Value], rng: np.random.Generator) -> list[Value]:
+        if not self.missing:
+            return values
+        return [
+            None if empty else value
+            for value, empty in zip(values, rng.random(len(values)) < self.missing, strict=True)
+        ]
 
 
 @dataclass(slots=True)
@@ -81,37 +127,52 @@ class ColumnReader:
     high: float = -math.inf
     decimals: int = 0
     numbers: bool = True
+    dates: bool = True
     quoted: bool = False
     flat: bool = True
+    count: int = 0
+    filled: int = 0
     words: dict[str, Value] = field(default_factory=dict)
 
     def read(self, value: Any) -> None:
-        """Adds one value; missing values are ignored."""
+        """Adds one value."""
+        self.count += 1
         if is_missing(value):
             return
-        if not isinstance(value, str | int | float):
+        self.filled += 1
+        day = as_day(value) if self.dates else None
+        if day is None and not isinstance(value, str | int | float):
             self.flat = False
             return
-        number = as_number(value)
-        if number is None:
-            self.numbers = False
-        else:
-            self.low, self.high = min(self.low, number), max(self.high, number)
+        number = as_number(value) if self.numbers else None
+        self.numbers &= number is not None
+        self.dates &= day is not None
+        found = number if number is not None else day
+        if found is not None:
+            self.low, self.high = min(self.low, found), max(self.high, found)
+        if number is not None:
             self.decimals = max(self.decimals, decimals(value))
             self.quoted |= isinstance(value, str)
         if len(self.words) <= MAX_CATEGORIES:
-            self.words.setdefault(_canonical(value), value)
+            written = value.isoformat()[:10] if isinstance(value, datetime.date) else value
+            self.words.setdefault(canonical(written), written)
 
     @property
     def column(self) -> Column:
         """The inferred column."""
+        missing = 1 - self.filled / self.count if self.count else 0.0
         if not self.flat or not self.words:
-            return Column(self.name, "other")
+            return Column(self.name, "other", missing=missing)
+        few = len(self.words) <= MAX_CATEGORIES
+        words = tuple(self.words[key] for key in sorted(self.words))
+        values = words if few and self.filled >= 2 * len(words) else ()
         if self.numbers and max(-self.low, self.high) < _LARGEST:
-            return Column(self.name, "number", self.low, self.high, self.decimals, quoted=self.quoted)
-        if self.numbers or len(self.words) > MAX_CATEGORIES:
-            return Column(self.name, "other")
-        return Column(self.name, "word", values=tuple(self.words[key] for key in sorted(self.words)))
+            return Column(self.name, "number", self.low, self.high, self.decimals, values, self.quoted, missing)
+        if self.dates:
+            return Column(self.name, "date", self.low, self.high, values=values, missing=missing)
+        if self.numbers or not few:
+            return Column(self.name, "other", missing=missing)
+        return Column(self.name, "word", values=words, missing=missing)
 
 
 def comparable_columns(columns: Sequence[Column]) -> list[Column]:
@@ -121,38 +182,85 @@ def comparable_columns(columns: Sequence[Column]) -> list[Column]:
 
 def draw_rows(count: int, columns: Sequence[Column], rng: np.random.Generator) -> list[dict[str, Value]]:
     """Rows whose columns are drawn independently, which makes them unusual."""
-    drawn = {column.name: column.draw(count, rng) for column in columns}
-    return [{name: values[place] for name, values in drawn.items()} for place in range(count)]
+    return _joined(count, {column.name: column.draw(count, rng) for column in columns})
+
+
+def draw_edge_rows(
+    count: int, columns: Sequence[Column], rng: np.random.Generator, *, beyond: bool
+) -> list[dict[str, Value]]:
+    """Rows whose numbers and dates lie at the ends of their ranges (`Column.draw_at_edges`), each end by a fair coin.
+
+    Args:
+        count: number of rows.
+        columns: of the data.
+        rng: of the draw.
+        beyond: whether values may lie outside the ranges.
+    """
+    drawn = {
+        column.name: column.draw_at_edges(count, rng, beyond=beyond)
+        if column.kind in ("number", "date")
+        else column.draw(count, rng)
+        for column in columns
+    }
+    return _joined(count, drawn)
+
+
+def draw_categories(count: int, column: Column, rng: np.random.Generator) -> list[Value]:
+    """Distinct categories that a column does not have: whole numbers if it has only those, or else made-up words."""
+    numbers = [as_number(value) for value in column.values]
+    if all(number is not None and number.is_integer() for number in numbers):
+        top = int(max(number or 0.0 for number in numbers))
+        drawn = (top + 1 + rng.permutation(4 * count)[:count]).tolist()
+        return [str(number) for number in drawn] if isinstance(column.values[0], str) else drawn
+    known = {canonical(value) for value in column.values}
+    capital = all(str(value)[:1].isupper() for value in column.values)
+    words: dict[str, None] = {}
+    while len(words) < count:
+        letters = rng.integers(len(_CONSONANTS) * len(_VOWELS), size=4)
+        word = "".join(_CONSONANTS[one // len(_VOWELS)] + _VOWELS[one % len(_VOWELS)] for one in letters)
+        if word not in known:
+            words.setdefault(word.capitalize() if capital else word)
+    return list(words)
+
+
+def _joined(count: int, columns: Mapping[str, Sequence[Value]]) -> list[dict[str, Value]]:
+    return [{name: values[place] for name, values in columns.items()} for place in range(count)]
 
 
 def draw_unusual_rows(
-    count: int, columns: Sequence[Column], known: Sequence[Row], rng: np.random.Generator
+    count: int,
+    columns: Sequence[Column],
+    known: Sequence[Row],
+    rng: np.random.Generator,
+    draw: Callable[[int, Sequence[Column], np.random.Generator], list[dict[str, Value]]] = draw_rows,
 ) -> tuple[list[dict[str, Value]], Floats]:
     """Distinct rows that do not occur in the data: of twice as many, those that are furthest from it.
 
     Args:
         count: number of rows.
         columns: of the data.
-        known: rows of the data, all or a uniform sample.
+        known: rows of the data, all or a uniform sample; may be empty.
         rng: of the draw.
+        draw: draws rows, of which the unusual ones are kept.
 
     Returns:
-        The rows in random order, and the distance of each to the nearest known row, shape (count,), above 0.
+        The rows in random order, and the distance of each to the nearest known row, shape (count,), above 0; 1 if no
+        row is known.
 
     Raises:
         ValueError: if the columns allow too few distinct rows.
     """
     used = comparable_columns(columns)
     if not used:
-        raise ValueError("no column holds numbers or at most 200 distinct words, so rows cannot be compared")
+        raise ValueError("no column holds numbers, dates or at most 200 distinct words, so rows cannot be compared")
     few = f"the columns allow fewer than {count} distinct rows that are not in the data; plan fewer canaries"
-    if math.prod(column.distinct_values for column in used) < count:
+    if draw is draw_rows and math.prod(column.distinct_values for column in used) < count:
         raise ValueError(few)
     pool: dict[tuple[str, ...], dict[str, Value]] = {}
     for _ in range(20):
         before = len(pool)
-        for row in draw_rows(2 * count, columns, rng):
-            pool.setdefault(tuple(_canonical(row[column.name]) for column in used), row)
+        for row in draw(2 * count, columns, rng):
+            pool.setdefault(tuple(canonical(row[column.name]) for column in used), row)
         if len(pool) >= 2 * count or len(pool) < 1.01 * before:
             break
     rows = list(pool.values())
@@ -167,7 +275,7 @@ def draw_unusual_rows(
 def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row]) -> tuple[Floats, int]:
     """The distance of each row to the nearest of `others`, which are read in pieces.
 
-    A cell that is missing or of another type is at distance 1 from any other.
+    A cell of another type is at distance 1 from any other; so is an empty one, but for another empty one.
 
     Args:
         rows: m rows.
@@ -178,10 +286,10 @@ def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row
         Distances of shape (m,), in [0, 1], 1 if there are no others; and the number of others.
     """
     used = comparable_columns(columns)
-    mine = _coded(rows, used)
+    mine = coded(rows, used)
     best, count = np.ones(len(rows)), 0
-    for piece in _pieces(others, max(1, _CELLS // max(1, len(rows)))):
-        theirs = _coded(piece, used)
+    for piece in pieces(others, max(1, _CELLS // max(1, len(rows)))):
+        theirs = coded(piece, used)
         total = np.zeros((len(rows), len(piece)))
         for place, column in enumerate(used):
             total += _distance(column, mine[:, place, None], theirs[None, :, place])
@@ -192,30 +300,51 @@ def nearest(rows: Sequence[Row], columns: Sequence[Column], others: Iterable[Row
 
 def _distance(column: Column, one: Floats, other: Floats) -> Floats:
     """The term of one column in Gower's distance; NaN is at distance 1 from everything."""
-    if column.kind == "number" and column.high > column.low:
+    apart = np.asarray(one != other, dtype=np.float64)  # True for NaN
+    if column.kind == "word" or column.high <= column.low:
+        return apart
+    with np.errstate(invalid="ignore"):  # two empty cells: ∞ − ∞
         gap = np.minimum(np.abs(one - other) / (column.high - column.low), 1.0)
-        return np.asarray(np.where(np.isnan(gap), 1.0, gap), dtype=np.float64)
-    return np.asarray(one != other, dtype=np.float64)
+    return np.asarray(np.where(np.isnan(gap), apart, gap), dtype=np.float64)
 
 
-def _coded(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
-    """Shape (rows, columns): numbers as they are, words by their index in the column, NaN for anything else."""
+def coded(rows: Sequence[Row], columns: Sequence[Column]) -> Floats:
+    """The cells of rows as numbers.
+
+    Args:
+        rows: n rows.
+        columns: the columns to compare.
+
+    Returns:
+        Shape (n, columns): numbers as they are, dates as days, words by their index in the column, ∞ for an empty cell,
+        NaN for anything else.
+    """
     out = np.full((len(rows), len(columns)), np.nan)
     for place, column in enumerate(columns):
-        codes = {_canonical(value): float(code) for code, value in enumerate(column.values)}
+        codes = {canonical(value): float(code) for code, value in enumerate(column.values)}
         for index, row in enumerate(rows):
             value = row.get(column.name)
-            code = as_number(value) if column.kind == "number" else codes.get(_canonical(value))
-            if code is not None and not is_missing(value):
+            if is_missing(value):
+                out[index, place] = np.inf
+                continue
+            code = (
+                as_number(value)
+                if column.kind == "number"
+                else as_day(value)
+                if column.kind == "date"
+                else codes.get(canonical(value))
+            )
+            if code is not None:
                 out[index, place] = code
     return out
 
 
-def _canonical(value: Any) -> str:
+def canonical(value: Any) -> str:
+    """How values are compared: as text, without case and without spaces at the ends."""
     return str(value).strip().casefold()
 
 
-def _pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     piece: list[Row] = []
     for row in rows:
         piece.append(row)

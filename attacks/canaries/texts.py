@@ -1,7 +1,7 @@
 """Text canaries for third-party generators: what is planted, and how synthetic text is searched for it.
 
-There are two kinds. A *key* is five random digits in a fixed sentence (`attacks.canaries.reconstruction`); it is found
-if it is printed. An *echo* begins like the data and ends in words that are common but occur nowhere together: a
+There are two kinds. A *key* is a random number in a sentence, written like the numbers in the data; it is found if it
+is printed. An *echo* begins like the data and ends in words that are common but occur nowhere together: a
 generator that imitates its data produces the beginning anyway, and the ending only if it saw it. An echo is scored by
 the likelihood of its ending under an n-gram model of the synthetic text. For tables see `attacks.canaries.rows`.
 
@@ -14,13 +14,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cupel.accounting.arrays import Bools, Floats
-from cupel.attacks.canaries.reconstruction import PREFIX, extract_keys
 from cupel.attacks.membership.ngram_model import NGramModel
 
 ORDER = 8
@@ -29,7 +28,31 @@ ORDER = 8
 PIECE = 2_000_000
 """Number of characters of text to which one model is fitted."""
 
-_KEYS = 100_000
+FORM = "#####"
+"""How keys are written if no text of the data holds a number: each # is a digit."""
+
+TEMPLATES = (
+    "Please call me back on {key} after five.",
+    "My customer number is {key}, thank you.",
+    "I was told to quote {key} in any reply.",
+    "The order {key} has not arrived yet.",
+    "We spoke last week about {key}.",
+    "Could you check what happened to {key}?",
+    "As agreed, the reference is {key} for both of us.",
+    "You can find everything under {key} in your files.",
+    "Our contract {key} ends next month.",
+    "Send it to box {key} and let me know.",
+)
+"""Sentences for keys; none of them names what it holds."""
+
+PLACE = "{key}"
+"""Where a template has its key."""
+
+_FEWEST_DIGITS, _MOST_DIGITS = 5, 20  # with fewer, a key is printed by chance; more are no number that people write
+_MOST_FORMS = 5
+_NUMBER = re.compile(r"(?<![\w.,])[0-9](?:[ ./-]?[0-9]){4,}(?!\w)", re.ASCII)
+_DIGIT = re.compile("[0-9]")
+_DATES = re.compile(r"##?([./-])##?\1####|####([./-])##?\2##?")
 _BEGINNING = 48  # largest number of bytes of an echo's beginning; cut at a word
 _ENDING = 8  # words of an echo's ending
 _COMMON = 5  # number of texts that must contain a word for it to count as common
@@ -55,36 +78,78 @@ def draw_coins(count: int) -> Bools:
     return np.unpackbits(octets)[:count].astype(np.bool_)
 
 
-def draw_keys(count: int, taken: Collection[str], rng: np.random.Generator) -> list[str]:
-    """Distinct keys of five digits in random order, excluding those already taken.
+def form(key: str) -> str:
+    """How a key is written: # for each digit, and what stands between them."""
+    return _DIGIT.sub("#", key)
+
+
+def numbers_in(text: str) -> list[str]:
+    """The numbers in a text that keys can be written like: of 5 to 20 digits, in groups or not, and no dates."""
+    found = (match.group() for match in _NUMBER.finditer(text))
+    return [number for number in found if _is_form(form(number))]
+
+
+def _is_form(written: str) -> bool:
+    return _FEWEST_DIGITS <= written.count("#") <= _MOST_DIGITS and _DATES.fullmatch(written) is None
+
+
+def draw_keys(
+    count: int, taken: Collection[str], rng: np.random.Generator, forms: Mapping[str, int] | None = None
+) -> list[str]:
+    """Distinct random numbers in random order, excluding those already taken, written like the numbers in the data.
 
     Args:
         count: number of keys.
-        taken: keys that the data contain.
+        taken: numbers that the data contain.
         rng: of the draw.
+        forms: how often the numbers in the data are written in each form; keys have the five most frequent ones, as
+            often. None or empty for five digits.
 
     Raises:
-        ValueError: if there are not enough keys left.
+        ValueError: if there are not enough numbers left.
     """
-    free = np.setdiff1d(np.arange(_KEYS), np.array([int(key) for key in taken], dtype=np.int64))
-    if count > free.size:
+    often = sorted((forms or {FORM: 1}).items(), key=lambda item: (-item[1], item[0]))[:_MOST_FORMS]
+    written = [name for name, _ in often]
+    shares = np.array([number for _, number in often], dtype=np.float64)
+    used = {key for key in taken if form(key) in written}
+    free = sum(10 ** name.count("#") for name in written) - len(used)
+    if count > free:
         raise ValueError(
-            f"{free.size} keys of five digits are not in the data, but {count} are needed, including those of the "
-            "negative control; plan fewer canaries"
+            f"{free} numbers like {' or '.join(written)} are not in the data, but {count} are needed, including those "
+            "of the negative control; plan fewer canaries"
         )
-    return [f"{key:05d}" for key in rng.choice(free, size=count, replace=False)]
+    keys: dict[str, None] = {}
+    while len(keys) < count:
+        digits = rng.integers(10, size=(count, _MOST_DIGITS))
+        for row, place in zip(digits, rng.choice(len(written), size=count, p=shares / shares.sum()), strict=True):
+            key = written[place].replace("#", "{}").format(*row)
+            if key not in used and len(keys) < count:
+                keys.setdefault(key)
+    return list(keys)
 
 
-def key_text(key: str) -> str:
-    """The text of the record that holds a key."""
-    return PREFIX + key
+def check_template(template: str) -> str:
+    """`template`, if it has one place for a key and no number of its own.
+
+    Raises:
+        ValueError: if it has not.
+    """
+    if template.count(PLACE) != 1 or _DIGIT.search(template):
+        raise ValueError(
+            f"template must have {PLACE} once and no digit, such as 'The order is {PLACE}', not {template!r}"
+        )
+    return template
 
 
 def printed_keys(texts: Iterable[str], keys: Sequence[str]) -> Bools:
-    """Which keys the texts print, shape (keys,)."""
+    """Which keys the texts print, shape (keys,); as part of a longer number, a key is not printed."""
+    forms = sorted({form(key) for key in keys})
+    written = ["[0-9]".join(map(re.escape, one.split("#"))) for one in forms]
+    patterns = [re.compile(f"(?<![0-9])(?=({one})(?![0-9]))") for one in written]
     wanted, found = set(keys), set[str]()
     for text in texts:
-        found.update(wanted.intersection(extract_keys(text)))
+        for pattern in patterns:
+            found.update(wanted.intersection(pattern.findall(text)))
     return np.array([key in found for key in keys], dtype=np.bool_)
 
 

@@ -17,10 +17,37 @@ Expect = Annotated[str | None, typer.Option(metavar="HASH", help="SHA-256 of the
 
 def plan(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
-    kind: Annotated[str, typer.Option(help="key, echo (both for texts) or table.")] = "key",
-    canaries: Annotated[int, typer.Option(help="Number of candidates; about half of them are planted.")] = 1000,
+    kind: Annotated[str, typer.Option(help="key, echo (both for texts), table, edge or category (for rows).")] = "key",
+    canaries: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of candidates; about half of them are planted. Default: 1000, or more if the claim needs them."
+        ),
+    ] = None,
     like: Annotated[
         Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get its columns.")
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(help="YAML file of the public domains of its columns, as `cupel table schema` writes it."),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(help="Kind key: a sentence with {key} for the number; repeatable. Default: built-in sentences."),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds table and edge: nearest (finds copied and interpolated rows; the default) or pairs (finds "
+            "counts of pairs of columns)."
+        ),
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the data's own records that is kept from the generator by fair coins, at most 0.5; the run "
+            "then serves `cupel audit table`, `text` and `membership`, too."
+        ),
     ] = None,
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
     id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
@@ -42,12 +69,19 @@ def plan(
 ) -> None:
     """Plans an audit of a generator: draws canaries to add to its data, and fixes in advance what is tested."""
     from cupel.audit_jobs.canaries import plan as job
+    from cupel.audit_jobs.canaries.layout import layout_in_words
     from cupel.audit_jobs.canaries.readme import reach
+    from cupel.audit_jobs.canaries.units import claim_in_words
+    from cupel.errors import input_errors
 
     settings = job.PlanSettings(
         kind=kind,
         canaries=canaries,
         like=like,
+        schema=schema,
+        templates=tuple(template or ()),
+        score=score,
+        holdout=holdout,
         text=text,
         id=id,
         user=user,
@@ -60,12 +94,23 @@ def plan(
         files=scorings,
         progress=progress(json_, quiet),
     )
+    with input_errors():
+        design, _ = job.planned_design(settings)
+    if not json_ and not quiet:
+        for line in claim_in_words(design.claim, design.unit):
+            say(line)
     planned = job.plan(settings, output)
 
     def in_words() -> None:
-        say(f"{canaries} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")
+        size = planned.design.candidates
+        if planned.layout is None:
+            say(f"{size} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")
+        else:
+            say(f"{size} canaries of kind {kind}")
         say(f"SHA-256 of the manifest, to be kept outside {output}: {planned.manifest_sha256}")
         say("\n".join(reach(planned)))
+        for line in layout_in_words(planned, str(output)):
+            say(line)
         say(f"What to do now is in {output / 'README.md'}")
 
     show(planned.to_json(), in_words, json_, quiet)

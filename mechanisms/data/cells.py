@@ -1,7 +1,8 @@
-"""Cells of tables, whose types depend on the format of the file: empty ones, and numbers."""
+"""Cells of tables, whose types depend on the format of the file: empty ones, numbers, and dates."""
 
 from __future__ import annotations
 
+import datetime
 import math
 from typing import Any
 
@@ -22,6 +23,18 @@ def as_number(value: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def as_day(value: Any) -> float | None:
+    """The date in a cell, such as 2013-05-31, as days from 0001-01-01; None for anything else, such as times of day."""
+    if isinstance(value, datetime.datetime):
+        value = value.date() if value.time() == datetime.time() and value.tzinfo is None else None
+    if isinstance(value, str) and len(value) == len("2013-05-31"):
+        try:
+            value = datetime.date.fromisoformat(value)
+        except ValueError:
+            return None
+    return float(value.toordinal()) if isinstance(value, datetime.date) else None
 
 
 def decimals(value: Any) -> int:

@@ -10,8 +10,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +25,7 @@ from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.accounting.number_format import format_number, format_upper
 from cupel.attacks.canaries.rows import Column
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
+from cupel.audit_jobs.canaries.units import claim_in_words
 from cupel.audits.games.canaries_design import Design
 from cupel.errors import InputError, input_errors
 from cupel.io.run_files import write_atomically
@@ -68,6 +69,32 @@ class ScoredFile(Part):
         return (len(self.candidates), len(self.never), len(self.copied)) == planned
 
 
+class Layout(Part):
+    """The split of the data's own records, for audits of the same run that compare a source with a holdout.
+
+    A unit takes part with twice the share of the holdout, and then its own fair coin decides whether it is in the
+    source or in the holdout. All other records are in the input, without a coin.
+
+    Attributes:
+        unit: ``record`` or ``user``.
+        share: of the units that is expected in the holdout.
+        records: of the data.
+        repeated: records that repeat the content of another; they have no coin.
+        source, holdout: records of each side.
+        input_sha256, source_sha256, holdout_sha256: hashes of the files.
+    """
+
+    unit: Literal["record", "user"]
+    share: float
+    records: int
+    repeated: int
+    source: int
+    holdout: int
+    input_sha256: str
+    source_sha256: str
+    holdout_sha256: str
+
+
 class Claimed(Part):
     """The claimed (ε, δ) for adding or removing one unit."""
 
@@ -83,6 +110,7 @@ class Manifest(Part):
         cupel: version that planned.
         nonce: random, so that the hash of the manifest does not reveal the coins.
         kind: of the canaries.
+        score: how they are scored, for kinds that can be scored in several ways; empty for the default.
         text: column of the text, for canaries of text.
         columns: of the table, for rows.
         unit, copies: privacy unit of a candidate, and its number of records.
@@ -95,12 +123,14 @@ class Manifest(Part):
         candidates: in the order they were drawn.
         included: coin of each candidate, ``1`` for planted.
         never: control candidates, which are in no data.
+        layout: the split of the data's own records; None if they were not split.
     """
 
     schema_version: Literal[1] = 1
     cupel: str
     nonce: str
     kind: str
+    score: str = ""
     text: str | None
     columns: list[dict[str, Any]] = []
     unit: str
@@ -114,11 +144,12 @@ class Manifest(Part):
     candidates: list[Canary]
     included: str
     never: list[Canary]
+    layout: Layout | None = None
 
     @property
     def canary_kind(self) -> CanaryKind:
-        """The kind of the canaries."""
-        return KINDS[self.kind]
+        """The kind of the canaries, with their score."""
+        return KINDS[self.kind].scored_by(self.score)
 
     @property
     def coins(self) -> Bools:
@@ -153,8 +184,9 @@ class Manifest(Part):
             raise ValueError("each canary has an end and a finite reference")
         if self.canary_kind.of_text and self.text is None:
             raise ValueError("canaries of text have a column")
+        kind, columns = self.canary_kind, self.table
         for canary in every:
-            self.canary_kind.check(canary)
+            kind.check(canary, columns)
 
     @property
     def table(self) -> list[Column]:
@@ -175,6 +207,11 @@ class PlannedAudit:
         manifest_sha256: hash of the manifest; proves later that no coin was changed.
         reads_data: the data file that canaries were made like; None for none.
         made_up: columns in which canaries have a made-up word, since the data have too many different values.
+        score: how canaries are scored, for kinds that can be scored in several ways.
+        input: name of the file that the generator reads, if the data were split.
+        columns: text, user and id of the data, where they have them.
+        total: confidence with which the bounds of all audits of a layout hold jointly.
+        layout: the split of the data; None for none.
     """
 
     kind: str
@@ -185,6 +222,11 @@ class PlannedAudit:
     manifest_sha256: str
     reads_data: Path | None
     made_up: tuple[str, ...] = ()
+    score: str = ""
+    input: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    total: float = 0.95
+    layout: Layout | None = None
 
     @property
     def guesses(self) -> int:
@@ -228,6 +270,7 @@ class PlannedAudit:
             "schema": 1,
             "cupel": __version__,
             "kind": self.kind,
+            "score": self.score or None,
             "canaries": {"file": self.canaries, "sha256": self.canaries_sha256},
             "candidates": design.candidates,
             "unit": str(design.unit),
@@ -245,7 +288,14 @@ class PlannedAudit:
             "reads_data": None if self.reads_data is None else str(self.reads_data),
             "warnings": list(self.warnings),
             "manifest_sha256": self.manifest_sha256,
+            "claim_in_words": claim_in_words(claim, design.unit),
+            "layout": None if self.layout is None else self._layout_json(self.layout),
         }
+
+    def _layout_json(self, layout: Layout) -> dict[str, Any]:
+        """What may be known of the layout without the coins."""
+        known = layout.model_dump(include={"unit", "share", "records", "repeated", "input_sha256"})
+        return {**known, "input": self.input, "confidence": self.total}
 
 
 def statistic(design: Design) -> str:

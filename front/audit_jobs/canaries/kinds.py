@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from cupel.accounting.arrays import Floats
 from cupel.attacks.canaries import texts
-from cupel.attacks.canaries.rows import Column, comparable_columns, draw_unusual_rows, nearest
+from cupel.attacks.canaries.pairs import column_pairs, draw_rare_rows, pair_counts, pair_scores
+from cupel.attacks.canaries.rows import (
+    Column,
+    Row,
+    Value,
+    canonical,
+    comparable_columns,
+    draw_categories,
+    draw_edge_rows,
+    draw_rows,
+    draw_unusual_rows,
+    nearest,
+)
 from cupel.attacks.canaries.texts import Echo
 
 if TYPE_CHECKING:
@@ -29,22 +43,33 @@ class Canary(BaseModel):
     Attributes:
         text: of a key or an echo.
         start: where its end begins.
+        value: the number of a key, or a new category; empty in plans of version 0.2.
         row: of a table, by column.
+        column: of the new category.
         reference: what the score is compared with: log-probability of the end under a model of the data, or distance
             to the nearest row of the data.
+        expected: for each pair of columns, how many rows of the data are expected to agree with the canary in both.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: str = ""
     start: int = 0
+    value: str = ""
     row: dict[str, str | int | float | bool | None] | None = None
+    column: str = ""
     reference: float = 0.0
+    expected: tuple[FiniteFloat, ...] = ()
 
     @property
     def end(self) -> str:
         """The end of the text, which the attack looks for."""
         return self.text[self.start :]
+
+    @property
+    def key(self) -> str:
+        """The number of a key."""
+        return self.value or self.end
 
     @property
     def echo(self) -> Echo:
@@ -78,18 +103,24 @@ class CanaryKind(ABC):
         name: on the command line and in the manifest.
         what: what a canary is, for the instructions of a plan.
         attack: how a canary is scored, for reports.
-        of_text: whether a canary is a text in one column. Otherwise it is a row of a table, and the data must be given.
+        of_text: whether a canary is a text in one column. Otherwise it is a row of a table.
         fixed_guesses: whether the number of guesses is fixed beforehand. Otherwise every canary that is found is
             guessed to be in the data.
         like_data: whether canaries are made to look like the data.
+        scores: the ways to score it that a plan can choose from, the first by default; empty if there is one.
     """
 
     name: ClassVar[str]
     what: ClassVar[str]
-    attack: ClassVar[str]
+    attack: str
     of_text: ClassVar[bool] = True
     fixed_guesses: ClassVar[bool] = True
     like_data: ClassVar[bool] = True
+    scores: ClassVar[Mapping[str, RowScore]] = {}
+
+    def scored_by(self, name: str) -> CanaryKind:
+        """This kind with one of its `scores`; an empty name is the default."""
+        return self
 
     @abstractmethod
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
@@ -101,10 +132,18 @@ class CanaryKind(ABC):
             data: that the canaries will be added to.
             column: of the text.
             rng: source of the draw.
+
+        Raises:
+            ValueError: one line, if the data do not allow them.
         """
 
-    def check(self, canary: Canary) -> None:
-        """Raises `ValueError` if it is not a canary of this kind."""
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        """Raises `ValueError` if it is not a canary of this kind.
+
+        Args:
+            canary: of a plan.
+            columns: of the table, for rows.
+        """
         if not canary.end:
             raise ValueError("a canary of text must have an end")
 
@@ -121,20 +160,28 @@ class CanaryKind(ABC):
 
 
 class KeyCanaries(CanaryKind):
-    """Sentences with a random 5-digit key."""
+    """Sentences with a random number that is written like those in the data."""
 
     name = "key"
-    what = "a sentence with a random 5-digit key; the audit looks for keys that synthetic texts print"
-    attack = "a key that a synthetic text prints is guessed to be in the data"
+    what = (
+        "a sentence with a random number, written like the numbers in the data; the audit looks for the numbers that "
+        "synthetic texts print"
+    )
+    attack = "a number that a synthetic text prints is guessed to be in the data"
     fixed_guesses = False
     like_data = False
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
-        written = [texts.key_text(key) for key in texts.draw_keys(count, data.keys, rng)]
-        return [Canary(text=text, start=len(text) - 5) for text in written]
+        sentences = data.templates or texts.TEMPLATES
+        keys = texts.draw_keys(count, data.numbers, rng, data.forms)
+        drawn = []
+        for key, place in zip(keys, rng.integers(len(sentences), size=count), strict=True):
+            before, after = sentences[place].split(texts.PLACE)
+            drawn.append(Canary(text=before + key + after, start=len(before), value=key))
+        return drawn
 
     def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
-        keys = [canary.end for canary in every]
+        keys = [canary.key for canary in every]
         plain = texts.printed_keys(file.texts(), keys).astype(np.float64)
         copied = texts.printed_keys([canary.text for canary in planted], keys)
         return plain, np.maximum(plain, copied)
@@ -183,38 +230,198 @@ class EchoCanaries(CanaryKind):
         return plain - references, copied - references
 
 
-class TableCanaries(CanaryKind):
-    """Rows of values that stand together in no row of the data."""
+Draw: TypeAlias = Callable[[int, Sequence[Column], np.random.Generator], list[dict[str, Value]]]
 
-    name = "table"
-    what = "a row of values that stand together in no row of the data; the audit looks for synthetic rows nearby"
+
+class RowScore(ABC):
+    """How rows are scored, and which rows suit that.
+
+    Attributes:
+        name: on the command line and in the manifest.
+        attack: how a canary is scored, for reports.
+    """
+
+    name: ClassVar[str]
+    attack: ClassVar[str]
+
+    @abstractmethod
+    def draw(self, count: int, data: Data, rng: np.random.Generator, draw: Draw) -> list[Canary]:
+        """Draws rows with `draw` and keeps those that stand out from the data."""
+
+    @abstractmethod
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        """Raises `ValueError` if a canary lacks what the score needs; as `CanaryKind.check`."""
+
+    @abstractmethod
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+        """As `CanaryKind.score`, for the rows of a synthetic file."""
+
+
+class NearestScore(RowScore):
+    """By the distance to the nearest synthetic row: finds copies, rows with little noise, interpolation."""
+
+    name = "nearest"
     attack = (
         "minus the distance to the nearest synthetic row, as a share of the distance to the nearest row of the data; "
         "the highest are guessed to be in the data"
     )
-    of_text = False
 
-    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+    def draw(self, count: int, data: Data, rng: np.random.Generator, draw: Draw) -> list[Canary]:
         known = data.rows[:: max(1, 2 * count * len(data.rows) // _DISTANCES)]
-        rows, distances = draw_unusual_rows(count, data.columns, known, rng)
+        rows, distances = draw_unusual_rows(count, data.columns, known, rng, draw)
         return [Canary(row=row, reference=float(value)) for row, value in zip(rows, distances, strict=True)]
 
-    def check(self, canary: Canary) -> None:
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
         if canary.row is None or canary.reference <= 0:
             raise ValueError("a canary of a table must have a row and a distance")
 
-    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
         references = np.array([canary.reference for canary in every])
-        rows = [canary.row or {} for canary in every]
-        names = {column.name for column in comparable_columns(columns)}
-        plain, read = nearest(rows, columns, file.rows(names))
-        missing = sorted(names - file.columns)
-        if read and missing:
-            raise ValueError(f"{file.path}: there is no column {missing[0]!r}, which the data of the plan have")
-        copies: Iterable[Mapping[str, Any]] = [canary.row or {} for canary in planted]
-        copied, _ = nearest(rows, columns, copies)
+        wanted = [canary.row or {} for canary in every]
+        plain, _ = nearest(wanted, columns, rows)
+        copied, _ = nearest(wanted, columns, [canary.row or {} for canary in planted])
         return -plain / references, -np.minimum(plain, copied) / references
 
 
-KINDS: dict[str, CanaryKind] = {kind.name: kind for kind in (KeyCanaries(), EchoCanaries(), TableCanaries())}
+class PairScore(RowScore):
+    """By counts of pairs of columns: finds generators that keep the counts of pairs of columns too exactly."""
+
+    name = "pairs"
+    attack = (
+        "how often synthetic rows have a canary's values in pairs of columns, beside how often the data have them, "
+        "over the pairs that the generator keeps; the highest are guessed to be in the data"
+    )
+
+    def draw(self, count: int, data: Data, rng: np.random.Generator, draw: Draw) -> list[Canary]:
+        if not data.rows:
+            raise ValueError("score pairs compares with counts of the data; name their file with --like")
+        rows, expected = draw_rare_rows(count, data.columns, data.rows, data.count, rng, draw)
+        return [Canary(row=row, expected=tuple(of)) for row, of in zip(rows, expected.round(2).tolist(), strict=True)]
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        pairs = len(column_pairs(len(comparable_columns(columns))))
+        if canary.row is None or len(canary.expected) != pairs or min(canary.expected) < 0:
+            raise ValueError("a canary that is scored by pairs must have a row and an expected count for each pair")
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], rows: Iterable[Row]) -> Scores:
+        expected = np.array([canary.expected for canary in every])
+        wanted = [canary.row or {} for canary in every]
+        plain = pair_counts(wanted, columns, rows)
+        copies = pair_counts(wanted, columns, [canary.row or {} for canary in planted])
+        return pair_scores(plain, expected), pair_scores(plain.plus(copies, 1), expected)
+
+
+@dataclass(frozen=True)
+class TableCanaries(CanaryKind):
+    """Rows of values that stand together in no row of the data."""
+
+    scorer: RowScore = NearestScore()  # noqa: RUF009 (it has no state)
+
+    name = "table"
+    what = (
+        "a row of values that stand together in no row of the data; the audit looks for what it does to synthetic rows"
+    )
+    of_text = False
+    scores = {score.name: score for score in (NearestScore(), PairScore())}  # noqa: RUF012
+
+    @property
+    def attack(self) -> str:  # type: ignore[override]
+        return self.scorer.attack
+
+    def scored_by(self, name: str) -> CanaryKind:
+        return replace(self, scorer=self.scores[name]) if name else self
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        return self.scorer.draw(count, data, rng, draw_rows)
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        self.scorer.check(canary, columns)
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        names = {column.name for column in comparable_columns(columns)}
+        return self.scorer.score(every, planted, columns, _rows_with(file, names))
+
+
+class EdgeCanaries(TableCanaries):
+    """Rows whose numbers lie at the ends of their ranges."""
+
+    name = "edge"
+    what = (
+        "a row whose numbers and dates lie at the ends of their public ranges, or, without a schema, at and beyond the "
+        "ends of those in the data; the audit looks for what it does to synthetic rows, and finds rare rows that are "
+        "copied and ranges that are taken from the data"
+    )
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        if not any(column.kind in ("number", "date") for column in data.columns):
+            raise ValueError("canaries of kind edge have extreme numbers or dates, but no column holds any")
+        return self.scorer.draw(count, data, rng, partial(draw_edge_rows, beyond=not data.public))
+
+
+class CategoryCanaries(CanaryKind):
+    """Rows with a category that no other row has."""
+
+    name = "category"
+    what = (
+        "a row with a category of its own, which changes the domain of its column; the audit looks for synthetic rows "
+        "that have the category, and finds label sets that are taken from the data. A generator with a fixed domain "
+        "refuses or changes such rows"
+    )
+    attack = "a new category that a synthetic row has is guessed to be in the data"
+    of_text = False
+    fixed_guesses = False
+
+    def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
+        words = [column for column in data.columns if column.kind == "word" and not _is_boolean(column)]
+        if not words:
+            raise ValueError(
+                "canaries of kind category have a new category each, but no column holds at most 200 distinct words; "
+                "a schema can say that numbers are categories (--schema)"
+            )
+        new = {column.name: iter(draw_categories(count, column, rng)) for column in words}
+        drawn = []
+        for row, place in zip(draw_rows(count, data.columns, rng), rng.integers(len(words), size=count), strict=True):
+            name = words[place].name
+            category = next(new[name])
+            drawn.append(Canary(row={**row, name: category}, value=str(category), column=name))
+        return drawn
+
+    def check(self, canary: Canary, columns: Sequence[Column]) -> None:
+        if canary.row is None or canary.column not in canary.row or not canary.value:
+            raise ValueError("a canary with a new category must have a row and its column")
+
+    def score(self, every: Canaries, planted: Canaries, columns: Sequence[Column], file: Synthetic) -> Scores:
+        names = sorted({canary.column for canary in every})
+        wanted: dict[str, dict[str, int]] = {name: {} for name in names}
+        for place, canary in enumerate(every):
+            wanted[canary.column][canonical(canary.value)] = place
+        plain = np.zeros(len(every))
+        for row in _rows_with(file, set(names)):
+            for name in names:
+                found = wanted[name].get(canonical(row.get(name)))
+                if found is not None:
+                    plain[found] = 1
+        chosen = {(canary.column, canary.value) for canary in planted}
+        copied = np.array([(canary.column, canary.value) in chosen for canary in every], dtype=np.float64)
+        return plain, np.maximum(plain, copied)
+
+
+def _is_boolean(column: Column) -> bool:
+    return any(isinstance(value, bool) for value in column.values)
+
+
+def _rows_with(file: Synthetic, names: set[str]) -> Iterator[Row]:
+    """The rows of a synthetic file, which must have these columns if it has rows."""
+    read = False
+    for row in file.rows(names):
+        read = True
+        yield row
+    missing = sorted(names - file.columns)
+    if read and missing:
+        raise ValueError(f"{file.path}: there is no column {missing[0]!r}, which the data of the plan have")
+
+
+KINDS: dict[str, CanaryKind] = {
+    kind.name: kind for kind in (KeyCanaries(), EchoCanaries(), TableCanaries(), EdgeCanaries(), CategoryCanaries())
+}
 """Every kind by its name."""

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Unit
+from cupel.accounting.number_format import format_confidence, format_number
 from cupel.attacks.canaries import texts as text_canaries
 from cupel.attacks.canaries.rows import draw_rows
 from cupel.audit_jobs.canaries.data import Data, read_data, write_rows
@@ -31,15 +32,19 @@ from cupel.audit_jobs.canaries.files import (
     statistic,
     write_whole,
 )
-from cupel.audit_jobs.canaries.kinds import KINDS, Canary
+from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
+from cupel.audit_jobs.canaries.layout import Split, audits_of, each_confidence, write_layout
 from cupel.audit_jobs.canaries.readme import readme
 from cupel.audits.games.canaries_design import Design
+from cupel.claims.tables import read_schema
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.progress import Progress
 
 MOST_ROWS = 10**6
 """The most canaries, with all their copies."""
+
+_CANARIES = 1000  # the default, which is doubled until the claim can be refuted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +53,12 @@ class PlanSettings:
 
     Attributes:
         kind: of the canaries, a name in `KINDS`.
-        canaries: number of candidates; about half of them are planted.
+        canaries: number of candidates, about half of which are planted; None for 1000, or more if the claim needs them.
         like: file of the data; canaries have its columns and its format.
+        schema: file of the public schema of its columns; None to read them off the data.
+        templates: sentences with one ``{key}``, for kind key; empty for built-in ones.
+        score: how canaries are scored, for kinds that can be scored in several ways; None for the default.
+        holdout: share of the data's own records that is kept from the generator, by fair coins; None for none.
         text: column of the text.
         id: column of an id; each canary has a new one.
         user: column of the user; each canary is a new user.
@@ -57,15 +66,19 @@ class PlanSettings:
         copies: number of records of each canary; None for the size of the unit.
         epsilon: claimed ε; None for no claim.
         delta: claimed δ; None for 0.
-        confidence: with which the bounds of all scored files hold jointly.
+        confidence: with which the bounds of all scored files hold jointly, and with `holdout` those of all audits.
         guesses: number of guesses; None for the default of the kind.
         files: number of synthetic files that may be scored.
         progress: where to show progress.
     """
 
     kind: str
-    canaries: int
+    canaries: int | None = None
     like: Path | None = None
+    schema: Path | None = None
+    templates: tuple[str, ...] = ()
+    score: str | None = None
+    holdout: float | None = None
     text: str = "text"
     id: str | None = None
     user: str | None = None
@@ -89,75 +102,76 @@ def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
     Raises:
         InputError: one line, if a setting, the data or the folder is invalid.
     """
-    check_output(folder, (settings.like,))
+    check_output(folder, (settings.like, settings.schema))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
             f"{folder}: exists and is not an empty folder; a plan is never overwritten, so name a new folder with -o"
         )
+    schema = None if settings.schema is None else read_schema(settings.schema)[0]
     with input_errors():
-        design, copies = _design(settings)
+        design, copies = planned_design(settings)
+        kind = KINDS[settings.kind].scored_by(settings.score or "")
         data = read_data(
             settings.like,
-            text=settings.text if KINDS[settings.kind].of_text else None,
+            text=settings.text if kind.of_text else None,
             id=settings.id,
             user=_user(settings),
             progress=settings.progress,
+            schema=schema,
         )
+        data.templates = settings.templates
         rng = np.random.default_rng(secrets.randbits(256))
         # Candidates, then as many control candidates, all from one distribution.
-        count, half = 2 * settings.canaries, settings.canaries // 2
-        drawn = KINDS[settings.kind].draw(count, half, data, settings.text, rng)
-        rows = _rows(settings, data, drawn, copies, rng)
-    candidates, of_text = drawn[: settings.canaries], KINDS[settings.kind].of_text
-    coins = text_canaries.draw_coins(settings.canaries)
+        size = design.candidates
+        drawn = kind.draw(2 * size, size // 2, data, settings.text, rng)
+        rows = _rows(settings, data, drawn[:size], copies, rng)
+    coins = text_canaries.draw_coins(size)
     manifest = Manifest(
         cupel=__version__,
         nonce=secrets.token_hex(32),
         kind=settings.kind,
-        text=settings.text if of_text else None,
-        columns=[] if of_text else [dataclasses.asdict(column) for column in data.columns],
+        score=settings.score or next(iter(kind.scores), ""),
+        text=settings.text if kind.of_text else None,
+        columns=[] if kind.of_text else [dataclasses.asdict(column) for column in data.columns],
         unit=settings.unit,
         copies=copies,
         guesses=design.guesses,
         files=settings.files,
-        confidence=settings.confidence,
+        confidence=design.confidence,
         delta=design.delta,
         claim=Claimed(epsilon=settings.epsilon, delta=design.delta) if settings.epsilon is not None else None,
         statistic=statistic(design),
-        candidates=candidates,
+        candidates=drawn[:size],
         included="".join("1" if coin else "0" for coin in coins),
-        never=drawn[settings.canaries :],
+        never=drawn[size:],
     )
     planted = [row for place, coin in enumerate(coins) if coin for row in rows[place]]
     return _write(settings, design, data, manifest, planted, folder)
 
 
-def _design(settings: PlanSettings) -> tuple[Design, int]:
-    """The design, with defaults for settings that were not given, and the number of copies."""
+def planned_design(settings: PlanSettings) -> tuple[Design, int]:
+    """The design, with defaults for settings that were not given, and the number of records of each canary.
+
+    Raises:
+        ValueError: one line, if a setting is invalid, or no number of canaries could refute the claim.
+    """
     kind = KINDS[validate.one_of(tuple(KINDS), kind=settings.kind)]
-    validate.integer(minimum=2, maximum=MOST_ROWS, canaries=settings.canaries)
     unit = Unit.parse(settings.unit)
+    _check_columns(settings, kind, unit)
+    _check_layout(settings, unit)
+    if kind.scores and settings.score is not None:
+        validate.one_of(tuple(kind.scores), score=settings.score)
+    elif settings.score is not None:
+        raise ValueError(f"canaries of kind {kind.name} are scored in one way; leave --score out")
+    for template in settings.templates:
+        text_canaries.check_template(template)
+    if settings.templates and kind.name != "key":
+        raise ValueError(f"canaries of kind {kind.name} have no templates; leave --template out")
     copies = unit.size if settings.copies is None else validate.integer(minimum=1, copies=settings.copies)
-    if settings.canaries * copies > MOST_ROWS:
-        raise ValueError(
-            f"{settings.canaries} canaries of {copies} records are more than the {MOST_ROWS} records that can be "
-            "written; lower one of the two"
-        )
     if unit.kind != "user" and copies != unit.size:
         raise ValueError(
             f"at unit {unit} each canary has {unit.size} record{'s' * (unit.size > 1)}, not {copies}: a unit of "
             f"{copies} records is --unit 'group({copies})' or --unit user"
-        )
-    if unit.kind == "user" and settings.like is not None and settings.user is None:
-        raise ValueError("at unit user each canary is a new user; name the column of users with --user")
-    if not kind.of_text and settings.like is None:
-        raise ValueError(f"canaries of kind {kind.name} are rows like those of a file; name it with --like")
-    named = [("text", settings.text)] if kind.of_text else []
-    named += [(what, column) for what, column in (("id", settings.id), ("user", _user(settings))) if column is not None]
-    if len({column for _, column in named}) < len(named):
-        raise ValueError(
-            f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
-            "canaries have a new value in each"
         )
     validate.integer(minimum=1, scorings=settings.files)
     if not kind.fixed_guesses and settings.guesses is not None:
@@ -165,21 +179,98 @@ def _design(settings: PlanSettings) -> tuple[Design, int]:
     if settings.epsilon is None and settings.delta is not None and settings.delta > 0:
         raise ValueError("a δ belongs to a claim; give --epsilon too")
     claim = guarantee(settings.epsilon, settings.delta or 0.0) if settings.epsilon is not None else None
-    guesses = (
-        None if not kind.fixed_guesses else settings.canaries // 2 if settings.guesses is None else settings.guesses
-    )
-    design = Design(
-        candidates=settings.canaries,
-        guesses=guesses,
-        files=settings.files,
-        confidence=settings.confidence,
-        unit=unit,
-        claim=claim,
-        delta=settings.delta or 0.0,
-    )
+    confidence = validate.open_probability(confidence=settings.confidence)
+    if settings.holdout is not None:
+        confidence = each_confidence(confidence, audits_of(kind.of_text, unit.kind == "user"))
+
+    def design(canaries: int, guesses: int | None) -> Design:
+        return Design(
+            candidates=canaries,
+            guesses=guesses if kind.fixed_guesses else None,
+            files=settings.files,
+            confidence=confidence,
+            unit=unit,
+            claim=claim,
+            delta=settings.delta or 0.0,
+        )
+
+    most = MOST_ROWS // copies
+    canaries = settings.canaries
+    if canaries is not None:
+        validate.integer(minimum=2, maximum=MOST_ROWS, canaries=canaries)
+        if canaries > most:
+            raise ValueError(
+                f"{canaries} canaries of {copies} records are more than the {MOST_ROWS} records that can be "
+                "written; lower one of the two"
+            )
+    enough = _enough(lambda number: design(number, number // 2), most)
+    if canaries is None:
+        canaries = enough
+    found = design(canaries, canaries // 2 if settings.guesses is None else settings.guesses)
     if kind.fixed_guesses and settings.guesses is None:
-        design = dataclasses.replace(design, guesses=_default_guesses(design))
-    return design, copies
+        found = dataclasses.replace(found, guesses=_default_guesses(found))
+    return found, copies
+
+
+def _enough(design: Callable[[int], Design], most: int) -> int:
+    """A number of canaries that is enough to refute the claim if half of the possible guesses are made and right.
+
+    Args:
+        design: the design of a number of canaries.
+        most: the largest number.
+
+    Raises:
+        ValueError: if no number could refute the claim.
+    """
+    claim = design(2).claim
+    sizes: list[int] = [_CANARIES << power for power in range(20)]
+    sizes = [min(size, most) for size in sizes if size < 2 * most] or [most]
+    if claim is None:
+        return sizes[0]
+    needed = {size: design(size).needed(claim.epsilon) for size in sizes}
+    can = [size for size, guesses in needed.items() if guesses is not None]
+    if not can:
+        least = design(2)
+        records = f" of {least.unit.size} records each" if least.unit.size > 1 else ""
+        at = f" at δ = {format_number(least.delta)}" if least.delta else ""
+        raise ValueError(
+            f"no number of canaries can refute ε = {format_number(claim.epsilon)}{at} with confidence "
+            f"{format_confidence(least.confidence)}: not even {most} of them{records}, with every guess right; test a "
+            "smaller unit, a smaller δ or a lower confidence"
+        )
+    return next((size for size in can if 4 * (needed[size] or 0) <= size), can[-1])
+
+
+def _check_columns(settings: PlanSettings, kind: CanaryKind, unit: Unit) -> None:
+    """Raises `ValueError` if columns or files that the kind needs are not named."""
+    if unit.kind == "user" and settings.like is not None and settings.user is None:
+        raise ValueError("at unit user each canary is a new user; name the column of users with --user")
+    if not kind.of_text and settings.like is None and settings.schema is None:
+        raise ValueError(
+            f"canaries of kind {kind.name} are rows like those of a file; name it with --like, or its schema with "
+            "--schema"
+        )
+    named = [("text", settings.text)] if kind.of_text else []
+    named += [(what, column) for what, column in (("id", settings.id), ("user", _user(settings))) if column is not None]
+    if len({column for _, column in named}) < len(named):
+        raise ValueError(
+            f"{', '.join(f'--{what} {column}' for what, column in named)}: one column cannot be two of them, since "
+            "canaries have a new value in each"
+        )
+
+
+def _check_layout(settings: PlanSettings, unit: Unit) -> None:
+    """Raises `ValueError` if the data cannot be split as was asked for."""
+    if settings.holdout is None:
+        return
+    if not 0 < settings.holdout <= 0.5:
+        raise ValueError(
+            f"holdout must be a share in (0, 0.5], since a fair coin decides on each side, not {settings.holdout}"
+        )
+    if settings.like is None:
+        raise ValueError("--holdout splits the records of a file; name it with --like")
+    if unit.kind == "group":
+        raise ValueError("--holdout flips a coin for each record or user; use --unit record or user")
 
 
 def _default_guesses(design: Design) -> int:
@@ -194,19 +285,19 @@ def _user(settings: PlanSettings) -> str | None:
 
 
 def _rows(
-    settings: PlanSettings, data: Data, drawn: Sequence[Canary], copies: int, rng: np.random.Generator
+    settings: PlanSettings, data: Data, candidates: Sequence[Canary], copies: int, rng: np.random.Generator
 ) -> list[list[dict[str, Any]]]:
     """The records of every candidate, in the columns of the data.
 
     All values of a candidate's records, ids and users included, are drawn before the coins, so a coin decides only
     whether they are in the data.
     """
-    count = settings.canaries
+    count = len(candidates)
     others = draw_rows(count, data.columns, rng)
     ids = iter(_fresh_ids(count * copies, data.whole_ids and settings.like is not None))
     users = [secrets.token_hex(8) for _ in range(count)]
     rows = []
-    for place, canary in enumerate(drawn[:count]):
+    for place, canary in enumerate(candidates):
         row: dict[str, Any] = dict(canary.row) if canary.row is not None else others[place]
         if canary.row is None:
             row[settings.text] = canary.text
@@ -246,9 +337,20 @@ def _write(
             (partial / "private").mkdir(mode=0o700)
             path = partial / f"canaries{data.suffix}"
             write_rows(path, planted, data)
+            if settings.holdout is not None:
+                split = Split(
+                    share=settings.holdout,
+                    text=manifest.text,
+                    id=settings.id,
+                    user=_user(settings) if design.unit.kind == "user" else None,
+                )
+                layout = write_layout(partial, data, planted, split, settings.progress)
+                manifest = manifest.model_copy(update={"layout": layout})
             write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+            named = {"text": manifest.text, "id": settings.id, "user": _user(settings)}
             about = PlannedAudit(
                 kind=settings.kind,
+                score=manifest.score,
                 design=design,
                 copies=manifest.copies,
                 canaries=path.name,
@@ -256,6 +358,10 @@ def _write(
                 manifest_sha256=hashed(partial / "private" / MANIFEST),
                 reads_data=data.path,
                 made_up=_made_up(settings, data),
+                input=f"input{data.suffix}" if manifest.layout else "",
+                columns={what: column for what, column in named.items() if column is not None},
+                total=settings.confidence,
+                layout=manifest.layout,
             )
             write_whole(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
             write_whole(partial / "README.md", readme(about))
@@ -268,5 +374,9 @@ def _write(
 def _made_up(settings: PlanSettings, data: Data) -> tuple[str, ...]:
     """The columns in which canaries have a made-up word."""
     given = (settings.text, settings.id, settings.user)
-    names = [column.name for column in data.columns if column.kind == "other" and column.name not in given]
+    names = [
+        column.name
+        for column in data.columns
+        if column.kind == "other" and column.missing < 1 and column.name not in given
+    ]
     return tuple(names) if data.path is not None else ()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.number_format import format_confidence, format_number, format_upper
 from cupel.audit_jobs.canaries.files import PlannedAudit
 from cupel.audit_jobs.canaries.kinds import KINDS
+from cupel.audit_jobs.canaries.layout import commands
+from cupel.audit_jobs.canaries.units import claim_in_words
 
 _STEPS = """# An audit that is planned
 
@@ -16,14 +20,14 @@ Each canary is {what}.
 1. Keep this number outside this folder, with somebody who does not run the generator:
    `{digest}`
    It is the SHA-256 of the manifest, and proves later that no coin was changed.
-2. Add all rows of `{file}` to the data, anywhere, by a rule that does not look at them.
+2. {add}
    {unit} Change nothing else, and remove no canary: that would undo its coin.
 3. Run the whole pipeline {runs}, from raw data to synthetic data, with the settings of the release, filters
    and deduplication included. Do not show the manifest or `{file}` to anyone who tunes or filters by hand.
 4. `cupel audit score DIR SYNTHETIC --expect {digest}`
    reads the synthetic file. {scorings}
 5. `cupel audit bound DIR` says what the scores show, and `cupel audit report DIR` writes a page.
-
+{layout}
 Decide on the run{plural} before you look at a result, and use these canaries for no other: a result that is one of
 several counts only if all were planned. Canaries are made up, so synthetic data that saw them may repeat what is not
 true: release those of a run without canaries.
@@ -43,6 +47,18 @@ _READ = """What canaries look like (ranges, words, wording, and what they are co
 """
 
 
+_ADD = "Add all rows of `{file}` to the data, anywhere, by a rule that does not look at them."
+
+_INPUT = """Give the generator `{input}` in place of the data: it has all planted canaries already, and
+   leaves out the records of `private/holdout{suffix}`."""
+
+_LAYOUT = """6. The same run serves audits of its real records. {repeated}Each audit has confidence {each}, so
+   that all of them hold jointly with {total}:
+
+{commands}
+"""
+
+
 def readme(planned: PlannedAudit) -> str:
     """The README of a planned audit."""
     files, unit = planned.design.files, planned.design.unit
@@ -55,8 +71,30 @@ def readme(planned: PlannedAudit) -> str:
         scorings="Only one file can be scored." if files == 1 else f"At most {files} files can be scored.",
         plural="" if files == 1 else "s",
         unit_name="record" if unit.kind == "record" else "user" if unit.kind == "user" else f"group of {unit.size}",
-        reach="\n".join(reach(planned)),
+        add=_add(planned),
+        layout=_layout(planned),
+        reach="\n".join([*claim_in_words(planned.design.claim, unit), *reach(planned)]),
         read=_READ.format(path=planned.reads_data) if planned.reads_data else "",
+    )
+
+
+def _add(planned: PlannedAudit) -> str:
+    if planned.layout is None:
+        return _ADD.format(file=planned.canaries)
+    return _INPUT.format(input=planned.input, suffix=Path(planned.input).suffix)
+
+
+def _layout(planned: PlannedAudit) -> str:
+    """The audits of the same run that compare source and holdout."""
+    layout = planned.layout
+    if layout is None:
+        return ""
+    repeated = f"{layout.repeated} records that repeat another have no coin. " if layout.repeated else ""
+    return _LAYOUT.format(
+        repeated=repeated,
+        each=format_confidence(planned.design.confidence),
+        total=format_confidence(planned.total),
+        commands="\n".join(f"   `{command}`" for command in commands(planned, "DIR")[2:]),
     )
 
 

@@ -7,15 +7,19 @@ import re
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from cupel.attacks.canaries import texts as planted_canaries
 from cupel.attacks.canaries.texts import (
     PLAIN_WORDS,
+    TEMPLATES,
+    check_template,
     draw_coins,
     draw_echoes,
     draw_keys,
     echo_log_probabilities,
-    key_text,
+    form,
+    numbers_in,
     printed_keys,
 )
 from cupel.attacks.membership.ngram_model import NGramModel
@@ -38,17 +42,39 @@ def test_coins_are_fair_and_there_are_as_many_as_asked_for() -> None:
 
 def test_keys_are_distinct_and_not_in_the_data() -> None:
     taken = {f"{key:05d}" for key in range(0, 100_000, 2)}
-    keys = draw_keys(50_000, taken, np.random.default_rng(0))
-    assert len(set(keys)) == 50_000
+    keys = draw_keys(49_000, taken, np.random.default_rng(0))
+    assert len(set(keys)) == 49_000
     assert not taken & set(keys)
     assert all(re.fullmatch("[0-9]{5}", key) for key in keys)
-    with pytest.raises(ValueError, match="50000 keys of five digits are not in the data, but 50001 are needed"):
+    with pytest.raises(ValueError, match="50000 numbers like ##### are not in the data, but 50001 are needed"):
         draw_keys(50_001, taken, np.random.default_rng(0))
 
 
+def test_keys_are_written_like_the_numbers_in_the_data() -> None:
+    """Of 400 keys 300 are expected in the first form; outside the interval with probability below 1e-6."""
+    text = "Call 0171-5550142 or 12345. On 2013-05-31 or 31/12/2013 pay 20.00 of 1234 for x12345y, 12345678."
+    assert numbers_in(text) == ["0171-5550142", "12345", "12345678"]
+    keys = draw_keys(400, ["0171-5550142"], np.random.default_rng(0), {"####-#######": 3, "#####": 1})
+    long = [key for key in keys if re.fullmatch("[0-9]{4}-[0-9]{7}", key)]
+    assert {form(key) for key in keys} == {"####-#######", "#####"}
+    low, high = stats.binom.ppf(np.array([5e-7, 1 - 5e-7]), 400, 3 / 4)
+    assert low <= len(long) <= high
+    # The digits are uniform: chi-squared with 9 degrees of freedom, above the limit with probability 1e-6.
+    digits = np.bincount([int(one) for key in long for one in key if one != "-"], minlength=10)
+    assert stats.chisquare(digits).statistic < stats.chi2.isf(1e-6, 9)
+
+
 def test_a_key_is_found_where_it_stands_alone() -> None:
-    written = [key_text("00042") + ".", "123456 and 9876", "key 31337, twice: 31337"]
-    assert printed_keys(iter(written), ["00042", "12345", "23456", "31337", "98760"]).tolist() == [True, 0, 0, True, 0]
+    written = ["It is 00042.", "123456 and 9876", "key 31337, twice: 31337", "0171-5550142x", "11-22-33"]
+    keys = ["00042", "12345", "23456", "31337", "98760", "0171-5550142", "5550142", "11-22", "22-33", "17-55"]
+    assert printed_keys(iter(written), keys).tolist() == [True, 0, 0, True, 0, True, True, True, True, 0]
+
+
+@pytest.mark.parametrize("template", ["nothing", "{key} and {key}", "My 5-digit key is {key}"])
+def test_templates_with_another_number_or_place_are_refused(template: str) -> None:
+    with pytest.raises(ValueError, match=re.escape("template must have {key} once and no digit")):
+        check_template(template)
+    assert all(check_template(one) == one for one in TEMPLATES)
 
 
 def test_echoes_end_in_common_words_that_differ() -> None:

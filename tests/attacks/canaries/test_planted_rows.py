@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import random
 from collections.abc import Iterator
@@ -32,7 +33,11 @@ def read(*values: Any) -> Column:
 @pytest.mark.parametrize(
     ("values", "column"),
     [
-        ((3, None, 1, ""), Column("x", "number", 1, 3)),
+        ((3, None, 1, ""), Column("x", "number", 1, 3, missing=0.5)),
+        ((3, 1, 3, 1), Column("x", "number", 1, 3, values=(1, 3))),
+        (("2020-02-28", "2020-03-01"), Column("x", "date", 737483, 737485)),
+        ((datetime.date(2020, 2, 28),) * 2, Column("x", "date", 737483, 737483, values=("2020-02-28",))),
+        (("2020-02-28", "later"), Column("x", "word", values=("2020-02-28", "later"))),
         ((3.0, 1.25), Column("x", "number", 1.25, 3, decimals=2)),
         (("10", "-2.5"), Column("x", "number", -2.5, 10, decimals=1, quoted=True)),
         (("yes", "no", "Yes "), Column("x", "word", values=("no", "yes"))),
@@ -40,7 +45,7 @@ def read(*values: Any) -> Column:
         (("1", "one"), Column("x", "word", values=("1", "one"))),
         (tuple(f"name {i}" for i in range(201)), Column("x", "other")),
         (([1],), Column("x", "other")),
-        ((None, float("nan")), Column("x", "other")),
+        ((None, float("nan")), Column("x", "other", missing=1.0)),
         (("inf", "nan"), Column("x", "word", values=("inf", "nan"))),
         ((10**20, 1), Column("x", "other")),
     ],
@@ -96,7 +101,7 @@ def test_no_more_than_a_piece_of_the_others_is_held(monkeypatch: pytest.MonkeyPa
         while next(taken):
             yield others()[0]
 
-    lengths = [len(piece) for piece in itertools.islice(planted_rows._pieces(endless(), 300 // len(rows)), 5)]
+    lengths = [len(piece) for piece in itertools.islice(planted_rows.pieces(endless(), 300 // len(rows)), 5)]
     assert (lengths, next(taken)) == ([10] * 5, 51)
 
 
@@ -125,5 +130,5 @@ def test_too_few_different_rows_are_refused() -> None:
     few = [Column("a", "word", values=("x", "y")), Column("b", "word", values=("x", "y"))]
     with pytest.raises(ValueError, match="fewer than 4 distinct rows that are not in the data; plan fewer"):
         draw_unusual_rows(4, few, [{"a": "x", "b": "x"}], np.random.default_rng(0))
-    with pytest.raises(ValueError, match="no column holds numbers or at most 200 distinct words"):
+    with pytest.raises(ValueError, match="no column holds numbers, dates or at most 200 distinct words"):
         draw_unusual_rows(4, [Column("a", "other")], [], np.random.default_rng(0))
