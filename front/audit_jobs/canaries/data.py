@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cupel.accounting.errors import naming
 from cupel.attacks.canaries.rows import Column, ColumnReader
 from cupel.attacks.canaries.texts import form, numbers_in
 from cupel.errors import InputError, input_errors
@@ -207,7 +208,7 @@ class RowWriter:
             return os.open(path, flags, 0o600)
 
         path, data = self._path, self._data
-        with input_errors():
+        with input_errors(), naming(path):
             self._parquet = path.suffix == ".parquet" and data.path is not None
             if self._parquet:
                 import pyarrow.parquet
@@ -229,7 +230,7 @@ class RowWriter:
     def write(self, row: Mapping[str, Any]) -> None:
         """Adds a row."""
         if not self._parquet:
-            with input_errors():
+            with input_errors(), naming(self._path):
                 self._put(row)
             return
         self._rows.append(row)
@@ -253,7 +254,7 @@ class RowWriter:
             if kind is None and self._parquet:
                 self._flush()
         finally:
-            with input_errors():
+            with input_errors(), naming(self._path):
                 self._stack.close()
 
 
