@@ -85,14 +85,17 @@ def epsilon(
 
     The tail below is exact, if no count is above `reach`: counts below zero become zero.
     """
-    laws: list[Law] = []
-    for rows in (one, other):
-        law: Law = defaultdict(float)
-        for output, probability, cut in outputs(generate, rows, cells, reach, noise):
-            if not cut:
-                law[output] += probability
-        laws.append(law)
+    laws = [law_of(generate, rows, cells, reach, noise) for rows in (one, other)]
     return max(abs(math.log(laws[0][key] / laws[1][key])) for key in laws[0].keys() & laws[1].keys())
+
+
+def law_of(generate: bugs.Generator, rows: bugs.Rows, cells: list[int], reach: int, noise: Enumerated) -> Law:
+    """The probability of each output whose counts are too small for the tail above."""
+    law: Law = defaultdict(float)
+    for output, probability, cut in outputs(generate, rows, cells, reach, noise):
+        if not cut:
+            law[output] += probability
+    return law
 
 
 FINITE = [case for case in (*bugs.BUGS, *bugs.RIGHT) if math.isfinite(case.epsilon)]
@@ -100,9 +103,18 @@ INFINITE = [case for case in bugs.BUGS if math.isinf(case.epsilon)]
 
 
 @pytest.mark.parametrize("case", FINITE, ids=lambda case: case.name)
-def test_a_finite_epsilon_is_attained_on_the_neighbours(case: bugs.Case, noise: Enumerated) -> None:
-    found = epsilon(case.generate, case.data, case.neighbor, CHANGED[case.adjacency], 3, noise)
-    assert found == pytest.approx(case.epsilon, abs=ROUNDING)
+def test_a_finite_epsilon_is_attained_and_the_score_is_optimal(case: bugs.Case, noise: Enumerated) -> None:
+    """By Neyman and Pearson: the likelihood ratio of an output depends on the score alone, and grows with it."""
+    data, neighbor = (
+        law_of(case.generate, rows, CHANGED[case.adjacency], 2, noise) for rows in (case.data, case.neighbor)
+    )
+    ratios: dict[int, float] = {}
+    for output in data.keys() & neighbor.keys():
+        found = math.log(neighbor[output] / data[output])
+        assert ratios.setdefault(case.score(output), found) == pytest.approx(found, abs=ROUNDING)
+    assert sorted(ratios) == list(range(len(CHANGED[case.adjacency]) + 1))
+    assert sorted(ratios.values()) == [ratios[score] for score in sorted(ratios)]
+    assert max(map(abs, ratios.values())) == pytest.approx(case.epsilon, abs=ROUNDING)
 
 
 SHOWN = {"labels_from_data": (2, 0.62), "singletons_suppressed": (2, 0.77), "range_from_data": (9, 0.5)}
