@@ -1,7 +1,7 @@
 """DataSynthesizer in independent mode: `python data_synthesizer.py DATA OUT --epsilon 1 --seed N`.
 
-It claims (ε, 0)-differential privacy under replacing a record. ε = 0 switches its noise off. Its random numbers come from
-a seed, 0 by default, so an audit gives it a new one for each run.
+It claims (ε, 0)-differential privacy under replacing a record. ε = 0 switches its noise off. Its random numbers come
+from a seed, 0 by default, so an audit gives it a new one for each run.
 
 Install: `pip install DataSynthesizer==0.1.13` (MIT).
 """
