@@ -27,12 +27,14 @@ class RunsBound:
         refuted: whether the audit refutes the claim; None without a claim.
         audit: of the generator as it is claimed to be.
         unprotected: the same audit of the generator with its protection off; None if it was not made.
+        generator_seconds: that all runs took; 0 if they were made elsewhere.
     """
 
     planned: Planned
     refuted: bool | None
     audit: AuditResult
     unprotected: AuditResult | None
+    generator_seconds: float
 
     @property
     def claim(self) -> Claimed | None:
@@ -75,6 +77,7 @@ class RunsBound:
                     "epsilon": limits.epsilon if limits.epsilon < float("inf") else None,
                     "share_of_runs": limits.share if limits.share <= 1 else None,
                 },
+                "generator_seconds": self.generator_seconds,
                 "audit": self.audit.to_json(),
                 "unprotected": self.unprotected.to_json() if self.unprotected else None,
             }
@@ -112,7 +115,13 @@ def computed(planned: Planned) -> RunsBound:
         promised = guarantee(claim.epsilon, claim.delta)
         verdict = decide(promised, adjacency=design.adjacency, unit=design.unit, bounds=audit.bounds)
         refuted = verdict.name == "REFUTED"
-    return RunsBound(planned=planned, refuted=refuted, audit=audit, unprotected=arms.get("unprotected"))
+    return RunsBound(
+        planned=planned,
+        refuted=refuted,
+        audit=audit,
+        unprotected=arms.get("unprotected"),
+        generator_seconds=sum(results.seconds.values()),
+    )
 
 
 def _of(planned: Planned, results: Results, arm: str) -> AuditResult:

@@ -263,6 +263,7 @@ class Results:
         self._synced = time.monotonic()
         self.generators: dict[str, str] = {}
         self.found: dict[MadeRun, dict[str, Features]] = {}
+        self.seconds: dict[str, float] = {}
         if self._path.is_file():
             self._whole = self._read()
         else:
@@ -284,6 +285,7 @@ class Results:
                     else:
                         made = MadeRun(str(row["arm"]), Run(row["phase"], int(row["data"]), int(row["number"])))
                         self.found[made] = _checked(row["features"])
+                        self._spend(made.arm, float(row.get("seconds", 0.0)))
                 except InputError:
                     raise
                 except (ValueError, KeyError, TypeError, AttributeError):
@@ -323,10 +325,20 @@ class Results:
             )
         self._append({"arm": arm, "generator": digest})
 
-    def add(self, made: MadeRun, features: dict[str, Features]) -> None:
-        """Appends the result of a run. It is flushed at once, and synced to disk within a second."""
+    def add(self, made: MadeRun, features: dict[str, Features], seconds: float = 0.0) -> None:
+        """Appends the result of a run. It is flushed at once, and synced to disk within a second.
+
+        Args:
+            made: the run.
+            features: of its output.
+            seconds: that the generator took; 0 if unknown.
+        """
         self.found[made] = features
-        self._append({"arm": made.arm, **made.run._asdict(), "features": features})
+        self._spend(made.arm, seconds)
+        self._append({"arm": made.arm, **made.run._asdict(), "features": features, "seconds": round(seconds, 3)})
+
+    def _spend(self, arm: str, seconds: float) -> None:
+        self.seconds[arm] = self.seconds.get(arm, 0.0) + seconds
 
     def _append(self, row: Mapping[str, Any]) -> None:
         assert self._file is not None

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -297,9 +298,10 @@ def _called(function: Function, rows: Iterable[Row], seed: int) -> list[dict[str
         return None
 
 
-def _call(name: str, rows: Sequence[Row], seed: int) -> list[dict[str, Any]] | None:
-    """`_called` in another process."""
-    return _called(_load(name), rows, seed)
+def _call(name: str, rows: Sequence[Row], seed: int) -> tuple[list[dict[str, Any]] | None, float]:
+    """The output of a function that is known by its name, or None, and the seconds that it took."""
+    start = time.monotonic()
+    return _called(_load(name), rows, seed), time.monotonic() - start
 
 
 def _audit(planned: Planned, results: Results, arm: str, *, stop: bool) -> ManyRuns:
@@ -369,8 +371,8 @@ class _Maker:
                     finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
                     for future in finished:
                         made = under_way.pop(future)
-                        features = future.result()
-                        results.add(made, features)
+                        features, seconds = future.result()
+                        results.add(made, features, seconds)
                         audit.add(made.run, features)
                     step(*audit.progress)
             finally:
@@ -401,13 +403,16 @@ class _Maker:
 
     def _score(self, done: Future[Any], pairs: Sequence[str], scored: Future[Any]) -> None:
         try:
-            scored.set_result(self._of(done.result(), pairs))
+            rows, seconds = done.result()
+            scored.set_result((self._of(rows, pairs), seconds))
         except BaseException as error:  # is raised where the result is read
             scored.set_exception(error)
 
-    def _by_command(self, command: str, made: MadeRun, pairs: Sequence[str]) -> dict[str, Features]:
+    def _by_command(self, command: str, made: MadeRun, pairs: Sequence[str]) -> tuple[dict[str, Features], float]:
+        start = time.monotonic()
         rows, _ = self._commands.run(command, made)
-        return self._of(rows, pairs)
+        seconds = time.monotonic() - start
+        return self._of(rows, pairs), seconds
 
     def _of(self, rows: Iterable[Row] | None, pairs: Sequence[str]) -> dict[str, Features]:
         return failed_output(pairs) if rows is None else self._features.of(rows, pairs)

@@ -1,0 +1,188 @@
+"""Audits generators of tables from outside, on real rows: bound, ceiling, what is found half of the time, runs, time.
+
+    python benchmarks/generators_audited.py FOLDER -o FILE.json --python data_synthesizer=PATH …
+    python benchmarks/generators_audited.py --table FILE.json
+
+The generators are the scripts of ``examples/generators/``, each in a Python of its own; the head of each says what to
+install. Each is audited twice: by many runs (`cupel audit runs`, default neighbours and scores) and by canaries in one
+run (`cupel audit plan --kind table`). FOLDER keeps the audits; given again, what is finished is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupel.accounting.number_format import format_ceiling, format_lower, format_number, format_upper
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "generators"
+PEOPLE, BINNED = EXAMPLES / "people.csv", EXAMPLES / "people-binned.csv"
+DOMAINS = EXAMPLES / "people-binned.yaml"
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A generator to audit.
+
+    Attributes:
+        name: of its script.
+        title: as the table prints it.
+        data: that it reads.
+        claim: options of both plans.
+        runs: options of the plan of many runs.
+        command: options of its command.
+        unprotected: the same with its protection off; None for a control, which has none.
+    """
+
+    name: str
+    title: str
+    data: Path
+    claim: tuple[str, ...]
+    runs: tuple[str, ...]
+    command: str
+    unprotected: str | None = None
+
+
+GENERATORS = (
+    Generator(
+        "data_synthesizer",
+        "DataSynthesizer 0.1.13, independent mode, ε = 1",
+        PEOPLE,
+        ("--epsilon", "1"),
+        ("--adjacency", "replace_one"),
+        "--epsilon 1 --seed {seed}",
+        "--epsilon 0 --seed {seed}",
+    ),
+    Generator(
+        "smartnoise_mwem",
+        "SmartNoise MWEM 1.0.8, ε = 1",
+        BINNED,
+        ("--epsilon", "1"),
+        (),
+        "--epsilon 1",
+        "--epsilon 1e6",
+    ),
+    Generator(
+        "dpmm_mst",
+        "dpmm MST 0.1.9, public domains, ε = 1, δ = 10⁻⁵",
+        BINNED,
+        ("--epsilon", "1", "--delta", "1e-5", "--schema", str(DOMAINS)),
+        ("--runs", "50"),
+        f"--domains {DOMAINS} --epsilon 1",
+        f"--domains {DOMAINS} --epsilon 1e6",
+    ),
+    Generator("smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
+    Generator("copula", "Gaussian copula, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
+)
+
+
+def cupel(*words: object, codes: tuple[int, ...] = (0,)) -> int:
+    """Runs a command of cupel.
+
+    Raises:
+        SystemExit: if its exit code is not one of these.
+    """
+    code = subprocess.run([sys.executable, "-m", "cupel", *map(str, words), "--quiet"], check=False).returncode
+    if code not in codes:
+        raise SystemExit(f"cupel {' '.join(map(str, words))}: exit code {code}")
+    return code
+
+
+def command(generator: Generator, python: str, options: str) -> str:
+    """The command of a generator, for `cupel audit runs run`."""
+    return f"{python} {EXAMPLES / generator.name}.py {{input}} {{output}} {options}".strip()
+
+
+def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, every: bool) -> dict[str, Any]:
+    """The audit by many runs."""
+    if not folder.exists():
+        cupel("audit", "runs", "plan", "--like", generator.data, *generator.claim, *generator.runs, "-o", folder)
+    start = time.monotonic()
+    if not (folder / "bound.json").exists():
+        words = ["audit", "runs", "run", folder, "--command", command(generator, python, generator.command)]
+        if generator.unprotected is not None:
+            words += ["--unprotected", command(generator, python, generator.unprotected)]
+        cupel(*words, "--workers", workers, *(["--all"] if every else []))
+        cupel("audit", "runs", "bound", folder, codes=(0, 1))
+    found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
+    audit, bound = found["audit"], found["audit"]["bounds"][0]
+    return {
+        "audit": "many runs",
+        "refuted": found["refuted"],
+        "epsilon": bound["value"],
+        "ceiling": bound["ceiling"],
+        "half": found["found_half_of_the_time"],
+        "pair": audit["details"]["tested"]["pair"],
+        "feature": audit["details"]["events"][-1]["feature"],
+        "on_neighbor": audit["rates"][0]["hits"],
+        "on_data": audit["rates"][1]["hits"],
+        "rounds": audit["details"]["rounds"],
+        "runs": audit["details"]["runs"],
+        "stopped": audit["details"]["stopped"],
+        "failing": audit["details"]["failing"],
+        "control": found["control"],
+        "generator_seconds": found["generator_seconds"],
+        "seconds": time.monotonic() - start,
+    }
+
+
+def main() -> None:
+    """Runs the audits, or prints the table of those that were run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="make all planned runs, also after the claim is refuted")
+    parser.add_argument("--table", type=Path)
+    given = parser.parse_args()
+    if given.table is not None:
+        print(table(json.loads(given.table.read_text(encoding="utf-8"))))
+        return
+    if given.folder is None or given.output is None:
+        parser.error("name a folder, and a file with -o")
+    pythons = dict(one.split("=", 1) for one in given.python)
+    rows = []
+    for generator in GENERATORS:
+        if generator.name in pythons:
+            found = many_runs(
+                generator, pythons[generator.name], given.folder / generator.name, given.workers, every=given.all
+            )
+            rows.append({"generator": generator.title, **found})
+            given.output.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            print(table(rows), flush=True)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The results in Markdown."""
+    lines = [
+        "| generator | refuted | ε ≥ | ceiling | found half of the time | neighbours, event | D′, D, rounds | runs | "
+        "seconds of the generator |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        half = row["half"]
+        found = "–" if half["epsilon"] is None else f"ε = {format_upper(half['epsilon'], 3)}"
+        cells = [
+            row["generator"],
+            "yes" if row["refuted"] else "no",
+            format_lower(row["epsilon"]),
+            format_ceiling(row["ceiling"], row["epsilon"]),
+            found,
+            f"{row['pair']}, {row['feature']}",
+            f"{row['on_neighbor']}, {row['on_data']}, {row['rounds']}",
+            str(row["runs"]),
+            format_number(round(row["generator_seconds"])),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
