@@ -1,12 +1,12 @@
 """The many-runs game for generators of other people: search for neighbours that hurt, then test one pair.
 
 *Search.* Each strategy gives one pair of neighbours (`cupel.attacks.black_box.worst_cases`). Pilot runs of the
-generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on. A pilot
-run only decides which pair is tested and which event is looked for. No bound counts it.
+generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on. They
+decide which pair is tested and which event is looked for at first. Then they are thrown away.
 
 *Test.* The generator runs once on D and once on D′ in each further round, and the anytime-valid bound of
 `cupel.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed before
-the round. After rounds 8, 16, 32, … it is chosen anew, from pilot runs and from rounds that were counted before.
+the round. After rounds 32, 64, 128, … it is chosen anew, from the rounds before.
 
 *Why the bound holds.* Given everything that was seen before a round, its event is fixed and its two runs are new, so
 the payoff of the round has a mean of at most 0 under the claim, as the proof of the sequential bound needs. The search
@@ -52,7 +52,7 @@ PILOT_SHARE: Final = 0.4
 """The fraction of all runs that the search may use."""
 LEAST_RUNS: Final = 20
 
-_CHOOSE_AFTER = frozenset([0, *(2**power for power in range(3, 31))])  # rounds after which the event is chosen anew
+_CHOOSE_AFTER = frozenset(2**power for power in range(5, 31))  # rounds after which the event is chosen anew
 _TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
 _MOST_THRESHOLDS = 256
 _TINY = 1e-9
@@ -273,7 +273,7 @@ class ManyRuns:
             missing = [run for run in self._search.wanted(self._results) if run not in self._results]
             if missing or self._search.chosen is None:
                 return missing
-            self._test = _Test(self.design, self._search, self._results)
+            self._test = _Test(self.design, self._search)
         test = self._test
         test.update(self._results)
         if test.finished:
@@ -319,6 +319,7 @@ class _Search:
         self._design = design
         self.chosen: Compared | None = None
         self.compared: dict[str, Compared] = {}
+        self.used = 0
         self.exhausted = False
         self.failing: tuple[str, ...] = ()
         self.untried: tuple[str, ...] = ()
@@ -355,6 +356,7 @@ class _Search:
                 break
             survivors = ranked[: math.ceil(len(survivors) / 2)]
         self.failing = tuple(pair.name for pair in design.pairs if pair.name in failing)
+        self.used = sum(counts.values())
         self.exhausted = not survivors
         if survivors:
             self.chosen = self.compared[survivors[0].name]
@@ -464,20 +466,17 @@ def _estimates(tp: Any, inside: int, fp: Any, outside: int, delta: float, tail: 
 class _Test:
     """The rounds of the test so far, in order, up to the first that has no result."""
 
-    def __init__(self, design: ManyRunsDesign, search: _Search, results: Mapping[Run, Mapping[str, Features]]) -> None:
+    def __init__(self, design: ManyRunsDesign, search: _Search) -> None:
         chosen = search.chosen
         assert chosen is not None
         assert chosen.event is not None
         self.design = design
         self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
-        self._seen: list[list[Features]] = [
-            [_of_pair(results[Run("pilot", data, number)], self.pair.name) for number in range(count)]
-            for data, count in zip((self.pair.data, self.pair.neighbor), chosen.runs, strict=True)
-        ]
-        self.pilots = sum(run.phase == "pilot" for run in results)
+        self._seen: tuple[list[Features], list[Features]] = ([], [])
+        self.pilots = search.used
         self.most = (design.runs - self.pilots) // 2
         self.state = design.state()
-        self.events: list[tuple[int, Event]] = []
+        self.events = [(0, chosen.event)]
         self.hits = [0, 0]
         self.failures = [0, 0]
         self.bounds: list[float] = []
@@ -554,8 +553,7 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
             f"D and D′ differ in one unit ({design.unit}); the pair was chosen on pilot runs, which are not counted",
         ),
     )
-    event = test.events[-1][1] if test.events else search.chosen.event if search.chosen else None
-    assert event is not None
+    event = test.events[-1][1]
     return AuditResult(
         name="many_runs",
         game=_GAME,
