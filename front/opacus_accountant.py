@@ -6,7 +6,7 @@
     engine = PrivacyEngine(accountant="cupel")
 
 Importing this module registers the accountant under the name ``cupel``. It needs Opacus, as in
-``pip install 'cupel[tables]'``.
+``pip install 'cupel[opacus]'``.
 """
 
 from __future__ import annotations
@@ -101,15 +101,16 @@ class CupelAccountant(IAccountant):  # type: ignore[misc]
         return self.bound(delta).value
 
     def state_dict(self, destination: Any = None) -> Any:
-        """The state of Opacus' accountants, with ``adjacency``, and with ``sampler`` if it is not the default.
+        """The state of Opacus' accountants, with ``sampler`` and ``adjacency`` where they are not the defaults.
 
-        The default is not saved, since nobody may have looked at it: who reads the state is asked for the sampler.
+        A default is not saved, since nobody may have looked at it: who reads the state is asked for it.
 
         Args:
             destination: a mapping to write into; None for a new one.
         """
         state = super().state_dict(destination)
-        state["adjacency"] = str(Adjacency(self.adjacency))
+        if Adjacency(self.adjacency) is not Adjacency.ADD_REMOVE:
+            state["adjacency"] = str(Adjacency(self.adjacency))
         if Sampler(self.sampler) is not Sampler.POISSON:
             state["sampler"] = str(Sampler(self.sampler))
         return state

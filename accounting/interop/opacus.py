@@ -3,7 +3,7 @@
 `IAccountant.state_dict()` holds ``history``, a list of (noise multiplier, sample rate, number of steps), and
 ``mechanism``, the name of the accountant. It records neither the sampler (``poisson_sampling``), nor the neighbouring
 relation, nor δ. `PrivacyEngine.save_checkpoint` puts it under ``privacy_accountant_state_dict``. States of this
-package's own accountant, ``cupel``, also hold ``adjacency``, and ``sampler`` if it was set.
+package's own accountant, ``cupel``, also hold ``adjacency`` and ``sampler`` if they were set.
 """
 
 from __future__ import annotations

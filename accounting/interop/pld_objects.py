@@ -34,6 +34,9 @@ from cupel.accounting.lattice.pairs import DominatingPair, WidthNotMet
 LARGEST = 2**21
 """Points of a grid."""
 
+_MISSING = 1e-6
+"""More than what Fourier transforms of other libraries lose of a probability of 1."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossDistribution:
@@ -62,7 +65,8 @@ class LossDistribution:
     def profile(self, epsilons: Floats) -> Floats:
         """Upper bounds on its own G(ε), for ε of either sign (float64).
 
-        They lie above G(ε − s) with s = 2⁻⁵⁰ (1 + |ε| + the largest loss), by less than a part in 10⁸.
+        They are at least G(ε), or 1, and exceed G(ε − s) by less than a part in 10⁸, where s is at most
+        2⁻⁴⁹ (1 + |ε| + the largest loss).
         """
         points = np.asarray(epsilons, dtype=np.float64)
         size = self.probabilities.size
@@ -250,7 +254,7 @@ def from_dp_accounting(distribution: Any) -> DominatingPair:
             LossDistribution(
                 int(part._lower_loss),
                 np.maximum(np.asarray(part._probs, dtype=np.float64), 0.0),  # transforms leave small negative numbers
-                min(1.0, max(0.0, float(part._infinity_mass))),
+                float(np.clip(part._infinity_mass, 0.0, 1.0)),  # not a number stays one, and is refused
                 float(part._discretization),
             )
             for part in parts
@@ -268,8 +272,15 @@ def from_loss_distributions(remove: LossDistribution, add: LossDistribution | No
     """An upper bound from loss distributions of both directions, which must dominate; `add` is by default `remove`.
 
     Its intervals have no lower end that means anything: `tight` is false.
+
+    Raises:
+        ValueError: if the probabilities of one add up to less than 1, so that it dominates nothing.
     """
     made = [one for one in (remove, add) if one is not None]
+    for one in made:
+        total = one.infinity_mass + math.fsum(one.probabilities)
+        if total < 1 - _MISSING:
+            raise ValueError(f"the probabilities of a loss distribution add up to {total:.6g}, and must add up to 1")
     reach = max(
         abs(index) * one.discretization for one in made for index in (one.lowest, one.lowest + one.probabilities.size)
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from cupel.accounting.interop import pld_objects
 from cupel.accounting.interop.pld_objects import LossDistribution, loss_distribution
@@ -211,6 +211,27 @@ def test_what_is_refused() -> None:
         loss_distribution(DominatingPair.gaussian(1.0), "remove", discretization=1e-9)
     with pytest.raises(ValueError, match="none negative"):
         LossDistribution(0, np.array([0.5, -0.1]), 0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("share", "infinity", "message"),
+    [
+        (0.5, 0.0, "add up to 0.5"),
+        (-1.0, 0.0, "add up to 0,"),
+        (1.0, math.nan, "infinity_mass must be a number"),
+        (math.nan, 0.0, "none negative"),
+    ],
+)
+def test_what_dominates_nothing_is_refused(share: float, infinity: float, message: str) -> None:
+    """Objects that call themselves pessimistic, with half of the probability, none, or none that is a number."""
+    pmf = privacy_loss_distribution.from_gaussian_mechanism(1.0)._pmf_remove.to_dense_pmf()
+    made = pld_pmf.DensePLDPmf(pmf._discretization, pmf._lower_loss, share * pmf._probs, infinity, True)
+    with pytest.raises(ValueError, match=message):
+        pld_objects.from_dp_accounting(privacy_loss_distribution.PrivacyLossDistribution(made))
+    if share == 0.5:
+        variables = pld_objects.to_plrvs(DominatingPair.gaussian(1.0))
+        with pytest.raises(ValueError, match=message):
+            pld_objects.from_plrvs(variables | {"pmf_X": 0.5 * variables["pmf_X"]}, 1e-3)
 
 
 def test_nothing_is_protected() -> None:
