@@ -26,6 +26,7 @@ Row: TypeAlias = Mapping[str, Any]
 MAX_CATEGORIES = 200
 """A column with more distinct words is treated as names or prose: canaries have a random word there."""
 _CELLS = 4_000_000  # of a distance matrix
+_WITHIN, _BEYOND = 0.02, 0.5  # shares of a range: how far from its ends extreme values are
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvwz", "aeiou"
 _LARGEST = 2.0**53  # above this, not every whole number is a float
 
@@ -87,7 +88,7 @@ class Column:
         The sign stays that of the column: numbers that are not negative do not become so.
         """
         width = self.high - self.low
-        away = rng.uniform(0, 0.5 if beyond else -0.02, size=count) * width
+        away = rng.random(count) * (_BEYOND if beyond else -_WITHIN) * width
         at_top = rng.random(count) < 0.5
         numbers = self._rounded(np.where(at_top, self.high + away, self.low - away))
         if self.low >= 0:

@@ -63,18 +63,20 @@ class Scoring:
         name: of the file, as shown in reports.
         candidates: shape (m,), scores of the candidates.
         never: shape (n,), scores of the control candidates, which are in no list.
-        copied: shape (m,), scores of the candidates if one copy of each planted canary is added to the file.
+        copied: shape (m,), scores of the candidates if one copy of each planted canary is added to the file; None for a
+            model, to which nothing can be added.
     """
 
     name: str
     candidates: Floats
     never: Floats
-    copied: Floats
+    copied: Floats | None
 
     def __post_init__(self) -> None:
-        if self.candidates.shape != self.copied.shape or self.candidates.ndim != 1 or self.never.ndim != 1:
+        copied = self.candidates if self.copied is None else self.copied
+        if self.candidates.shape != copied.shape or self.candidates.ndim != 1 or self.never.ndim != 1:
             raise ValueError("each candidate of a file needs exactly one score, in one-dimensional arrays")
-        if any(np.isnan(scores).any() for scores in (self.candidates, self.never, self.copied)):
+        if any(np.isnan(scores).any() for scores in (self.candidates, self.never, copied)):
             raise ValueError("scores must be numbers, not NaN")
 
 
@@ -166,8 +168,11 @@ def _p_value(included: Bools, guess: Bools) -> float:
 
 
 def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
-    """Correct guesses of the positive control, and how many can be correct; None for keys, where it cannot fail."""
-    if design.guesses is None:
+    """Correct guesses of the positive control, and how many can be correct.
+
+    None for keys, where it cannot fail, and for models, where it would take another training.
+    """
+    if design.guesses is None or scoring.copied is None:
         return None
     right = int((guessed_in(scoring.copied, design.guesses) & included).sum())
     return right, min(design.guesses, int(included.sum()))

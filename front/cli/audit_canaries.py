@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cupel.cli.exit_codes import of_audit
-from cupel.cli.options import Confidence, Json, Quiet, progress, show
+from cupel.cli.options import Confidence, Device, Json, Quiet, progress, show
 from cupel.terminal import say
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `cupel audit plan` made.")]
@@ -118,7 +118,18 @@ def plan(
 
 def score(
     folder: Folder,
-    synthetic: Annotated[Path, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")],
+    synthetic: Annotated[
+        Path | None, typer.Argument(help="What the generator wrote: a .jsonl, .csv or .parquet file.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="In place of a file: the folder of the language model that was trained on the data."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="With --model: the public model that it was fine-tuned from, builtin or a folder."),
+    ] = None,
+    device: Device = "cpu",
     text: Annotated[
         str | None, typer.Option(help="Column of the text in this file. Default: that of the plan.")
     ] = None,
@@ -126,12 +137,25 @@ def score(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Scores the canaries of a plan by a synthetic file, without seeing anything else of the generator."""
+    """Scores the canaries of a plan by a synthetic file or a language model, and by nothing else of the generator."""
     from cupel.audit_jobs.canaries import score as job
+    from cupel.errors import InputError
+    from cupel.io.outputs import check_device
 
-    scored = job.score(folder, synthetic, text=text, expect=expect, progress=progress(json_, quiet))
+    if (synthetic is None) == (model is None):
+        raise InputError("name the generator's file, or its model with --model; score both one after the other")
+    if base is not None and model is None:
+        raise InputError("--base belongs to --model; leave it out")
+    shows = progress(json_, quiet)
+    if synthetic is not None:
+        scored = job.score(folder, synthetic, text=text, expect=expect, progress=shows)
+        read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
+    else:
+        found = job.score_model(
+            folder, str(model), base=base, device=check_device(device), expect=expect, progress=shows
+        )
+        scored, read = found, f"Scored all canaries by {model}"
     shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
-    read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
     show(shown, lambda: say(f"{read}; scores are in {folder / 'scores.json'}"), json_, quiet)
 
 

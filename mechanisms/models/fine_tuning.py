@@ -94,7 +94,9 @@ def fine_tune(
     return dataclasses.replace(trained, fingerprint=fingerprint(network))
 
 
-def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[Floats, Integers]:
+def log_probabilities(
+    model: LanguageModel, texts: Sequence[str], starts: Sequence[int] | None = None
+) -> tuple[Floats, Integers]:
     """The log-probability of each text as a document: between end-of-text tokens, its end included.
 
     Texts are truncated to the model's context length. A call computes a bounded number of logits, or those of one text.
@@ -102,20 +104,38 @@ def log_probabilities(model: LanguageModel, texts: Sequence[str]) -> tuple[Float
     Args:
         model: the model.
         texts: n texts.
+        starts: the character of each text from which its tokens count, given what is before: the first token that is
+            not also one of the text up to there. None to count every token.
 
     Returns:
         log p in nats, and the number of tokens that it is summed over (at least 1), both of shape (n,).
     """
     sums, counts = np.zeros(len(texts)), np.ones(len(texts), dtype=np.int64)
     rows = [_tokens(model, text) for text in texts]
+    firsts = [0] * len(texts) if starts is None else _first_tokens(model, texts, starts, rows)
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     with torch.inference_mode():
         for piece in _pieces(model, [rows[index] for index in order]):
             members = order[piece.start : piece.stop]
             losses, targets = _losses(model, [rows[index] for index in members])
+            for place, index in enumerate(members):
+                losses[place, : firsts[index]] = 0
+                targets[place, : firsts[index]] = _IGNORED
             sums[members] = -losses.sum(dim=1).double().cpu().numpy()
             counts[members] = np.maximum(1, (targets != _IGNORED).sum(dim=1).cpu().numpy())
     return sums, counts
+
+
+def _first_tokens(
+    model: LanguageModel, texts: Sequence[str], starts: Sequence[int], rows: Sequence[Sequence[int]]
+) -> list[int]:
+    """How many losses of each row belong to the tokens before a text's start."""
+    firsts = []
+    for text, start, row in zip(texts, starts, rows, strict=True):
+        before = _tokens(model, text[:start])[: -len(model.end_of_text_ids[:1]) or None]
+        shared = next((place for place, pair in enumerate(zip(before, row)) if pair[0] != pair[1]), len(before))  # noqa: B905
+        firsts.append(max(0, shared - 1))
+    return firsts
 
 
 def save(model: LanguageModel, folder: Path | str) -> None:

@@ -24,6 +24,7 @@ from cupel.audit_jobs.canaries.files import (
 from cupel.audits.games.canaries import Scoring, refutes, third_party_audit
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError
+from cupel.mechanisms.models.model_folder import fingerprint
 from cupel.progress import Progress
 
 
@@ -104,7 +105,7 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
         manifest.design,
         manifest.coins,
         [_scoring(file) for file in scored],
-        attack=manifest.canary_kind.attack,
+        attack="; ".join(dict.fromkeys(file.attack or manifest.canary_kind.attack for file in scored)),
         kind=manifest.kind,
     )
     found = CanaryBound(
@@ -127,6 +128,10 @@ def _is_unchanged(file: ScoredFile, progress: Progress) -> bool:
         InputError: if it was changed.
     """
     path = Path(file.path)
+    if path.is_dir() and file.attack:
+        if fingerprint(path) != file.sha256:
+            raise InputError(f"{path}: was changed since it was scored; put back the model that was scored")
+        return True
     if not path.is_file():
         return False
     with progress.stage("Hashing") as step:
@@ -140,5 +145,5 @@ def _scoring(file: ScoredFile) -> Scoring:
         name=file.file,
         candidates=np.array(file.candidates),
         never=np.array(file.never),
-        copied=np.array(file.copied),
+        copied=None if file.attack else np.array(file.copied),
     )

@@ -42,16 +42,17 @@ class Part(BaseModel):
 
 
 class ScoredFile(Part):
-    """A synthetic file that was scored: an entry of ``scores.json``.
+    """A synthetic file, or a language model, that was scored: an entry of ``scores.json``.
 
     Attributes:
         file: its name.
         path: where it was.
-        sha256: its hash.
+        sha256: its hash, or that of the files of a model.
         bytes, rows: its size.
         candidates: score of each candidate, larger for "in the data".
         never: score of each control candidate, which is in no data.
-        copied: score of each candidate if the file also held a copy of every planted canary.
+        copied: score of each candidate if the file also held a copy of every planted canary; empty for a model.
+        attack: how a model scored them; empty for a file.
     """
 
     file: str
@@ -62,10 +63,12 @@ class ScoredFile(Part):
     candidates: list[FiniteFloat]
     never: list[FiniteFloat]
     copied: list[FiniteFloat]
+    attack: str = ""
 
     def belongs_to(self, manifest: Manifest) -> bool:
         """Whether there is a score for each canary of the plan."""
-        planned = (len(manifest.candidates), len(manifest.never), len(manifest.candidates))
+        copied = 0 if self.attack else len(manifest.candidates)
+        planned = (len(manifest.candidates), len(manifest.never), copied)
         return (len(self.candidates), len(self.never), len(self.copied)) == planned
 
 

@@ -108,6 +108,7 @@ class CanaryKind(ABC):
             guessed to be in the data.
         like_data: whether canaries are made to look like the data.
         scores: the ways to score it that a plan can choose from, the first by default; empty if there is one.
+        model_attack: how a canary is scored by a language model; empty if it is not.
     """
 
     name: ClassVar[str]
@@ -117,6 +118,7 @@ class CanaryKind(ABC):
     fixed_guesses: ClassVar[bool] = True
     like_data: ClassVar[bool] = True
     scores: ClassVar[Mapping[str, RowScore]] = {}
+    model_attack: ClassVar[str] = ""
 
     def scored_by(self, name: str) -> CanaryKind:
         """This kind with one of its `scores`; an empty name is the default."""
@@ -158,6 +160,19 @@ class CanaryKind(ABC):
             file: the synthetic file.
         """
 
+    def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
+        """Scores canaries by a language model, larger for "in the data".
+
+        Args:
+            every: candidates and as many control candidates.
+            likely: log-probability of the ending of each, shape (n,).
+            calibrated: whether that under a public model was subtracted.
+
+        Raises:
+            ValueError: if a model cannot score this kind.
+        """
+        raise ValueError(f"canaries of kind {self.name} are rows, which a language model does not score; name a file")
+
 
 class KeyCanaries(CanaryKind):
     """Sentences with a random number that is written like those in the data."""
@@ -168,8 +183,15 @@ class KeyCanaries(CanaryKind):
         "synthetic texts print"
     )
     attack = "a number that a synthetic text prints is guessed to be in the data"
+    model_attack = (
+        "the log-probability of a number and what follows under the model, less that under the base model if one was "
+        "given; a number that is likelier than those of all control candidates is guessed to be in the data"
+    )
     fixed_guesses = False
     like_data = False
+
+    def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
+        return np.asarray(likely - likely[len(every) // 2 :].max())
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
         sentences = data.templates or texts.TEMPLATES
@@ -199,6 +221,15 @@ class EchoCanaries(CanaryKind):
         "the log-probability of a canary's ending under an n-gram model of the synthetic text, less that under one of "
         "the data and of other such canaries; the highest are guessed to be in the data"
     )
+
+    model_attack = (
+        "the log-probability of a canary's ending under the model, less that under the base model, or, if none was "
+        "given, under an n-gram model of the data; the highest are guessed to be in the data"
+    )
+
+    def likelihood_scores(self, every: Canaries, likely: Floats, *, calibrated: bool) -> Floats:
+        references = np.array([canary.reference for canary in every])
+        return np.asarray(likely if calibrated else likely - references)
 
     def draw(self, count: int, spare: int, data: Data, column: str, rng: np.random.Generator) -> list[Canary]:
         """The reference model is fitted to the data and to the spare echoes, but to no candidate."""

@@ -97,7 +97,7 @@ def _limitations(manifest: Manifest) -> list[str]:
         "other settings, is not covered.",
         "It says nothing if somebody took canaries out, treated them otherwise than records, or knew the coins.",
         f"It is about adding or removing one unit ({manifest.unit}), not about exchanging one.",
-        "It is a lower bound: the attack reads synthetic data only and knows no model; a better attack may find more.",
+        "It is a lower bound: the attack reads what was scored and nothing else; a better attack may find more.",
     ]
     if manifest.canary_kind.like_data:
         lines.append(

@@ -1,4 +1,4 @@
-"""`cupel audit score`: scores the canaries of a plan by a synthetic file. The attacker sees nothing but that file."""
+"""`cupel audit score`: scores the canaries of a plan by a synthetic file or a language model, and by nothing else."""
 
 from __future__ import annotations
 
@@ -79,11 +79,7 @@ def score(
         InputError: if the file is invalid, the result was computed, or more files are scored than were planned.
     """
     progress = progress or Progress()
-    manifest, digest = read_manifest(folder, expect)
-    if (folder / BOUND).exists():
-        raise InputError(
-            f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
-        )
+    manifest, digest = _open_plan(folder, expect)
     if not synthetic.is_file():
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
     before = synthetic.stat()
@@ -94,12 +90,7 @@ def score(
         raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
     if found == planted.get("sha256"):
         raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
-    scorings = _scores_of_other_files(folder, digest, found)
-    if len(scorings) >= manifest.files:
-        raise InputError(
-            f"{synthetic}: would be file {len(scorings) + 1} of {manifest.files} planned; the confidence is "
-            "divided among planned files, so plan a new audit with --scorings and run again"
-        )
+    scorings = _other_scorings(folder, digest, found, manifest, synthetic)
     with input_errors(), progress.stage("Reading") as step:
         counted = _CountedFile(synthetic, str(text or manifest.text), step, _line_count(synthetic))
         scores = _scores(manifest, counted)
@@ -115,18 +106,107 @@ def score(
         rows=counted.count,
         **{name: values.tolist() for name, values in scores.items()},
     )
-    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": [*scorings, entry.model_dump()]})
-    write_whole(folder / SCORES, json.dumps(document, allow_nan=False) + "\n")
+    _write(folder, digest, [*scorings, entry.model_dump()])
     return entry
 
 
-def _scores_of_other_files(folder: Path, digest: str, found: str) -> list[dict[str, Any]]:
-    """The scores of files other than this one."""
+def score_model(
+    folder: Path,
+    model: str,
+    *,
+    base: str | None = None,
+    device: str = "cpu",
+    expect: str | None = None,
+    progress: Progress | None = None,
+) -> ScoredFile:
+    """Scores every candidate by a language model that was trained on the data, as `score` does by a synthetic file.
+
+    A model counts among the planned files. There is no positive control, which would take another training.
+
+    Args:
+        folder: of the plan.
+        model: a local folder, ``builtin`` or a hub id that is on this machine.
+        base: the public model that it was fine-tuned from; None for none.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        expect: the hash of the manifest that was kept outside.
+        progress: where to show progress.
+
+    Raises:
+        InputError: as `score`, or if a model cannot be loaded or does not score this kind of canary.
+    """
+    progress = progress or Progress()
+    manifest, digest = _open_plan(folder, expect)
+    kind, every = manifest.canary_kind, [*manifest.candidates, *manifest.never]
+    if not kind.model_attack:
+        raise InputError(f"canaries of kind {kind.name} are rows, which a language model does not score; name a file")
+    from cupel.attacks.canaries.likelihood import ending_log_probabilities
+    from cupel.mechanisms.models import model_folder
+    from cupel.mechanisms.models.language_model import LanguageModel
+
+    with input_errors(), progress.stage("Scoring") as step:
+        place = model_folder.locate(model, False)
+        target = LanguageModel.load(place, device, dtype="float32")
+        public = None if base is None else LanguageModel.load(base, device, dtype="float32")
+        scorings = _other_scorings(folder, digest, target.fingerprint, manifest, place)
+        likely = ending_log_probabilities(target, [canary.echo for canary in every], public)
+        scores = kind.likelihood_scores(every, likely, calibrated=public is not None)
+        step(1, 1)
+    entry = ScoredFile(
+        file=target.name,
+        path=str(place.resolve()),
+        sha256=target.fingerprint,
+        bytes=sum(file.stat().st_size for file in model_folder.files(place)),
+        rows=0,
+        candidates=scores[: len(manifest.candidates)].tolist(),
+        never=scores[len(manifest.candidates) :].tolist(),
+        copied=[],
+        attack=kind.model_attack,
+    )
+    _write(folder, digest, [*scorings, entry.model_dump()])
+    return entry
+
+
+def _open_plan(folder: Path, expect: str | None) -> tuple[Manifest, str]:
+    """The manifest and its hash.
+
+    Raises:
+        InputError: if the result was computed.
+    """
+    manifest, digest = read_manifest(folder, expect)
+    if (folder / BOUND).exists():
+        raise InputError(
+            f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
+        )
+    return manifest, digest
+
+
+def _write(folder: Path, digest: str, scorings: list[dict[str, Any]]) -> None:
+    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": scorings})
+    write_whole(folder / SCORES, json.dumps(document, allow_nan=False) + "\n")
+
+
+def _other_scorings(folder: Path, digest: str, found: str, manifest: Manifest, given: Path) -> list[dict[str, Any]]:
+    """The scores of files other than this one.
+
+    Args:
+        folder: of the plan.
+        digest: hash of the manifest.
+        found: hash of this file.
+        manifest: of the plan.
+        given: this file.
+
+    Raises:
+        InputError: if there are as many as were planned.
+    """
     path = folder / SCORES
-    if not path.exists():
-        return []
-    document = read_scores(folder, digest)
-    return [entry for entry in document["scorings"] if entry["sha256"] != found]
+    document = read_scores(folder, digest) if path.exists() else {"scorings": []}
+    scorings = [entry for entry in document["scorings"] if entry["sha256"] != found]
+    if len(scorings) >= manifest.files:
+        raise InputError(
+            f"{given}: would be file {len(scorings) + 1} of {manifest.files} planned; the confidence is divided among "
+            "planned files, so plan a new audit with --scorings and run again"
+        )
+    return scorings
 
 
 def _line_count(path: Path) -> int:

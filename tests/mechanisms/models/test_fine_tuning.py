@@ -38,6 +38,28 @@ def test_log_probabilities_are_those_of_each_token_alone(model: LanguageModel, m
     assert fine_tuning.log_probabilities(model, [])[0].shape == (0,)
 
 
+def test_log_probabilities_of_endings_are_those_of_their_tokens_alone(model: LanguageModel) -> None:
+    """The tokens from the first that the beginning alone does not have, whether or not they are cut at the start."""
+    texts, starts = ["Please pay 0171-5550142 now.", "A note about apples", "abc"], [11, 9, 0]
+    expected = []
+    for text, start in zip(texts, starts, strict=True):
+        tokens = [model.end_of_text_ids[0], *model.encode(text), model.end_of_text_ids[0]]
+        before = [model.end_of_text_ids[0], *model.encode(text[:start])]
+        first = 0
+        while first < len(before) and before[first] == tokens[first]:
+            first += 1
+        logs = [
+            torch.log_softmax(model.plain_logits(tokens[:i]), 0)[tokens[i]].item() for i in range(first, len(tokens))
+        ]
+        expected.append((sum(logs), len(logs)))
+    sums, counts = fine_tuning.log_probabilities(model, texts, starts)
+    assert counts.tolist() == [length for _, length in expected]
+    np.testing.assert_allclose(sums, [total for total, _ in expected], atol=4 * 40 * (model.row_difference + 1e-6))
+    whole, _ = fine_tuning.log_probabilities(model, texts)
+    assert sums[0] > whole[0]
+    assert sums[2] == pytest.approx(whole[2])
+
+
 def test_training_makes_its_texts_likelier_and_is_repeatable(model: LanguageModel, tmp_path: Path) -> None:
     before = {name: weight.clone() for name, weight in model.network.state_dict().items()}
     training = Training(epochs=12, batch_size=4, learning_rate=3e-3)
