@@ -9,6 +9,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import command
@@ -358,6 +359,8 @@ def test_a_plan_of_version_0_2_is_read(people: list[dict[str, Any]], tmp_path: P
 def test_a_model_is_scored_in_place_of_a_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for a model that makes planted canaries twenty nats likelier: every guess is right; seeded."""
     from cupel.attacks.canaries import likelihood
+    from cupel.mechanisms.models import model_folder
+    from cupel.mechanisms.models.language_model import LanguageModel
 
     seed_entropy(monkeypatch, 0)
     folder = tmp_path / "audit"
@@ -367,6 +370,12 @@ def test_a_model_is_scored_in_place_of_a_file(kind: str, tmp_path: Path, monkeyp
     def likely(model: Any, canaries: Any, base: Any) -> Any:
         return np.array([-30.0 + 20 * (canary.text in planted) + len(canary.text) % 3 for canary in canaries])
 
+    def load(place: Path | str, *_: object, **__: object) -> Any:
+        return SimpleNamespace(
+            name="model", fingerprint=model_folder.fingerprint(model_folder.locate(str(place), False))
+        )
+
+    monkeypatch.setattr(LanguageModel, "load", load)
     monkeypatch.setattr(likelihood, "ending_log_probabilities", likely)
     done("score", folder, "--model", "builtin", "--base", "builtin")
     found = done("bound", folder)
