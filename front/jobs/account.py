@@ -120,6 +120,7 @@ class Account:
         if_sampled: where it matters how records were sampled and nobody says it, the best bound for each way.
         assumptions: what ledgers and claims of declared procedures rest on, besides their events.
         hints: why bounds are missing or infinite, and what to state for them, sentences.
+        doubts: why bounds are estimates, such as evidence against them; empty if they are not.
     """
 
     adjacency: Adjacency
@@ -134,6 +135,7 @@ class Account:
     if_sampled: tuple[IfSampled, ...] = ()
     assumptions: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The account as plain JSON types."""
@@ -148,6 +150,7 @@ class Account:
             **({"if_sampled": [one.to_json() for one in self.if_sampled]} if self.if_sampled else {}),
             **({"assumptions": list(self.assumptions)} if self.assumptions else {}),
             **({"hints": list(self.hints)} if self.hints else {}),
+            **({"doubts": list(self.doubts)} if self.doubts else {}),
             **({"budgets": [asdict(budget) for budget in self.budgets]} if self.budgets else {}),
             "unsupported": self.unsupported,
         }
@@ -252,6 +255,7 @@ def account(
         assumptions=tuple(dict.fromkeys(assumed)),
         if_sampled=if_sampled,
         hints=hints,
+        doubts=because,
     )
 
 

@@ -149,7 +149,7 @@ def _compared(total: Account, policy: Policy) -> Gated:
     if policy.adjacency not in (None, str(total.adjacency)):
         reasons.append(f"the cost is at {total.adjacency}, and the policy is for {policy.adjacency}")
     if best is None:
-        reasons.append("no certified bound on ε")
+        reasons.append(": ".join(["no certified bound on ε", *(["; ".join(total.doubts)] if total.doubts else [])]))
     elif best.value > policy.epsilon:
         reasons.append(f"the best certified bound is {format_upper(best.value)}, by {best.method}")
     if reasons and (best is None or best.value == math.inf):

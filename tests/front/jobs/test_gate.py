@@ -69,6 +69,21 @@ def test_an_unfinished_run_whose_plan_has_no_bound_is_not_within(tmp_path: Path)
     assert (done.returncode, "no certified bound" in done.stdout) == (1, True)
 
 
+def test_the_reason_why_bounds_are_estimates_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger.open(path) as kept:
+        begun = kept.begin(
+            "run", plan=GAUSSIAN, adjacency=Adjacency.ADD_REMOVE, unit=Unit(), about={"noise": "recorded"}
+        )
+        begun.step(charge=Charge(key="releases/0", event=GAUSSIAN, stage="releases"))
+        begun.step(commit=Commit(key="releases/0", value=0))
+    done = run("gate", path, "--max-epsilon", EXACT * 1.01, "--delta", 1e-6)
+    assert done.returncode == 1
+    assert "no certified bound on ε: ledger.sqlite: the noise of run 'run' was recorded" in " ".join(
+        done.stdout.split()
+    )
+
+
 def test_a_ledger_without_an_anchor_is_taken_as_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = ledger(tmp_path / "ledger.sqlite", GAUSSIAN)
     asked = ("gate", path, "--max-epsilon", 9, "--delta", 1e-6, "--summary", tmp_path / "summary.md")
