@@ -7,13 +7,12 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from cupel.accounting.adjacency import Unit
-from cupel.accounting.number_format import format_confidence, format_number
-from cupel.reports import figures, text
+from cupel.accounting.number_format import format_confidence
+from cupel.reports import audit_page, figures, text
 from cupel.reports.assay import Part
-from cupel.reports.claim import Claimed
+from cupel.reports.audit_page import ClaimedEpsilon
 from cupel.reports.html import Row, date_in_words, environment, errors, how_it_was_done, too_low
-from cupel.reports.json_form import AuditResult, Bound
+from cupel.reports.json_form import AuditResult
 from cupel.reports.svg import Figure
 
 SCHEMA_VERSION: Final = 1
@@ -43,13 +42,6 @@ class Synthetic(Part):
     bytes: int
     rows: int
     checked: bool = Field(description="whether it was still there, unchanged, when the bound was computed")
-
-
-class ClaimedEpsilon(Part):
-    """What is claimed of adding or removing one unit."""
-
-    epsilon: float
-    delta: float
 
 
 class CanaryAudit(Part):
@@ -95,67 +87,31 @@ def render(document: CanaryAudit) -> str:
     Args:
         document: what was planned and found.
     """
-    claim = _claimed(document)
-    audit = document.audit
-    assumptions = list(dict.fromkeys(words for bound in audit.bounds for words in bound.assumptions))
-    best = _best(document)
+    plan, audit = document.plan, document.audit
+    claim = audit_page.claim_of(document.claim, plan.unit, plan.adjacency)
+    assumptions = audit_page.assumptions_of(audit)
     page = Page(
         document=document,
-        headline=_headline(document),
+        headline=audit_page.headline(audit, refuted=document.refuted),
         created=date_in_words(document.created),
-        facts=_facts(document, claim, best),
+        facts=audit_page.facts(
+            audit,
+            claim,
+            text.neighbours(plan.adjacency, plan.unit),
+            nothing="a control failed",
+            ceiling="had every guess been right",
+        ),
         scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
         file_rows=[(file.file, _file(file)) for file in document.synthetic],
         how=how_it_was_done(audit, claim),
-        rows=[_row(bound, best, claim, assumptions) for bound in audit.bounds],
+        rows=audit_page.rows_of(audit, claim, assumptions),
         assumptions=assumptions,
         too_low=too_low(audit, claim),
         failures=errors(audit),
     )
     return environment().get_template("canaries.html.j2").render(page=page)
-
-
-def _claimed(document: CanaryAudit) -> Claimed | None:
-    if document.claim is None:
-        return None
-    kind = "approx_dp" if document.claim.delta else "pure_dp"
-    delta = document.claim.delta or None
-    return Claimed(
-        kind, "epsilon", document.claim.epsilon, delta, Unit.parse(document.plan.unit), document.plan.adjacency
-    )
-
-
-def _best(document: CanaryAudit) -> Bound | None:
-    return max(document.audit.bounds, key=lambda bound: bound.value, default=None)
-
-
-def _headline(document: CanaryAudit) -> str:
-    best = _best(document)
-    if best is None:
-        return "No conclusion"
-    if document.refuted:
-        return "REFUTED"
-    return (
-        "No leak shown"
-        if best.value == 0
-        else "A leak is shown" + ("" if document.claim is None else ", not above the claim")
-    )
-
-
-def _facts(document: CanaryAudit, claim: Claimed | None, best: Bound | None) -> list[tuple[str, str, str]]:
-    """The numbers of the first screen: claimed, shown, and the most that could have been shown."""
-    neighbours = text.neighbours(document.plan.adjacency, document.plan.unit)
-    facts = []
-    if claim is not None:
-        at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
-        facts.append(("Claimed", f"ε ≤ {format_number(claim.value)}", at + neighbours))
-    if best is None:
-        return [*facts, ("Shown by the audit", "nothing", "a control failed")]
-    facts.append(("Shown by the audit", text.bound(best), text.rigor(best)))
-    facts.append(("Ceiling", text.ceiling(best), "had every guess been right"))
-    return facts
 
 
 def _plan_rows(document: CanaryAudit) -> list[tuple[str, str]]:
@@ -178,8 +134,3 @@ def _plan_rows(document: CanaryAudit) -> list[tuple[str, str]]:
 def _file(file: Synthetic) -> str:
     gone = "" if file.checked else "; it was missing when the bound was computed"
     return f"{text.plain(file.rows)} rows, {text.plain(file.bytes)} bytes, SHA-256 {file.sha256}{gone}"
-
-
-def _row(bound: Bound, best: Bound | None, claim: Claimed | None, assumptions: list[str]) -> Row:
-    numbers = tuple(assumptions.index(words) + 1 for words in bound.assumptions)
-    return Row(bound, bound == best, claim is None or claim.on_scale(bound), "–", "", numbers)

@@ -286,6 +286,79 @@ def _interval_in_words(rate: Rate) -> str:
     return f"{format_percent(interval.lower, 'down')} to {format_percent(interval.upper, 'up')}"
 
 
+def rounds(
+    bounds: Sequence[float],
+    unprotected: Sequence[float],
+    ceilings: Sequence[tuple[int, float]],
+    claim: Claimed | None,
+) -> Figure | None:
+    """The lower bound on ε after each round of a test, against the claim; None for fewer than two rounds.
+
+    Args:
+        bounds: after each round.
+        unprotected: the same for the generator with its protection off; empty if it was not run.
+        ceilings: a number of rounds and the most that so many can show.
+        claim: None for none.
+    """
+    if len(bounds) < 2:
+        return None
+    series = [
+        ("shown", _steps(bounds), svg.LOWER, "-", 2.6),
+        ("shown, protection off", _steps(unprotected), svg.PUBLISHED, (0, (5, 2)), 2.0),
+        ("ceiling", [(0, 0.0), *ceilings], svg.CEILING, (0, (1.5, 2)), 1.8),
+    ]
+    series = [one for one in series if len(one[1]) > 1]
+    highest = max(value for _, points, _, _, _ in series for _, value in points)
+    top = 1.12 * max(highest, 0.0 if claim is None else claim.value) or 1.0
+
+    def draw(width: int) -> MatplotlibFigure:
+        narrow = width == svg.NARROW
+        figure, axes = svg.plot(width, 350 if narrow else 320, left=62, top=86 if narrow else 44, bottom=52)
+        for name, points, colour, style, line in series:
+            at, values = zip(*points, strict=True)
+            how = "default" if name == "ceiling" else "steps-post"
+            axes.plot(at, values, color=colour, ls=style, lw=line, label=name, drawstyle=how, clip_on=False)
+        if claim is not None:
+            axes.axhline(claim.value, color=svg.INK, lw=1.6, ls=(0, (4, 3)))
+            axes.text(
+                0.5, claim.value, f"claim: ε ≤ {format_number(claim.value)}", va="bottom", size=svg.SMALL, weight="bold"
+            )
+        axes.set_xlim(0, max(at for _, points, _, _, _ in series for at, _ in points))
+        axes.set_ylim(0, top)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text.tick(value)))
+        axes.xaxis.set_major_locator(MaxNLocator(4 if narrow else 8, integer=True))
+        axes.set_xlabel("rounds, one run on D and one on D′ each")
+        _legend(axes, "ε", narrow)
+        return figure
+
+    against = "" if claim is None else f" The claim is ε at most {format_number(claim.value)}."
+    without = f" With protection off it shows ε ≥ {format_lower(unprotected[-1])}." if len(unprotected) > 1 else ""
+    return svg.both(
+        "rounds",
+        draw,
+        title="What the test shows after each round",
+        description=f"After {len(bounds)} rounds the test shows ε ≥ {format_lower(bounds[-1])}.{against}{without}",
+        caption="The bound holds after every round at once, so the test may stop at any. It never falls. Dotted: the "
+        "most that so many rounds can show." + (" Dashed line: the claim." if claim is not None else ""),
+        header=("Line", "After round", "ε"),
+        table=[
+            (name, text.plain(at), (format_upper if name == "ceiling" else format_lower)(value))
+            for name, points, _, _, _ in series
+            for at, value in points
+        ],
+    )
+
+
+def _steps(bounds: Sequence[float]) -> list[tuple[int, float]]:
+    """From 0, the rounds after which a bound is another one than before, and the last round."""
+    found = [(0, 0.0)]
+    for round_, value in enumerate(bounds, 1):
+        if value != found[-1][1] or round_ == len(bounds):
+            found.append((round_, value))
+    return found
+
+
 def tokens(costs: Sequence[TokenCost]) -> Figure | None:
     """Mean and largest exact cost of a token by its position, against the published cost; None for fewer than two."""
     costs = sorted(costs, key=lambda cost: cost.position)

@@ -53,6 +53,8 @@ METHODS = {
     "third_party": "Planted canaries",
     "distinguishing": "Neighbours told apart",
     "membership": "Membership",
+    "many_runs": "Many runs on neighbours",
+    "sequential": "Anytime-valid bound",
     **dict.fromkeys(("one_run", "one_run_adaptive", "one_run_tight"), "One-run statistic"),
     "clopper_pearson": "Clopper–Pearson",
 }

@@ -620,7 +620,7 @@ def _stopped(design: ManyRunsDesign, test: _Test) -> str:
         return "the claim is refuted"
     if test.rounds >= test.most:
         return "all planned runs were made"
-    if design.stop and test.hopeless:
+    if test.hopeless:
         return "no outcome of the other runs could refute the claim"
     return "more runs are planned"
 
@@ -656,6 +656,6 @@ def found_half_of_the_time(design: ManyRunsDesign) -> str:
         else f", or where {format_percent(limits.share)} of the runs on D′ show what no run on D shows"
     )
     return (
-        f"Had the generator been at ε = {format_upper(limits.epsilon)} on this pair{share}, such a test would have "
-        "found it half of the time; a leak that other neighbours show is not covered."
+        f"Had the generator been at ε = {format_upper(limits.epsilon, 3)} on this pair{share}, such a test would "
+        "have found it half of the time; a leak that other neighbours show is not covered."
     )

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,8 @@ class Sequential:
             )
         self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
-        self._grid = np.arange(0, largest + step / 2, step)
+        grid = np.arange(0, largest + step / 2, step)
+        self._grid = np.round(grid, 10 - math.floor(math.log10(step)))  # 1.89, not 1.8900000000000001
         self._wealth = Wealth(self._grid, delta)
 
     @property
@@ -190,7 +192,7 @@ class Sequential:
         return self._last(_rejected_at_best(self._grid, self.delta, count(rounds=rounds), self.confidence))
 
     def _last(self, rejected: int) -> float:
-        return max(0, rejected - 1) * self.step
+        return float(self._grid[max(0, rejected - 1)])
 
     def save(self, path: Path | str) -> None:
         """Writes the state as JSON, atomically."""

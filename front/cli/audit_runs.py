@@ -162,8 +162,8 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
 
     def in_words() -> None:
         audit = found.audit
-        say(audit.conclusion)
-        say(audit.attack[:1].upper() + audit.attack[1:] + ".")
+        for words in (audit.conclusion, f"{audit.attack}."):
+            say(words[:1].upper() + words[1:])
         for rate in audit.rates:
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
@@ -180,7 +180,8 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
 
 @app.command(epilog=f"Example: cupel audit runs report runs\n\n{IN_HELP}")
 def report(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
-    """Writes the result as DIR/report.json."""
+    """Writes the result as one private page, DIR/report.html, and as DIR/report.json."""
     from cupel.audit_jobs.runs import report as job
 
-    show(job.report(folder), lambda: say(f"Report: {folder / 'report.json'}"), json_, quiet)
+    document = job.report(folder).model_dump(mode="json", by_alias=True)
+    show(document, lambda: say(f"Report: {folder / 'report.html'}"), json_, quiet)

@@ -28,6 +28,6 @@ def figures_drawn_once() -> Iterator[None]:
         return shown
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("claim_and_bounds", "rates", "tokens", "batches"):
+        for name in ("claim_and_bounds", "rates", "rounds", "tokens", "batches"):
             patch.setattr(figures, name, once(getattr(figures, name)))
         yield

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from many_runs_audit import runs_document
 from planted_audit import document
 
-from cupel.reports import canaries
+from cupel.reports import canaries, runs
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 
@@ -103,6 +104,11 @@ def test_on_every_screen(assay: Assay, side: str, open_page: Any) -> None:
 @pytest.mark.parametrize("refuted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_audit_of_somebody_elses_generator_on_every_screen(refuted: bool, open_page: Any) -> None:
     holds_on_every_screen(canaries.render(document("planted canaries", refuted=refuted)), open_page)
+
+
+@pytest.mark.parametrize("refuted", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_an_audit_by_many_runs_on_every_screen(refuted: bool, open_page: Any) -> None:
+    holds_on_every_screen(runs.render(runs_document("many runs", refuted=refuted)), open_page)
 
 
 def holds_on_every_screen(html: str, open_page: Any) -> None:

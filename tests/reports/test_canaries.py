@@ -4,44 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from html.parser import HTMLParser
 
 import pytest
 from planted_audit import document
 from printed_numbers import two_forms
+from whole_pages import HOSTILE, Nesting, outside
 
 from cupel.reports.canaries import CanaryAudit, render
-
-HOSTILE = "<script>alert(1)</script>\"'`{{7*7}}{% raw %}&amp;</style></title><svg onload=x>\x00\u202e"
-VOID = {"meta", "br"}
-
-
-class Nesting(HTMLParser):
-    """Checks that tags nest, and keeps their names."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.feed(page)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def outside(page: str) -> str:
-    """The page without its drawings, in which long names take several lines."""
-    return re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
 
 
 def failed() -> CanaryAudit:

@@ -38,7 +38,7 @@ from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
 from cupel.cli import audit_membership, audit_released
-from cupel.reports import canaries
+from cupel.reports import audit_page, canaries
 from cupel.reports.assay import Assay
 from cupel.reports.html import render
 from cupel.testing.assertions import assert_never_exceeds, describe_bound
@@ -223,7 +223,7 @@ def planted_page(right: int, copied: float = 3.0) -> str:
     base = document()
     changed = {
         "audit": found,
-        "claim": canaries.ClaimedEpsilon(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
+        "claim": audit_page.ClaimedEpsilon(epsilon=PLANTED_CLAIM.epsilon, delta=PLANTED_CLAIM.delta),
         "guarantee": describe(PLANTED_CLAIM),
         "plan": base.plan.model_copy(update={"guesses": 60, "scorings": 3, "candidates": 240}),
     }

@@ -1,28 +1,114 @@
-"""The report of an audit by many runs: a JSON file, from the result of `cupel audit runs bound`."""
+"""The report of an audit by many runs: a page and a JSON file, from the result of `cupel audit runs bound`."""
 
 from __future__ import annotations
 
-import json
+import platform
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cupel.audit_jobs.canaries.files import read_sealed, write_whole
-from cupel.audit_jobs.runs.files import BOUND
+import numpy
+import scipy
+from pydantic import ValidationError
+
+from cupel import __version__
+from cupel.attacks.black_box.worst_cases import FINDS
+from cupel.audit_jobs.canaries.files import guarantee, read_sealed, version_error, write_whole
+from cupel.audit_jobs.runs.files import BOUND, Planned, read_plan
+from cupel.audits.games.many_runs import ManyRunsDesign
+from cupel.audits.implications import describe
 from cupel.errors import InputError
+from cupel.reports import text
+from cupel.reports.runs import RunsAudit, render
+
+_POINTS = 20  # at which the ceiling is drawn, at most
 
 
-def report(folder: Path) -> dict[str, Any]:
-    """Writes ``report.json``.
+def report(folder: Path) -> RunsAudit:
+    """Writes ``report.html`` and ``report.json``.
 
     Args:
         folder: of the plan, with a bound.
 
     Raises:
-        InputError: if a file is missing or was changed.
+        InputError: if a file is missing, was changed, or does not belong to the plan.
     """
+    planned = read_plan(folder)
     path = folder / BOUND
     if not path.is_file():
         raise InputError(f"{folder}: holds no bound; run `cupel audit runs bound {folder}` first")
     found = read_sealed(path)
-    write_whole(folder / "report.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
-    return found
+    if found.get("plan_sha256") != planned.sha256:
+        raise InputError(f"{path}: belongs to another plan; run `cupel audit runs bound {folder}` again")
+    try:
+        document = _document(planned, found)
+    except ValidationError as error:
+        raise version_error(path, error) from None
+    write_whole(folder / "report.html", render(document))
+    write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
+    return document
+
+
+def _document(planned: Planned, found: dict[str, Any]) -> RunsAudit:
+    plan = planned.plan
+    claim, design = plan.claim, plan.design()
+    return RunsAudit.model_validate(
+        {
+            "schema": 1,
+            "name": planned.folder.resolve().name,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "claim": claim.model_dump() if claim else None,
+            "guarantee": describe(guarantee(claim.epsilon, claim.delta)) if claim else "",
+            "plan": {
+                "pairs": [{"name": pair.name, "finds": FINDS[pair.name]} for pair in plan.pairs],
+                "runs": plan.runs,
+                "pilots": design.pilots,
+                "most_rounds": design.most_rounds,
+                "confidence": plan.confidence,
+                "adjacency": plan.adjacency,
+                "unit": plan.unit,
+                "failures": plan.failures,
+                "plan_sha256": planned.sha256,
+            },
+            "power": found.get("power"),
+            "found_half_of_the_time": found.get("found_half_of_the_time"),
+            "ceilings": _ceilings(design, found),
+            "refuted": found.get("refuted"),
+            "audit": found.get("audit"),
+            "generator_seconds": found.get("generator_seconds"),
+            "control": found.get("control"),
+            "unprotected": found.get("unprotected"),
+            "limitations": _limitations(planned),
+            "versions": {
+                "cupel": __version__,
+                "python": platform.python_version(),
+                "numpy": numpy.__version__,
+                "scipy": scipy.__version__,
+            },
+        }
+    )
+
+
+def _ceilings(design: ManyRunsDesign, found: dict[str, Any]) -> list[tuple[int, float]]:
+    """The most that can have been shown after some of the rounds that were planned."""
+    most = int(found["audit"]["details"].get("most_rounds", design.most_rounds))
+    state, points = design.state(), min(most, _POINTS)
+    return [(rounds, state.ceiling(rounds)) for rounds in (most * (one + 1) // points for one in range(points))]
+
+
+def _limitations(planned: Planned) -> list[str]:
+    plan = planned.plan
+    lines = [
+        "The result is about the command that was run, on data sets of this size. A release by another version, with "
+        "other settings or from other data is not covered.",
+        "It assumes that each run draws its noise anew. A generator with a fixed seed is refuted, and one that keeps "
+        "state from run to run may be, whatever its claim is worth.",
+        f"It is about {text.neighbours(plan.adjacency, plan.unit)}; nothing is converted to another adjacency.",
+        "It is a lower bound: other neighbours and other events may show more. A bound of 0 is no evidence of privacy.",
+    ]
+    if not plan.failures:
+        lines.append(
+            "Pairs on whose D′ the generator always fails were not tested. Where somebody can see that it fails, that "
+            "is a leak, too; plan with --failures."
+        )
+    return lines

@@ -74,6 +74,19 @@ def test_the_ceiling_is_what_perfect_guesses_reach() -> None:
     assert bound.value > 1.5
 
 
+def test_bounds_and_ceilings_are_decimals_of_the_step() -> None:
+    """Multiples of 0.01 in floating point print as 1.89001 when they are rounded up."""
+    state = Sequential(delta=0.0, confidence=0.95)
+    ceilings = [state.ceiling(rounds) for rounds in range(1, 91)]
+    assert ceilings == [round(ceiling, 2) for ceiling in ceilings]
+    assert len(set(ceilings)) > 80
+    state.update_all([(True, False)] * 90)
+    assert state.epsilon == ceilings[-1]
+    fine = Sequential(delta=0.0, confidence=0.95, largest=1e-8, step=1e-14)
+    fine.update_all([(True, False)] * 90)
+    assert fine.epsilon == 1e-8
+
+
 def test_a_saved_state_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     rounds = (np.random.default_rng(4).random((60, 2)) < [0.8, 0.3]).tolist()
     whole = Sequential(delta=1e-3, confidence=0.9, adjacency="replace_one")

@@ -1,0 +1,93 @@
+"""What the pages of audits of other people's generators share: the claim, the headline and the lines of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cupel.accounting.adjacency import Unit
+from cupel.accounting.bounds import Bound
+from cupel.accounting.number_format import format_number
+from cupel.audits.result import AuditResult
+from cupel.reports import text
+from cupel.reports.assay import Part
+from cupel.reports.claim import Claimed
+from cupel.reports.html import Row
+
+
+class ClaimedEpsilon(Part):
+    """What is claimed of neighbouring data."""
+
+    epsilon: float
+    delta: float
+
+
+def claim_of(claim: ClaimedEpsilon | None, unit: str, adjacency: str) -> Claimed | None:
+    """The claim in the form that figures and tables take; None for none."""
+    if claim is None:
+        return None
+    kind = "approx_dp" if claim.delta else "pure_dp"
+    return Claimed(kind, "epsilon", claim.epsilon, claim.delta or None, Unit.parse(unit), adjacency)
+
+
+def best(audit: AuditResult) -> Bound | None:
+    """The largest bound of an audit; None if it has none."""
+    return max(audit.bounds, key=lambda bound: bound.value, default=None)
+
+
+def headline(audit: AuditResult, *, refuted: bool | None) -> str:
+    """The result in a few words; `refuted` is None where nothing was claimed."""
+    found = best(audit)
+    if found is None:
+        return "No conclusion"
+    if refuted:
+        return "REFUTED"
+    if found.value == 0:
+        return "No leak shown"
+    return "A leak is shown" + ("" if refuted is None else ", not above the claim")
+
+
+def facts(
+    audit: AuditResult, claim: Claimed | None, neighbours: str, *, nothing: str, ceiling: str
+) -> list[tuple[str, str, str]]:
+    """The numbers of the first screen: claimed, shown, and the most that could have been shown.
+
+    Args:
+        audit: with its bounds.
+        claim: None for none.
+        neighbours: the neighbouring relation in a few words.
+        nothing: why there is no bound, where there is none.
+        ceiling: when the ceiling would have been reached.
+
+    Returns:
+        A label, a value and a note each.
+    """
+    rows = []
+    if claim is not None:
+        at = f"at δ = {format_number(claim.delta)}, " if claim.delta is not None else ""
+        rows.append(("Claimed", f"ε ≤ {format_number(claim.value)}", at + neighbours))
+    found = best(audit)
+    if found is None:
+        return [*rows, ("Shown by the audit", "nothing", nothing)]
+    rows.append(("Shown by the audit", text.bound(found), text.rigor(found)))
+    return [*rows, ("Ceiling", text.ceiling(found), ceiling)]
+
+
+def assumptions_of(audit: AuditResult) -> list[str]:
+    """What the bounds assume, each once."""
+    return list(dict.fromkeys(words for bound in audit.bounds for words in bound.assumptions))
+
+
+def rows_of(audit: AuditResult, claim: Claimed | None, assumptions: Sequence[str]) -> list[Row]:
+    """The bounds as lines of a table, with the numbers of their assumptions in the list."""
+    found = best(audit)
+    return [
+        Row(
+            bound,
+            bound == found,
+            claim is None or claim.on_scale(bound),
+            "–",
+            "",
+            tuple(assumptions.index(words) + 1 for words in bound.assumptions),
+        )
+        for bound in audit.bounds
+    ]

@@ -1,0 +1,278 @@
+"""The document and the page of an audit by many runs: claim, neighbours, search, test, power, control, limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from cupel.accounting.number_format import (
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
+from cupel.audits import result
+from cupel.reports import audit_page, figures, text
+from cupel.reports.assay import Part
+from cupel.reports.audit_page import ClaimedEpsilon
+from cupel.reports.claim import Claimed
+from cupel.reports.html import Row, date_in_words, environment, how_it_was_done, too_low
+from cupel.reports.json_form import AuditResult
+from cupel.reports.svg import Figure
+
+SCHEMA_VERSION: Final = 1
+_DIGITS: Final = 3  # of numbers that are simulated or estimated
+
+
+class Neighbors(Part):
+    """A pair of neighbouring data sets; no record of them."""
+
+    name: str
+    finds: str = Field(description="the faults that it aims at")
+
+
+class Planned(Part):
+    """What was fixed before the first run."""
+
+    pairs: list[Neighbors]
+    runs: int = Field(description="the most, those of the search included")
+    pilots: int = Field(description="the most that the search may use")
+    most_rounds: int = Field(description="of the test, if the search uses all its runs")
+    confidence: float
+    adjacency: str
+    unit: str
+    failures: bool = Field(description="whether pairs are tested on whose D′ the generator always fails")
+    plan_sha256: str
+
+
+class Power(Part):
+    """What the planned test shows of a generator that leaks in a known way."""
+
+    leak: str
+    chance: float = Field(description="with which the claim is refuted, or without a claim ε > 0 is shown")
+    median: float = Field(description="of the bound")
+
+
+class DetectionLimits(Part):
+    """The smallest leaks that the test finds half of the time; null if it finds none."""
+
+    epsilon: float | None
+    share_of_runs: float | None = Field(description="of runs on D′ that show what no run on D shows")
+
+
+class RunsAudit(Part):
+    """An audit of a generator by many runs on neighbouring data sets (`report.json`)."""
+
+    schema_: Literal[1] = Field(default=SCHEMA_VERSION, alias="schema")
+    name: str
+    created: str = Field(description="ISO 8601, UTC")
+    claim: ClaimedEpsilon | None
+    guarantee: str = Field(description="the claim in words; empty for none")
+    plan: Planned
+    power: list[Power]
+    found_half_of_the_time: DetectionLimits
+    ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
+    refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
+    audit: AuditResult
+    generator_seconds: float = Field(description="that all runs took; 0 if they were made elsewhere")
+    control: str = Field(description="what the generator shows with its protection off, in a sentence")
+    unprotected: AuditResult | None = Field(description="the same audit with protection off; null if it was not made")
+    limitations: list[str]
+    versions: dict[str, str]
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything the template prints."""
+
+    document: RunsAudit
+    headline: str
+    created: str
+    facts: list[tuple[str, str, str]]
+    scale: Figure | None
+    tested: Neighbors | None
+    plan_rows: list[tuple[str, str]]
+    power_rows: list[tuple[str, str, str]]
+    half: str
+    search_rows: list[tuple[str, ...]]
+    how: list[tuple[str, str]]
+    event_rows: list[tuple[str, str]]
+    rounds: Figure | None
+    rates: Figure | None
+    rows: list[Row]
+    assumptions: list[str]
+    too_low: str
+    control_rows: list[tuple[str, str]]
+
+
+def render(document: RunsAudit) -> str:
+    """The result as one self-contained HTML page.
+
+    Args:
+        document: what was planned and found.
+    """
+    plan, audit = document.plan, document.audit
+    claim = audit_page.claim_of(document.claim, plan.unit, plan.adjacency)
+    assumptions = audit_page.assumptions_of(audit)
+    page = Page(
+        document=document,
+        headline=audit_page.headline(audit, refuted=document.refuted),
+        created=date_in_words(document.created),
+        facts=_facts(document, claim),
+        scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
+        tested=_tested(document),
+        plan_rows=_plan_rows(document),
+        power_rows=[
+            (text.capital(one.leak), format_percent(one.chance), f"ε ≥ {format_lower(one.median)}")
+            for one in document.power
+        ],
+        half=_half(document.found_half_of_the_time),
+        search_rows=_search_rows(document),
+        how=_how(document, claim),
+        event_rows=_event_rows(audit),
+        rounds=_rounds(document, claim),
+        rates=figures.rates(_with_control(document), "rates"),
+        rows=audit_page.rows_of(audit, claim, assumptions),
+        assumptions=assumptions,
+        too_low=too_low(audit, claim),
+        control_rows=_control_rows(document),
+    )
+    return environment().get_template("runs.html.j2").render(page=page)
+
+
+def _facts(document: RunsAudit, claim: Claimed | None) -> list[tuple[str, str, str]]:
+    rows = audit_page.facts(
+        document.audit,
+        claim,
+        text.neighbours(document.plan.adjacency, document.plan.unit),
+        nothing="no pair was tested",
+        ceiling="had every round told D and D′ apart",
+    )
+    half = document.found_half_of_the_time.epsilon
+    shown = "nothing" if half is None else f"ε = {format_upper(half, _DIGITS)}"
+    return [*rows, ("Found half of the time", shown, "if the tested pair shows it")]
+
+
+def _half(limits: DetectionLimits) -> str:
+    """Which leaks the planned test finds half of the time, in a sentence."""
+    if limits.epsilon is None:
+        return "So few runs find no leak half of the time."
+    found = f"Half of the time it finds a generator at ε = {format_upper(limits.epsilon, _DIGITS)} on the tested pair"
+    if limits.share_of_runs is None:
+        return f"{found}."
+    return f"{found}, or where {format_percent(limits.share_of_runs)} of the runs on D′ show what no run on D shows."
+
+
+def _tested(document: RunsAudit) -> Neighbors | None:
+    """The pair that was tested; None if the search chose none."""
+    name = document.audit.details.get("tested", {}).get("pair")
+    return next((pair for pair in document.plan.pairs if pair.name == name), None)
+
+
+def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
+    plan = document.plan
+    failing = "tested like others" if plan.failures else "left out of the test, and named below"
+    return [
+        ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
+        ("Pairs of neighbours", f"{len(plan.pairs)}, one of which is tested"),
+        ("Runs", f"at most {plan.runs}: {plan.pilots} for the search, {plan.most_rounds} rounds of two for the test"),
+        ("Pairs on which the generator fails", failing),
+        ("Confidence", format_confidence(plan.confidence)),
+        ("SHA-256 of the plan", plan.plan_sha256),
+    ]
+
+
+def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:
+    """Every planned pair: the tested one first, then those that were compared longest."""
+    details = document.audit.details
+    compared = {str(one["pair"]): one for one in details.get("search", [])}
+    failing, tested = set(details.get("failing", [])), _tested(document)
+
+    def place(pair: Neighbors) -> tuple[bool, int, float]:
+        found = compared.get(pair.name)
+        if found is None:
+            return True, 0, math.inf
+        estimate = -math.inf if found["estimate"] is None else float(found["estimate"])
+        return pair != tested, -int(found["runs_on_data"]), -estimate
+
+    def row(pair: Neighbors) -> tuple[str, ...]:
+        found = compared.get(pair.name)
+        if found is None:
+            return pair.name, pair.finds, "–", "–", "not tried: too few runs"
+        if pair.name in failing:
+            told = "the generator always fails"
+        elif found["feature"] is None:
+            told = "–"
+        else:
+            told = _event(found)
+        estimate = "–" if found["estimate"] is None else format_lower(found["estimate"], _DIGITS)
+        return pair.name, pair.finds, f"{found['runs_on_data']} + {found['runs_on_neighbor']}", estimate, told
+
+    return [row(pair) for pair in sorted(document.plan.pairs, key=place)]
+
+
+def _event(found: Any) -> str:
+    return f"“{found['feature']}” is at least {format_number(found['threshold'])}"
+
+
+def _event_rows(audit: result.AuditResult) -> list[tuple[str, str]]:
+    """The events of the test, with the rounds in which each was counted."""
+    rows: list[tuple[int, int, str]] = []
+    events = audit.details.get("events", [])
+    ends = [int(one["from_round"]) for one in events[1:]] + [int(audit.details.get("rounds", 0))]
+    for one, end in zip(events, ends, strict=False):
+        start, words = int(one["from_round"]) + 1, _event(one)
+        if rows and rows[-1][2] == words:
+            start = rows.pop()[0]
+        rows.append((start, end, words))
+    return [(f"Rounds {start} to {end}", words) for start, end, words in rows if end >= start]
+
+
+def _how(document: RunsAudit, claim: Claimed | None) -> list[tuple[str, str]]:
+    """How the test was done; of the details, those that are shown nowhere else."""
+    audit, details = document.audit, document.audit.details
+    kept: dict[str, Any] = {key: details[key] for key in ("rounds", "most_rounds", "stopped") if key in details}
+    failed = details.get("failures", {"on_data": 0, "on_neighbor": 0})
+    if any(failed.values()):
+        kept["runs_that_failed"] = f"{failed['on_data']} on D and {failed['on_neighbor']} on D′, counted like any other"
+    if document.generator_seconds:
+        kept["seconds_of_the_generator"] = round(document.generator_seconds)
+    statistics = tuple(map(text.method, audit.statistics))
+    return how_it_was_done(dataclasses.replace(audit, details=kept, statistics=statistics), claim)
+
+
+def _with_control(document: RunsAudit) -> result.AuditResult:
+    """The audit with the counts of the unprotected generator as its controls."""
+    if document.unprotected is None:
+        return document.audit
+    controls = tuple(
+        dataclasses.replace(rate, name=f"{rate.name}, protection off") for rate in document.unprotected.rates
+    )
+    return dataclasses.replace(document.audit, controls=controls)
+
+
+def _rounds(document: RunsAudit, claim: Claimed | None) -> Figure | None:
+    unprotected = document.unprotected.details if document.unprotected is not None else {}
+    return figures.rounds(
+        document.audit.details.get("bounds_by_round", []),
+        unprotected.get("bounds_by_round", []),
+        document.ceilings,
+        claim,
+    )
+
+
+def _control_rows(document: RunsAudit) -> list[tuple[str, str]]:
+    """What the same audit shows of the generator without its protection."""
+    audit = document.unprotected
+    if audit is None:
+        return []
+    rows = [("Conclusion", text.in_words(audit.conclusion))]
+    rows += [("Shown", text.bound(bound)) for bound in audit.bounds]
+    return rows + [(text.capital(rate.name), figures.rate_in_words(rate)) for rate in audit.rates]
