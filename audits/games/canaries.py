@@ -20,7 +20,8 @@ nothing: the choice of score then depends on T alone, so the guesses remain a fu
 *Controls.* Negative: given the output of a run that did not see them, holdout and control candidates are exchangeable.
 So the number of holdout candidates among the k highest scores of both is exactly hypergeometric. Positive: the same
 attack, on the same data plus one copy of every planted canary, must guess nine in ten correctly. A test that misses
-verbatim copies shows nothing by finding nothing. Keys have no positive control, because a printed key is always found.
+verbatim copies shows nothing by finding nothing; what it finds counts. Keys have no positive control, because a printed
+key is always found, and models have none, because it would take another training.
 """
 
 from __future__ import annotations
@@ -118,7 +119,11 @@ def third_party_audit(
         raise ValueError(f"each of the {design.candidates} candidates needs one coin and one score")
     found = [guessed_in(scoring.candidates, design.guesses) for scoring in scorings]
     bounds = [design.bound(int(guess.sum()), int((guess & included).sum())) for guess in found]
-    failures = [failure for scoring in scorings for failure in _failures(design, included, scoring)]
+    failures = [
+        failure
+        for scoring, bound in zip(scorings, bounds, strict=True)
+        for failure in _failures(design, included, scoring, bound)
+    ]
     best = max(range(len(bounds)), key=lambda place: bounds[place].value)
     return AuditResult(
         name="third_party",
@@ -212,10 +217,11 @@ def negative_control_p_value(top: int, drawn: int, holdout: int, never: int) -> 
     return min(1.0, 2 * more, 2 * fewer)
 
 
-def _failures(design: Design, included: Bools, scoring: Scoring) -> list[str]:
+def _failures(design: Design, included: Bools, scoring: Scoring, bound: Bound) -> list[str]:
+    """Why nothing follows from a file. A bound above 0 holds whatever a positive control says of the attack's power."""
     failures = []
     positive = _positive(design, included, scoring)
-    if positive is not None and positive[0] < MIN_CONTROL_SUCCESS * positive[1]:
+    if not bound.value and positive is not None and positive[0] < MIN_CONTROL_SUCCESS * positive[1]:
         failures.append(
             f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied "
             f"verbatim, fewer than {format_percent(MIN_CONTROL_SUCCESS)}"

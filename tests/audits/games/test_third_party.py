@@ -159,6 +159,19 @@ def test_an_attack_that_misses_copies_draws_no_conclusion() -> None:
     assert found.conclusion.startswith("No conclusion: s: the positive control finds ")
 
 
+def test_what_a_weak_attack_finds_counts_and_a_model_has_no_positive_control() -> None:
+    """A bound above 0 holds whether or not copies would have been found."""
+    rng = np.random.default_rng(0)
+    included = rng.integers(0, 2, size=M).astype(np.bool_)
+    scores, never = included + rng.random(M) / 2, rng.random(M) / 2
+    weak = audit(design(), included, Scoring(name="s", candidates=scores, never=never, copied=rng.random(M)))
+    assert weak.controls_passed is True
+    assert weak.bounds[0].value == design().bound(60, 60).value > 0
+    model = audit(design(), included, Scoring(name="s", candidates=scores, never=never, copied=None))
+    assert model.bounds[0].value == weak.bounds[0].value
+    assert not any("positive" in rate.name for rate in model.controls)
+
+
 def test_keys_have_no_positive_control_since_it_could_not_fail() -> None:
     rng = np.random.default_rng(0)
     included = rng.integers(0, 2, size=M).astype(np.bool_)

@@ -260,8 +260,9 @@ def test_names_cannot_break_out_of_the_page(planned: Path, tmp_path: Path) -> No
     assert "{{7*7}}" in page
 
 
-def test_a_page_of_echoes_with_a_failed_control(tmp_path: Path) -> None:
-    """Holdout canaries are printed, as if the manifest had been read instead of the canaries' file."""
+def test_a_page_of_echoes_with_a_failed_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holdout canaries are printed, as if the manifest had been read instead of the canaries' file; seeded."""
+    seed_entropy(monkeypatch, 0)
     folder = tmp_path / "audit"
     done("plan", "--kind", "echo", "--canaries", 120, "--epsilon", 1, "-o", folder)
     manifest, _ = read_manifest(folder)
