@@ -17,7 +17,7 @@ import numpy as np
 
 from cupel.accounting.arrays import Bools, Floats
 from cupel.attacks.black_box.worst_cases import ColumnFacts, NeighboringData, Row
-from cupel.mechanisms.data.cells import as_number, is_missing
+from cupel.mechanisms.data.cells import as_category, as_number, is_missing
 
 Features: TypeAlias = dict[str, float]
 """Value by the name of a feature."""
@@ -62,9 +62,10 @@ class OutputFeatures:
         for piece in _pieces(rows):
             cells = {column.name: [row.get(column.name) for row in piece] for column in self._columns}
             numbers = {column.name: _numbers(cells[column.name]) for column in self._columns if column.kind == "number"}
-            whole.add(piece, cells, numbers)
+            words = {name: _categories(values) for name, values in cells.items()}
+            whole.add(piece, cells, numbers, words)
             for name, into in sums.items():
-                self._targets[name].add(cells, numbers, into)
+                self._targets[name].add(cells, numbers, words, into)
         return {"": whole.features(), **{name: into.features() for name, into in sums.items()}}
 
 
@@ -80,26 +81,32 @@ class _Whole:
         self._lengths: dict[str, list[float]] = {}
         self._other_columns: set[str] = set()
 
-    def add(self, piece: Sequence[Row], cells: Mapping[str, list[Any]], numbers: Mapping[str, Floats]) -> None:
+    def add(
+        self,
+        piece: Sequence[Row],
+        cells: Mapping[str, list[Any]],
+        numbers: Mapping[str, Floats],
+        words: Mapping[str, list[str]],
+    ) -> None:
         self._rows += len(piece)
         known = cells.keys()
         for row in piece:
             if row.keys() != known:
                 self._other_columns.update(row.keys() ^ known)
         if len(self._distinct_rows) < _MOST_DISTINCT:
-            self._distinct_rows.update(map(hash, zip(*map(_texts, cells.values()), strict=True)))
+            self._distinct_rows.update(map(hash, zip(*words.values(), strict=True)))
         for column in self._columns:
             name, values = column.name, cells[column.name]
             self._empty[name] += sum(map(is_missing, values))
             if len(self._distinct[name]) < _MOST_DISTINCT:
-                self._distinct[name].update(_texts(values))
+                self._distinct[name].update(words[name])
             if column.kind == "number":
                 self._add_numbers(name, numbers[name])
             elif column.kind == "text":
                 self._add_texts(name, values)
 
     def _add_numbers(self, name: str, values: Floats) -> None:
-        values = values[np.isfinite(values)]
+        values = values[~np.isnan(values)]
         if not values.size:
             return
         kept = self._moments.setdefault(name, [math.inf, -math.inf, 0.0, 0.0, 0.0])
@@ -189,9 +196,15 @@ class _Target:
         edge = max(held) if value > max(held) else min(held)
         return (edge + value) / 2, value > edge
 
-    def add(self, cells: Mapping[str, list[Any]], numbers: Mapping[str, Floats], into: _Sums) -> None:
+    def add(
+        self,
+        cells: Mapping[str, list[Any]],
+        numbers: Mapping[str, Floats],
+        words: Mapping[str, list[str]],
+        into: _Sums,
+    ) -> None:
         count = len(next(iter(cells.values()), []))
-        equal = {column.name: self._equal(column, cells, numbers) for column in self._columns}
+        equal = {column.name: self._equal(column, cells, numbers, words) for column in self._columns}
         for name, mask in equal.items():
             into.add(f"{name}: target's value", float(mask.sum()))
         into.add("novel values of the target", float(sum(equal[name].sum() for name in self._novel if name in equal)))
@@ -212,15 +225,22 @@ class _Target:
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name], new, triples, into)
 
-    def _equal(self, column: ColumnFacts, cells: Mapping[str, list[Any]], numbers: Mapping[str, Floats]) -> Bools:
+    def _equal(
+        self,
+        column: ColumnFacts,
+        cells: Mapping[str, list[Any]],
+        numbers: Mapping[str, Floats],
+        words: Mapping[str, list[str]],
+    ) -> Bools:
         """Which rows have the target's value in a column."""
         value = self._values[column.name]
         if column.kind == "number" and value is not None:
-            return np.asarray(np.abs(numbers[column.name] - value) <= 0.5 * 10.0**-column.decimals)
+            with np.errstate(over="ignore"):
+                return np.asarray(np.abs(numbers[column.name] - value) <= 0.5 * 10.0**-column.decimals)
         if is_missing(self._target[column.name]):
             return np.array([is_missing(cell) for cell in cells[column.name]], dtype=np.bool_)
-        wanted = _text(self._target[column.name])
-        return np.array([one == wanted for one in _texts(cells[column.name])], dtype=np.bool_)
+        wanted = as_category(self._target[column.name])
+        return np.array([word == wanted for word in words[column.name]], dtype=np.bool_)
 
     def _distance(self, equal: Mapping[str, Bools], numbers: Mapping[str, Floats]) -> float:
         """Gower's distance of the nearest row."""
@@ -229,7 +249,8 @@ class _Target:
             value, gap = self._values[column.name], 1.0 - equal[column.name]
             if column.kind == "number" and value is not None:
                 width = max(column.width, abs(value - column.low), abs(value - column.high))
-                near = np.minimum(np.abs(numbers[column.name] - value) / width, 1.0)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    near = np.minimum(np.abs(numbers[column.name] - value) / width, 1.0)
                 gap = np.where(np.isnan(near), 1.0, near)
             total = total + gap
         return float(total.min()) / len(self._columns)
@@ -254,28 +275,31 @@ class _Target:
 
 
 def _numbers(values: Sequence[Any]) -> Floats:
-    """The cells of a column as numbers; NaN for cells that are empty or hold none."""
+    """The cells of a column as numbers; NaN for cells that hold no finite number. Truth values are words."""
     try:
-        return np.asarray(np.array(values, dtype=np.float64))
+        if bool in set(map(type, values)):
+            raise TypeError
+        found = np.array([float(value) for value in values])
     except (TypeError, ValueError, OverflowError):
-        found = [as_number(value) for value in values]
-        return np.array([math.nan if number is None else number for number in found])
+        found = np.array([_number(value) for value in values])
+    return np.where(np.isfinite(found), found, math.nan)
 
 
-def _text(value: Any) -> str:
-    """A category as text; 1, 1.0 and "1" are one category, since formats and libraries write them differently."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    text = str(value).strip()
-    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
-
-
-def _texts(values: Sequence[Any]) -> list[str]:
-    """`_text` of every value; equal values are converted once."""
+def _number(value: Any) -> float:
     try:
-        known = {value: _text(value) for value in set(values)}
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _categories(values: Sequence[Any]) -> list[str]:
+    """`as_category` of every value; equal values are converted once."""
+    if bool in set(map(type, values)):  # True equals 1, but is another word
+        return [as_category(value) for value in values]
+    try:
+        known = {value: as_category(value) for value in set(values)}
     except TypeError:  # lists and objects of JSON
-        return [_text(value) for value in values]
+        return [as_category(value) for value in values]
     return [known[value] for value in values]
 
 

@@ -10,9 +10,11 @@ was promised never to see.
 
 from __future__ import annotations
 
+import datetime
 import math
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -20,8 +22,8 @@ import numpy as np
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency
-from cupel.mechanisms.data.cells import as_number, decimals, is_missing
-from cupel.mechanisms.data.table_schema import CategoryColumn, NumberColumn, Schema
+from cupel.mechanisms.data.cells import as_category, as_day, as_number, decimals, is_missing
+from cupel.mechanisms.data.table_schema import AnyColumn, CategoryColumn, DateColumn, NumberColumn, Schema
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -41,12 +43,15 @@ class ColumnFacts:
 
     Attributes:
         name: of the column.
-        kind: ``number``, ``category``, ``text`` for prose, or ``other`` for names and ids, which are left alone.
+        kind: ``number``, ``category``, ``text`` for prose, or ``other`` for names, ids, and cells that are neither
+            numbers, words, truth values nor dates; columns of that kind are left alone.
         low, high: the smallest and largest number of the sample.
         decimals: of its numbers.
-        counts: how often each word occurs in the sample.
+        counts: how often each word (`as_category`) occurs in the sample.
+        cells: a cell of the sample for each word.
         quoted: whether numbers are written as strings, as in CSV.
-        domain: the public range of numbers, or the public categories; None without a schema.
+        domain: of numbers, the public range; of categories, public words. None without a schema.
+        most: the largest number that the file can hold.
         may_be_missing: whether cells may be empty.
     """
 
@@ -55,15 +60,25 @@ class ColumnFacts:
     low: float = 0.0
     high: float = 0.0
     decimals: int = 0
-    counts: Mapping[Any, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    cells: Mapping[str, Any] = field(default_factory=dict)
     quoted: bool = False
     domain: tuple[Any, ...] | None = None
+    most: float = sys.float_info.max
     may_be_missing: bool = True
 
     @property
     def width(self) -> float:
         """high − low, or 1 if all numbers are equal."""
-        return self.high - self.low or max(1.0, abs(self.high))
+        return min(self.high - self.low, sys.float_info.max) or max(1.0, abs(self.high))
+
+    @property
+    def extreme(self) -> float:
+        """A number far from all others of the sample, or the end of the public range that is farther from them."""
+        if self.domain is None:
+            return min(self.high + FAR * self.width, self.most)
+        low, high = self.domain
+        return float(high if high - self.high >= self.low - low else low)
 
     def written(self, number: float) -> str | float | int:
         """A number as the file writes it."""
@@ -71,6 +86,30 @@ class ColumnFacts:
         if self.quoted:
             return f"{value:.{self.decimals}f}"
         return value if self.decimals else int(value)
+
+    def new_words(self, rng: np.random.Generator) -> Iterator[str]:
+        """Words that no record of the sample has, inside the public domain."""
+        if self.domain is not None:
+            every: Iterable[str] = self.domain
+        elif all(isinstance(cell, bool) for cell in self.cells.values()):
+            every = ("True", "False")
+        elif all(as_day(word) is not None for word in self.counts):
+            every = (_day_after(self.counts),)
+        elif all(as_number(word) is not None for word in self.counts):
+            every = (str(int(max(as_number(word) or 0.0 for word in self.counts)) + 1),)
+        else:
+            every = (_word(rng) for _ in range(100))
+        return (word for word in every if word not in self.counts)
+
+    def cell(self, word: str) -> Any:
+        """A word in the type of the column's cells; None if it has none."""
+        kinds = {type(cell) for cell in self.cells.values()} or {str}
+        for kind in kinds:
+            try:
+                return _CELLS[kind](word)
+            except (KeyError, ValueError, OverflowError):
+                continue
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +155,8 @@ class Sample:
     Attributes:
         rows: a sample of the data, or made-up records.
         columns: what is known of each column.
-        adjacency: add_remove, where D′ has more records, or replace_one, where the last ones are exchanged.
+        adjacency: add_remove, where D′ has more records, or replace_one, where the last ones that differ from the
+            target are exchanged for it.
         copies: number of records in a unit: how many copies of the target D′ has.
         label: the column of classes; None for the category column with the fewest values.
     """
@@ -133,6 +173,8 @@ class Sample:
         validate.integer(minimum=1, copies=self.copies)
         if len(self.rows) < self.copies + 4:
             raise ValueError(f"{len(self.rows)} records are too few to make neighbours from; give {self.copies + 4}")
+        if self.label is not None and self.label not in [column.name for column in self.of_kind("category")]:
+            raise ValueError(f"the column of classes, {self.label!r}, is no column of categories; name it as one")
 
     def of_kind(self, kind: str) -> list[ColumnFacts]:
         """The columns of a kind."""
@@ -143,13 +185,13 @@ class Sample:
         """The column of classes."""
         categories = self.of_kind("category")
         if self.label is not None:
-            return next((column for column in categories if column.name == self.label), None)
+            return next(column for column in categories if column.name == self.label)
         several = [column for column in categories if len(column.counts) > 1]
         return min(several, key=lambda column: len(column.counts), default=None)
 
     def rarity(self, row: Row) -> float:
         """The sum of −log of the frequencies of a row's categories."""
-        held = [column.counts.get(row.get(column.name), 0) for column in self.of_kind("category")]
+        held = [column.counts.get(as_category(row[column.name]), 0) for column in self.of_kind("category")]
         return -sum(math.log((count + 0.5) / (len(self.rows) + 1)) for count in held)
 
     @property
@@ -169,6 +211,7 @@ def describe_columns(
     schema: Schema | None = None,
     categorical: Sequence[str] = (),
     texts: Sequence[str] = (),
+    most: Mapping[str, float] | None = None,
 ) -> tuple[ColumnFacts, ...]:
     """What is known of each column of a sample.
 
@@ -177,9 +220,10 @@ def describe_columns(
         schema: the public domains; None to read types off the sample.
         categorical: columns of numbers that are categories.
         texts: columns of prose.
+        most: the largest number that the file can hold in a column, where that is less than the largest float.
 
     Raises:
-        ValueError: if the rows have different columns, or a named column is missing.
+        ValueError: if the rows have different columns, a named column is missing, or a column of prose has a domain.
     """
     if not rows:
         raise ValueError("there are no records to make neighbours from")
@@ -191,36 +235,50 @@ def describe_columns(
             raise ValueError(f"there is no column {name!r}; the data have {', '.join(names)}")
     public = {} if schema is None else {column.name: column for column in schema.columns}
     return tuple(
-        _facts(name, [row[name] for row in rows], public.get(name), name in categorical, name in texts)
+        _facts(
+            name,
+            [row[name] for row in rows],
+            public.get(name),
+            name in categorical,
+            name in texts,
+            (most or {}).get(name, sys.float_info.max),
+        )
         for name in names
     )
 
 
-def _facts(name: str, values: Sequence[Any], public: Any, categorical: bool, text: bool) -> ColumnFacts:
+def _facts(
+    name: str, values: Sequence[Any], public: AnyColumn | None, categorical: bool, text: bool, most: float
+) -> ColumnFacts:
     present = [value for value in values if not is_missing(value)]
-    numbers = [as_number(value) for value in present]
-    domain: tuple[Any, ...] | None = None
-    numeric = bool(present) and all(number is not None for number in numbers) and len(set(numbers)) > 2
-    if isinstance(public, NumberColumn):
-        numeric, domain = True, (public.low, public.high)
-    elif public is not None:
-        numeric = False
-        domain = public.values if isinstance(public, CategoryColumn) else None
+    known = all(isinstance(value, str | int | float | datetime.date) for value in present)
     missing = public.missing if public is not None else True
-    if numeric and not categorical and not text:
+    if public is not None and text:
+        raise ValueError(f"column {name!r} has a public domain in the schema, so it is no column of prose")
+    numbers = [as_number(value) for value in present]
+    numeric = bool(present) and all(number is not None for number in numbers) and len(set(numbers)) > 2
+    if not (categorical or text) and (isinstance(public, NumberColumn) or (public is None and numeric)):
         found = [number for number in numbers if number is not None] or [0.0]
-        digits = public.decimals if domain else max((decimals(value) for value in present), default=0)
+        domain = None if public is None else tuple(float(word) for word in public.longest)
+        digits = max((decimals(number) for number in found), default=0) if public is None else public.decimals
         quoted = any(isinstance(value, str) for value in present)
+        low, high = min(found), max(found)
         return ColumnFacts(
-            name, "number", min(found), max(found), digits, quoted=quoted, domain=domain, may_be_missing=missing
+            name, "number", low, high, digits, quoted=quoted, domain=domain, most=most, may_be_missing=missing
         )
-    counts = Counter(value for value in present if isinstance(value, str | int | float | bool))
-    words = [len(str(value).split()) for value in present]
-    if text or (domain is None and not categorical and words and np.mean(words) > _WORDS_OF_PROSE):
-        return ColumnFacts(name, "text", counts=counts, may_be_missing=missing)
-    if not categorical and domain is None and (len(counts) > _MOST_CATEGORIES or 2 * len(counts) > len(present)):
+    if not known or (public is None and not present and not text):
         return ColumnFacts(name, "other", may_be_missing=missing)
-    return ColumnFacts(name, "category", counts=counts, domain=domain, may_be_missing=missing)
+    words = [as_category(value) for value in present]
+    counts = Counter(words)
+    cells = dict(zip(reversed(words), reversed(present), strict=True))
+    if text or (
+        public is None and not categorical and words and np.mean([len(w.split()) for w in words]) > _WORDS_OF_PROSE
+    ):
+        return ColumnFacts(name, "text", counts=counts, cells=cells, may_be_missing=missing)
+    if public is None and not categorical and (len(counts) > _MOST_CATEGORIES or 2 * len(counts) > len(present)):
+        return ColumnFacts(name, "other", may_be_missing=missing)
+    allowed = None if public is None else public.values if isinstance(public, CategoryColumn) else _ends(public)
+    return ColumnFacts(name, "category", counts=counts, cells=cells, domain=allowed, may_be_missing=missing)
 
 
 Strategy: TypeAlias = Callable[[Sample, np.random.Generator], NeighboringData | None]
@@ -261,12 +319,8 @@ def _extreme_value(sample: Sample, rng: np.random.Generator) -> NeighboringData 
     target = dict(sample.unusual)
     events = []
     for column in numbers:
-        extreme = column.high + FAR * column.width
-        if column.domain is not None:
-            low, high = column.domain
-            extreme = high if high - column.high >= column.low - low else low
-        target[column.name] = column.written(extreme)
-        if not column.low <= extreme <= column.high:
+        target[column.name] = column.written(column.extreme)
+        if not column.low <= column.extreme <= column.high:
             events.append(Event(f"{column.name}: values toward the target's", 1.0))
     if not events:
         return None
@@ -277,25 +331,18 @@ def _extreme_value(sample: Sample, rng: np.random.Generator) -> NeighboringData 
 def _new_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     target = dict(sample.usual)
     for column in sample.of_kind("category"):
-        if column.domain is not None:
-            free = [value for value in column.domain if value not in column.counts]
-        elif all(as_number(value) is not None for value in column.counts):
-            largest = max((as_number(value) or 0.0 for value in column.counts), default=0.0)
-            free = [_like(int(largest) + 1, column)]
-        else:
-            free = [_word(rng)]
-        if free:
-            target[column.name] = free[0]
+        fitting = (cell for word in column.new_words(rng) if (cell := column.cell(word)) is not None)
+        target[column.name] = next(fitting, target[column.name])
     return _of_novel(sample, "new_category", sample.rows, target)
 
 
 def _rare_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """D has no record with the rarest category, D′ has one."""
     rarest = [
-        (count, column.name, value)
+        (count, column.name, word)
         for column in sample.of_kind("category")
         if len(column.counts) > 2
-        for value, count in column.counts.items()
+        for word, count in column.counts.items()
     ]
     return _without(sample, "rare_category", min(rarest, key=lambda one: one[0])) if rarest else None
 
@@ -305,32 +352,33 @@ def _empty_class(sample: Sample, rng: np.random.Generator) -> NeighboringData | 
     column = sample.classes
     if column is None or len(column.counts) < 2:
         return None
-    value, count = min(column.counts.items(), key=lambda one: one[1])
-    return _without(sample, "empty_class", (count, column.name, value))
+    word, count = min(column.counts.items(), key=lambda one: one[1])
+    return _without(sample, "empty_class", (count, column.name, word))
 
 
-def _without(sample: Sample, name: str, rarest: tuple[int, str, Any]) -> NeighboringData | None:
-    _, column, value = rarest
-    rest = tuple(row for row in sample.rows if row[column] != value)
-    target = next(row for row in sample.rows if row[column] == value)
+def _without(sample: Sample, name: str, rarest: tuple[int, str, str]) -> NeighboringData | None:
+    _, column, word = rarest
+    rest = tuple(row for row in sample.rows if as_category(row[column]) != word)
+    target = next(row for row in sample.rows if as_category(row[column]) == word)
     return _of_novel(sample, name, rest, target) if len(rest) > sample.copies + 2 else None
 
 
 def _new_combination(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """Two frequent categories that occur together in no record."""
-    best: tuple[int, str, Any, str, Any] | None = None
+    best: tuple[int, ColumnFacts, str, ColumnFacts, str] | None = None
     columns = [column for column in sample.of_kind("category") if len(column.counts) > 1]
     for place, one in enumerate(columns):
         for other in columns[place + 1 :]:
-            seen = {(row[one.name], row[other.name]) for row in sample.rows}
+            seen = {(as_category(row[one.name]), as_category(row[other.name])) for row in sample.rows}
             for a, many in one.counts.items():
                 for b, more in other.counts.items():
                     if (a, b) not in seen and (best is None or min(many, more) > best[0]):
-                        best = min(many, more), one.name, a, other.name, b
+                        best = min(many, more), one, a, other, b
     if best is None:
         return None
-    target = {**sample.usual, best[1]: best[2], best[3]: best[4]}
-    event = Event(f"rows with the target's {best[1]} and {best[3]}", 1.0)
+    _, one, a, other, b = best
+    target = {**sample.usual, one.name: one.cells[a], other.name: other.cells[b]}
+    event = Event(f"rows with the target's {one.name} and {other.name}", 1.0)
     return _pair(sample, "new_combination", sample.rows, target, (event,))
 
 
@@ -355,10 +403,8 @@ def _missing_value(sample: Sample, rng: np.random.Generator) -> NeighboringData 
 def _duplicates(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """All records of D are equal, and one record of D′ is another one."""
     same, other = sample.usual, sample.unusual
-    if same == other:
-        other = next((row for row in sample.rows if row != same), same)
-    if same == other:
-        return None
+    if _equal(same, other):
+        other = next((row for row in sample.rows if not _equal(row, same)), same)
     return _of_novel(sample, "duplicates", (same,) * len(sample.rows), other)
 
 
@@ -367,19 +413,19 @@ def _cluster_edge(sample: Sample, rng: np.random.Generator) -> NeighboringData |
     numbers = [column for column in sample.of_kind("number") if column.high > column.low]
     if not numbers:
         return None
-    first = max(numbers, key=lambda column: len({row[column.name] for row in sample.rows}))
+    first = max(numbers, key=lambda column: len({as_number(row[column.name]) for row in sample.rows}))
 
     def place(row: Row) -> float:
         return as_number(row[first.name]) or 0.0
 
-    ordered = sorted((row for row in sample.rows if not is_missing(row[first.name])), key=place)
+    ordered = sorted((row for row in sample.rows if as_number(row[first.name]) is not None), key=place)
     quarter = len(ordered) // 4
     groups = (*ordered[:quarter], *ordered[len(ordered) - quarter :])
     if quarter < 2 or place(ordered[quarter - 1]) >= place(ordered[-quarter]):
         return None
     target = dict(ordered[len(ordered) // 2])
     for column in numbers:
-        target[column.name] = column.written((column.low + column.high) / 2)
+        target[column.name] = column.written(column.low / 2 + column.high / 2)
     return _pair(sample, "cluster_edge", groups * (1 + (len(sample.rows) - 1) // len(groups)), target, ())
 
 
@@ -387,7 +433,7 @@ def _longest_text(sample: Sample, rng: np.random.Generator) -> NeighboringData |
     target = dict(sample.usual)
     events = []
     for column in sample.of_kind("text"):
-        longest = max((str(value) for value in column.counts), key=len, default="text")
+        longest = max(column.counts, key=len, default="text")
         target[column.name] = " ".join([longest] * LONG)
         events.append(Event(f"{column.name}: characters of the longest text", 2.0 * len(longest)))
     return _pair(sample, "longest_text", sample.rows, target, tuple(events)) if events else None
@@ -398,7 +444,8 @@ def _new_token(sample: Sample, rng: np.random.Generator) -> NeighboringData | No
     columns = sample.of_kind("text")
     for column in columns:
         word = _word(rng)
-        target[column.name] = " ".join([word] * 3 + [str(target[column.name])] + [word] * 3)
+        usual = target[column.name]
+        target[column.name] = " ".join([word] * 3 + [str(usual)] * (not is_missing(usual)) + [word] * 3)
     events = tuple(Event(f"{column.name}: texts with a new word of the target", 1.0) for column in columns)
     return _pair(sample, "new_token", sample.rows, target, events) if columns else None
 
@@ -406,25 +453,48 @@ def _new_token(sample: Sample, rng: np.random.Generator) -> NeighboringData | No
 def _of_novel(sample: Sample, name: str, rows: tuple[Row, ...], target: Row) -> NeighboringData | None:
     """A pair whose target has values that no record of D has; None if it has none."""
     pair = _pair(sample, name, rows, target, (Event("novel values of the target", 1.0),))
-    return pair if pair.novel else None
+    return pair if pair is not None and pair.novel else None
 
 
-def _pair(sample: Sample, name: str, rows: tuple[Row, ...], target: Row, events: tuple[Event, ...]) -> NeighboringData:
-    added = (dict(target),) * sample.copies
-    kept = rows if sample.adjacency is Adjacency.ADD_REMOVE else rows[: -sample.copies]
-    held = {column.name: {row[column.name] for row in rows} for column in sample.columns}
+def _pair(
+    sample: Sample, name: str, rows: tuple[Row, ...], target: Row, events: tuple[Event, ...]
+) -> NeighboringData | None:
+    """The pair whose D is `rows`; None if D has too few records that differ from the target."""
+    kept = rows
+    if sample.adjacency is Adjacency.REPLACE_ONE:
+        others = [place for place, row in enumerate(rows) if not _equal(row, target)][-sample.copies :]
+        if len(others) < sample.copies:
+            return None
+        kept = tuple(row for place, row in enumerate(rows) if place not in others)
     novel = tuple(
         column.name
-        for column in sample.columns
-        if column.kind == "category" and target[column.name] not in held[column.name]
+        for column in sample.of_kind("category")
+        if not any(_same(row[column.name], target[column.name]) for row in rows)
     )
-    return NeighboringData(name, FINDS[name], rows, (*kept, *added), target, novel, events)
+    return NeighboringData(name, FINDS[name], rows, (*kept, *(dict(target),) * sample.copies), target, novel, events)
 
 
-def _like(number: int, column: ColumnFacts) -> Any:
-    """A number in the type of a column's categories."""
-    sort = type(next(iter(column.counts), ""))
-    return sort(number) if sort in (str, int, float) else str(number)
+def _equal(row: Row, other: Row) -> bool:
+    return all(_same(value, other[name]) for name, value in row.items())
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two cells hold the same, whatever their types."""
+    if is_missing(value) or is_missing(other):
+        return is_missing(value) and is_missing(other)
+    return as_category(value) == as_category(other)
+
+
+def _ends(public: AnyColumn) -> tuple[str, ...]:
+    """The first and the last word of a public range of numbers or dates."""
+    if isinstance(public, DateColumn):
+        return str(public.low), str(public.high)
+    return tuple(public.longest)
+
+
+def _day_after(words: Iterable[str]) -> str:
+    last = max(as_day(word) or 0.0 for word in words)
+    return str(datetime.date.fromordinal(min(int(last) + 1, datetime.date.max.toordinal())))
 
 
 def _word(rng: np.random.Generator) -> str:
@@ -432,6 +502,16 @@ def _word(rng: np.random.Generator) -> str:
     letters = [rng.choice(list(_CONSONANTS if place % 2 == 0 else _VOWELS)) for place in range(8)]
     return "".join(letters)
 
+
+_CELLS: Final[dict[type, Callable[[str], Any]]] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: {"True": True, "False": False}.__getitem__,
+    datetime.date: datetime.date.fromisoformat,
+    datetime.datetime: datetime.datetime.fromisoformat,
+}
+"""From a word to a cell, by type."""
 
 STRATEGIES: Final[dict[str, Strategy]] = {
     "extreme_value": _extreme_value,

@@ -37,6 +37,17 @@ def as_day(value: Any) -> float | None:
     return float(value.toordinal()) if isinstance(value, datetime.date) else None
 
 
+def as_category(value: Any) -> str:
+    """The word of a cell; that of 1, 1.0 and "1" is one, since formats and libraries write them differently."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    try:
+        text = str(value).strip()
+    except ValueError:  # an integer of more digits than Python writes in decimal
+        text = hex(value)
+    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
+
+
 def decimals(value: Any) -> int:
     """The number of digits after the point, as written; 0 for whole numbers, including whole floats."""
     number = float(value)

@@ -1,0 +1,280 @@
+"""Features of outputs: against a computation that is slow and obvious, on outputs of any kind, in any pieces."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.attacks.black_box import output_features
+from cupel.attacks.black_box.output_features import FAILED, Features, OutputFeatures, failed
+from cupel.attacks.black_box.worst_cases import ColumnFacts, NeighboringData, Sample, describe_columns, neighboring_data
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "age": 20 + 3 * place % 47,
+        "paid": round(1.25 * place**1.5, 2),
+        "city": "Ulm" if place == 3 else ("Bonn", "Kiel", "Jena")[place % 3],
+        "plan": place % 2,
+        "note": f"rain and sun and number {place % 4} of snow",
+    }
+    for place in range(24)
+]
+COLUMNS = describe_columns(ROWS)
+PAIRS = neighboring_data(Sample(tuple(ROWS), COLUMNS, Adjacency.ADD_REMOVE), np.random.default_rng(1))
+NAMES = [pair.name for pair in PAIRS]
+FEATURES = OutputFeatures(COLUMNS, PAIRS)
+
+
+def missing(value: Any) -> bool:
+    return value is None or value == "" or value != value
+
+
+def number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def word(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value) and value == math.floor(value):
+        return str(int(value))
+    text = str(value).strip()
+    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
+
+
+def words(value: Any) -> list[str]:
+    if not isinstance(value, str):
+        return []
+    spaced = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in value.casefold())
+    return spaced.split()
+
+
+def slow_whole(rows: Sequence[dict[str, Any]]) -> Features:
+    """What `OutputFeatures` says of an output alone, row by row."""
+    names = [column.name for column in COLUMNS]
+    found: Features = {
+        FAILED: 0.0,
+        "rows": len(rows),
+        "distinct rows": len({tuple(word(row.get(name)) for name in names) for row in rows}),
+        "empty cells": sum(missing(row.get(name)) for row in rows for name in names),
+        "other columns": len({name for row in rows for name in {*row, *names} if name not in row or name not in names}),
+    }
+    for column in COLUMNS:
+        cells = [row.get(column.name) for row in rows]
+        found[f"{column.name}: empty cells"] = sum(map(missing, cells))
+        found[f"{column.name}: distinct values"] = len(set(map(word, cells)))
+        numbers = [one for cell in cells if (one := number(cell)) is not None]
+        if column.kind == "number" and numbers:
+            mean = math.fsum(one / len(numbers) for one in numbers)
+            found[f"{column.name}: smallest"], found[f"{column.name}: largest"] = min(numbers), max(numbers)
+            found[f"{column.name}: mean"] = mean
+            spread = math.fsum((one - mean) ** 2 / len(numbers) for one in numbers) if abs(mean) < 1e150 else math.inf
+            found[f"{column.name}: deviation"] = math.sqrt(spread)
+        if column.kind == "text" and rows:
+            lengths = [len(cell) for cell in cells if isinstance(cell, str)]
+            found[f"{column.name}: characters of the longest text"] = max(lengths, default=0)
+            found[f"{column.name}: characters"] = sum(lengths)
+    return found
+
+
+def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features:
+    """What `OutputFeatures` says of an output and a pair, row by row."""
+    used = [column for column in COLUMNS if column.kind in ("number", "category")]
+    found: Features = {}
+
+    def equal(column: ColumnFacts, cell: Any) -> bool:
+        wanted = pair.target[column.name]
+        if missing(wanted):
+            return missing(cell)
+        if column.kind == "number":
+            one, other = number(cell), number(wanted)
+            assert other is not None
+            return one is not None and abs(one - other) <= 0.5 * 10.0**-column.decimals
+        return word(cell) == word(wanted)
+
+    def gap(column: ColumnFacts, cell: Any) -> float:
+        one, wanted = number(cell), number(pair.target[column.name])
+        if column.kind != "number" or wanted is None:
+            return 0.0 if equal(column, cell) else 1.0
+        if one is None:
+            return 1.0
+        width = max(column.high - column.low, abs(wanted - column.low), abs(wanted - column.high))
+        return min(abs(one - wanted) / width, 1.0)
+
+    if not rows:
+        return {}
+    toward = 0
+    for column in used:
+        cells = [row.get(column.name) for row in rows]
+        found[f"{column.name}: target's value"] = sum(equal(column, cell) for cell in cells)
+        held = [one for row in pair.data if (one := number(row[column.name])) is not None]
+        wanted = number(pair.target[column.name])
+        if column.kind == "number" and wanted is not None and not min(held) <= wanted <= max(held):
+            edge = min(max(wanted, min(held)), max(held))
+            middle, numbers = (edge + wanted) / 2, [one for cell in cells if (one := number(cell)) is not None]
+            beyond = sum(one >= middle if wanted > edge else one <= middle for one in numbers)
+            found[f"{column.name}: values toward the target's"] = beyond
+            toward += beyond
+    found["values toward the target's"] = toward
+    found["novel values of the target"] = sum(found[f"{name}: target's value"] for name in pair.novel)
+    same = [[equal(column, row.get(column.name)) for column in used] for row in rows]
+    found["most cells of a row equal to the target's"] = max(map(sum, same))
+    found["rows equal to the target"] = sum(map(all, same))
+    gaps = [math.fsum(gap(column, row.get(column.name)) for column in used) for row in rows]
+    found["nearness of the nearest row"] = 1 - min(gaps) / len(used)
+    together = 0.0
+    for place, other_place in itertools.combinations(range(len(used)), 2):
+        both = sum(row[place] and row[other_place] for row in same)
+        found[f"rows with the target's {used[place].name} and {used[other_place].name}"] = both
+        together += math.log(1 + both)
+    found["pairs of the target's values"] = together
+    known = {one for row in pair.data for one in words(row["note"])}
+    target = words(pair.target["note"])
+    new, triples = set(target) - known, set(itertools.pairwise(itertools.pairwise(target)))
+    notes = [row.get("note") for row in rows]
+    found["note: texts with a new word of the target"] = sum(bool(new & set(words(note))) for note in notes)
+    found["note: texts equal to the target's"] = sum(note == pair.target["note"] for note in notes)
+    seen = {triple for note in notes for triple in itertools.pairwise(itertools.pairwise(words(note)))}
+    found["note: word triples of the target"] = len(seen & triples)
+    return found
+
+
+ROUNDING = 1e-9
+"""Relative: sums of at most 40 products of floats, each with a relative error near 1e-16, and one square root."""
+
+
+def check(rows: list[dict[str, Any]]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = FEATURES.of(iter(rows), NAMES)
+    json.dumps(found, allow_nan=False)
+    whole = slow_whole(rows)
+    for column in COLUMNS:  # a spread far below the mean is lost in rounding; it is no use to an audit then
+        name = f"{column.name}: deviation"
+        mean = whole.get(f"{column.name}: mean", 0.0)
+        if name in whole and (not whole[name] < 1e150 or whole[name] < 1e-6 * abs(mean)):
+            del whole[name]
+            found[""].pop(name, None)
+    assert found.pop("") == pytest.approx(whole, rel=ROUNDING, abs=ROUNDING)
+    for pair in PAIRS:
+        assert found[pair.name] == pytest.approx(slow_pair(rows, pair), rel=ROUNDING, abs=ROUNDING)
+
+
+ANY = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from(
+        [0, 1, 1.0, "1", " 1", "1.0", "01", -0.0, "", " ", "nan", "inf", "None", "Ulm", " Ulm ", 1e308, -1e308]
+    ),
+    st.integers(-(10**25), 10**25),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from([pair.target["note"] for pair in PAIRS]),
+    st.lists(st.integers(0, 3), max_size=2),
+    st.just({"a": 1}),
+    st.just(datetime.date(2020, 1, 1)),
+)
+
+
+@st.composite
+def outputs(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Rows of the data and of the targets, with some cells of any kind, some missing and some other columns."""
+    rows = []
+    for _ in range(draw(st.integers(0, 9))):
+        row = dict(draw(st.sampled_from([*ROWS[:6], *(dict(pair.target) for pair in PAIRS)])))
+        for name in draw(st.lists(st.sampled_from([*row, "more"]), max_size=3)):
+            row[name] = draw(ANY)
+        for name in draw(st.lists(st.sampled_from(list(row)), max_size=2)):
+            row.pop(name, None)
+        rows.append(row)
+    return rows
+
+
+@given(outputs())
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def test_features_are_what_a_slow_computation_says(rows: list[dict[str, Any]]) -> None:
+    check(rows)
+
+
+def test_features_of_the_data_and_of_the_neighbours() -> None:
+    check(ROWS)
+    for pair in PAIRS:
+        check([dict(row) for row in pair.neighbor])
+
+
+@given(outputs(), st.integers(1, 4))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def test_pieces_give_the_same_as_one_piece(rows: list[dict[str, Any]], size: int) -> None:
+    whole = FEATURES.of(rows, NAMES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output_features, "_PIECE", size)
+        found = FEATURES.of(iter(rows), NAMES)
+    assert found.keys() == whole.keys()
+    for name, features in found.items():
+        for one, value in features.items():
+            if not one.endswith(": deviation"):
+                assert value == pytest.approx(whole[name][one], rel=ROUNDING, abs=ROUNDING), one
+        assert features.keys() == whole[name].keys()
+
+
+@given(st.permutations(range(8)), outputs())
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def test_the_order_of_rows_does_not_matter(order: list[int], rows: list[dict[str, Any]]) -> None:
+    mixed = [rows[place] for place in order if place < len(rows)] + rows[8:]
+    one, other = FEATURES.of(rows, NAMES), FEATURES.of(mixed, NAMES)
+    for name, features in one.items():
+        kept = {key: value for key, value in features.items() if not key.endswith((": deviation", ": mean"))}
+        assert other[name] == pytest.approx(other[name] | kept, rel=ROUNDING, abs=ROUNDING)
+
+
+def test_an_empty_output_has_no_rows_and_a_failed_run_no_output() -> None:
+    found = FEATURES.of([], NAMES)
+    assert found[""]["rows"] == 0.0
+    assert found[""][FAILED] == 0.0
+    assert found[""]["city: distinct values"] == 0.0
+    assert all(found[name] == {} for name in NAMES)
+    assert failed() == {FAILED: 1.0}
+
+
+def test_types_of_formats_and_libraries_are_one() -> None:
+    """1, 1.0, "1" and " 1" are one category and one number, and numbers of NumPy and of decimals are numbers."""
+    same: list[Any] = [1, 1.0, "1", " 1", "1.0", np.int64(1), np.float32(1), decimal.Decimal("1.0")]
+    first = FEATURES.of([{**ROWS[0], "plan": 1, "age": 20}], NAMES)
+    for cell in same:
+        assert FEATURES.of([{**ROWS[0], "plan": cell, "age": str(cell).replace("1", "20", 1)}], NAMES) == first
+    assert FEATURES.of([{**ROWS[0], "plan": cell} for cell in same], NAMES)[""]["plan: distinct values"] == 1.0
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([True, 1, False])))
+def test_truth_values_are_no_numbers_whatever_comes_first(order: tuple[Any, ...]) -> None:
+    """In a set, True equals 1."""
+    found = FEATURES.of([{**ROWS[0], "plan": cell, "age": cell} for cell in order], NAMES)[""]
+    assert found["plan: distinct values"] == 3.0
+    assert (found["age: smallest"], found["age: largest"]) == (1.0, 1.0)
+
+
+def test_numbers_that_no_float_holds_are_no_numbers() -> None:
+    cells: list[Any] = [math.nan, math.inf, "-inf", 10**400, 10**5000, "1e999", [1, 2], "x", None]
+    found = FEATURES.of([{**ROWS[0], "age": cell} for cell in cells], NAMES)[""]
+    assert "age: largest" not in found
+    assert found["age: distinct values"] == len(cells)
+    found = FEATURES.of([{**ROWS[0], "age": cell} for cell in [1e308, 1.5e308]], NAMES)[""]
+    assert found["age: largest"] == 1.5e308
+    assert "age: mean" not in found
+    assert FEATURES.of([{"age": [1, 2]}, {"age": [3, 4]}], NAMES)[""]["rows"] == 2.0

@@ -1,0 +1,335 @@
+"""Worst cases are neighbours, whatever the table: compared by brute force, on tables that are drawn at random."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cupel.accounting.adjacency import Adjacency
+from cupel.attacks.black_box.worst_cases import (
+    FINDS,
+    STRATEGIES,
+    NeighboringData,
+    Row,
+    Sample,
+    describe_columns,
+    neighboring_data,
+)
+from cupel.mechanisms.data.table_schema import Schema
+
+Rows = tuple[Row, ...]
+
+
+def key(row: Row) -> str:
+    """A row as one string: equal for equal rows; NaN equals NaN, and types differ."""
+    return json.dumps([[name, type(value).__name__, repr(value)] for name, value in row.items()])
+
+
+def difference(pair: NeighboringData) -> tuple[int, int]:
+    """How many records D has and D′ lacks, and the other way round, as multisets."""
+    one, other = (Counter(map(key, rows)) for rows in (pair.data, pair.neighbor))
+    return (one - other).total(), (other - one).total()
+
+
+def pairs_of(
+    rows: Sequence[Row], adjacency: str = "add_remove", copies: int = 1, label: str | None = None, **facts: Any
+) -> dict[str, NeighboringData]:
+    """The pairs of all strategies that apply; none if none does."""
+    columns = describe_columns(rows, **facts)
+    sample = Sample(tuple(rows), columns, Adjacency(adjacency), copies, label)
+    try:
+        found = neighboring_data(sample, np.random.default_rng(0))
+    except ValueError as error:
+        if not str(error).startswith("none of the strategies"):
+            raise
+        return {}
+    return {pair.name: pair for pair in found}
+
+
+def word(value: Any) -> str | None:
+    """A cell as a reader of a table sees it: 1, 1.0, "1" and " 1" are one, and all empty cells are one."""
+    if value is None or value == "" or value != value:
+        return None
+    if isinstance(value, float) and value == math.floor(value):
+        return str(int(value))
+    text = str(value).strip()
+    return text.removesuffix(".0") if text.removesuffix(".0").lstrip("-").isdigit() else text
+
+
+def check(pairs: dict[str, NeighboringData], adjacency: str, copies: int, schema: Schema | None = None) -> None:
+    for name, pair in pairs.items():
+        assert difference(pair) == ((0 if adjacency == "add_remove" else copies), copies), name
+        assert sum(key(row) == key(pair.target) for row in pair.neighbor) >= copies
+        assert all(row.keys() == pair.target.keys() for row in (*pair.data, *pair.neighbor))
+        for column in pair.novel:
+            assert word(pair.target[column]) not in {word(row[column]) for row in pair.data}, (name, column)
+        for event in pair.events:
+            assert math.isfinite(event.threshold)
+        if schema is not None:
+            for row in (*pair.data, *pair.neighbor):
+                schema.row(row)
+
+
+SMALL = st.integers(-5, 5)
+WORDS = st.sampled_from(["north", "éöß", "日本", "a b", "", "None", "nan", "1", "x" * 50])
+CELLS: dict[str, st.SearchStrategy[Any]] = {
+    "floats": st.floats(-1e6, 1e6).map(lambda value: round(value, 2)),
+    "any floats": st.floats(allow_nan=True, allow_infinity=True),
+    "few whole numbers": SMALL,
+    "many whole numbers": st.integers(-(10**30), 10**30),
+    "whole floats": SMALL.map(float),
+    "words": WORDS,
+    "missing words": st.one_of(st.none(), WORDS),
+    "missing numbers": st.one_of(st.none(), SMALL, st.just(math.nan)),
+    "numbers as text": st.integers(0, 10**6).map(str),
+    "decimals as text": st.floats(-100, 100).map(lambda value: f"{value:.3f}"),
+    "codes": st.integers(0, 5).map(lambda value: f"0{value}"),
+    "numbers with spaces": SMALL.map(lambda value: f" {value}"),
+    "truth": st.booleans(),
+    "one truth": st.just(True),
+    "constant": st.just("same"),
+    "empty": st.just(""),
+    "ids": st.uuids().map(str),
+    "dates": st.dates(datetime.date(2000, 1, 1), datetime.date(2000, 1, 9)),
+    "last dates": st.just(datetime.date.max),
+    "dates as text": st.dates(datetime.date(2000, 1, 1), datetime.date(2000, 1, 4)).map(str),
+    "prose": st.lists(WORDS, min_size=5, max_size=9).map(" ".join),
+    "one, in all types": st.sampled_from([1, 1.0, "1", " 1", "1.0", True]),
+    "all types": st.one_of(st.none(), SMALL, st.floats(), WORDS, st.booleans(), st.lists(SMALL), st.just({"a": 1})),
+    "lists": st.lists(SMALL, max_size=3),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[dict[str, Any]]:
+    kinds = draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=5))
+    size = draw(st.integers(5, 24))
+    return [{f"{kind} {place}": draw(CELLS[kind]) for place, kind in enumerate(kinds)} for _ in range(size)]
+
+
+@given(tables(), st.sampled_from(["add_remove", "replace_one"]), st.integers(1, 3), st.data())
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+def test_pairs_of_any_table_are_neighbours(
+    rows: list[dict[str, Any]], adjacency: str, copies: int, data: st.DataObject
+) -> None:
+    if len(rows) < copies + 4:
+        rows = (rows * 2)[: copies + 4]
+    before = [key(row) for row in rows]
+    named = data.draw(st.lists(st.sampled_from(list(rows[0])), unique=True))
+    facts: dict[str, Any] = {data.draw(st.sampled_from(["categorical", "texts"])): tuple(named)}
+    check(pairs_of(rows, adjacency, copies, **facts), adjacency, copies)
+    assert [key(row) for row in rows] == before
+
+
+@pytest.mark.parametrize("kind", sorted(CELLS))
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@given(data=st.data(), copies=st.integers(1, 3))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+def test_pairs_of_one_column_are_neighbours(kind: str, adjacency: str, data: st.DataObject, copies: int) -> None:
+    rows = [{"x": data.draw(CELLS[kind])} for _ in range(data.draw(st.integers(7, 20)))]
+    check(pairs_of(rows, adjacency, copies), adjacency, copies)
+
+
+COLUMNS: dict[str, dict[str, Any]] = {
+    "age": {"type": "number", "low": -0.5, "high": 99.5, "decimals": 0},
+    "share": {"type": "number", "low": 0.05, "high": 0.999, "decimals": 1, "missing": True},
+    "city": {"type": "category", "values": ["north", "éöß", "日本", "a b"], "missing": True},
+    "code": {"type": "category", "values": ["1", "2", "3", "none"]},
+    "truth": {"type": "category", "values": ["True", "False"]},
+    "day": {"type": "date", "low": "2000-01-01", "high": "2000-02-29"},
+}
+
+
+@st.composite
+def inside(draw: st.DrawFn) -> tuple[Schema, list[dict[str, Any]]]:
+    """A schema, and rows inside of it, in the types of JSON or of CSV."""
+    names = draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, unique=True))
+    schema = Schema.model_validate({"columns": [{"name": name, **COLUMNS[name]} for name in names]})
+    cells = {
+        "age": st.integers(0, 99),
+        "share": st.one_of(st.none(), st.sampled_from([0.1, 0.4, 0.8, 0.9])),
+        "city": st.one_of(st.none(), st.sampled_from(COLUMNS["city"]["values"])),
+        "code": st.sampled_from([1, 2, 3]),
+        "truth": st.booleans(),
+        "day": st.dates(datetime.date(2000, 1, 1), datetime.date(2000, 1, 5)).map(str),
+    }
+    size = draw(st.integers(5, 20))
+    rows = [{name: draw(cells[name]) for name in names} for _ in range(size)]
+    if draw(st.booleans()):
+        rows = [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
+    return schema, rows
+
+
+@given(inside(), st.sampled_from(["add_remove", "replace_one"]), st.data())
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+def test_with_a_schema_all_values_are_inside_of_it(
+    drawn: tuple[Schema, list[dict[str, Any]]], adjacency: str, data: st.DataObject
+) -> None:
+    schema, rows = drawn
+    categorical = tuple(data.draw(st.lists(st.sampled_from(schema.names), unique=True)))
+    check(pairs_of(rows, adjacency, schema=schema, categorical=categorical), adjacency, 1, schema)
+
+
+def people(count: int = 60) -> list[dict[str, Any]]:
+    """Six cities, the last of which is rare; ages; a class; prose."""
+    rng = np.random.default_rng(5)
+    return [
+        {
+            "age": int(rng.integers(20, 80)),
+            "paid": round(float(rng.lognormal(6, 1)), 2),
+            "city": "Ulm" if place == 7 else ("Bonn", "Kiel", "Jena")[place % 3],
+            "plan": "basic" if place % 3 else "large",
+            "note": " ".join(rng.choice(["rain", "sun", "snow", "wind"], 6)),
+        }
+        for place in range(count)
+    ]
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("copies", [1, 10])
+def test_all_strategies_apply_to_a_mixed_table_and_each_says_what_it_finds(adjacency: str, copies: int) -> None:
+    found = pairs_of(people(), adjacency, copies)
+    assert list(found) == list(STRATEGIES) == sorted(found, key=list(STRATEGIES).index)
+    assert FINDS.keys() == STRATEGIES.keys()
+    check(found, adjacency, copies)
+    assert all(pair.finds == FINDS[name] for name, pair in found.items())
+
+
+def test_each_strategy_does_what_its_name_says() -> None:
+    rows, found = people(), pairs_of(people())
+    largest = {name: max(row[name] for row in rows) for name in ("age", "paid")}
+    for name, most in largest.items():
+        assert found["extreme_value"].target[name] > most + 5 * (most - min(row[name] for row in rows))
+    assert set(found["new_category"].novel) == {"city", "plan"}
+    assert found["rare_category"].target == rows[7]
+    assert [row for row in rows if row["city"] != "Ulm"] == list(found["rare_category"].data)
+    assert {row["plan"] for row in found["empty_class"].data} == {"basic"}
+    assert found["empty_class"].target["plan"] == "large"
+    assert len(found["longest_text"].target["note"]) >= 10 * max(len(row["note"]) for row in rows)
+    known = {word for row in rows for word in row["note"].split()}
+    assert set(found["new_token"].target["note"].split()) - known
+    combined = found["new_combination"].target
+    assert not any(row["city"] == combined["city"] and row["plan"] == combined["plan"] for row in rows)
+    assert {combined["city"], combined["plan"]} <= {row[name] for row in rows for name in ("city", "plan")}
+    empty = [name for name, value in found["missing_value"].target.items() if value in (None, "")]
+    assert empty == ["age", "paid", "city"]  # the class and prose stay
+    assert len({key(row) for row in found["duplicates"].data}) == 1
+    edge = found["cluster_edge"]
+    ages = {row["age"] for row in edge.data}
+    assert not any(20 + 60 * 0.45 < age < 20 + 60 * 0.55 for age in ages) or edge.target["paid"] not in ages
+    assert found["ordinary"].target in rows
+
+
+def test_types_and_ways_of_writing_are_kept() -> None:
+    csv = [{name: str(value) for name, value in row.items()} for row in people()]
+    for rows in (people(), csv):
+        for name, pair in pairs_of(rows).items():
+            for column, value in pair.target.items():
+                if name == "missing_value" and value in (None, ""):
+                    continue
+                assert type(value) is type(rows[0][column]), (name, column)
+    target = pairs_of(csv)["extreme_value"].target
+    assert "." not in target["age"]
+    assert len(target["paid"].partition(".")[2]) == 2
+
+
+def test_a_new_category_has_the_type_of_the_others() -> None:
+    """Codes stay codes, days stay days, and of two truth values the other one is new."""
+    rows = [
+        {
+            "code": f"{place % 3}",
+            "whole": place % 3,
+            "day": f"2020-01-0{place % 3 + 1}",
+            "when": datetime.date(2020, 1, place % 3 + 1),
+            "truth": True,
+            "both": bool(place % 2),
+        }
+        for place in range(12)
+    ]
+    pair = pairs_of(rows, categorical=("code", "whole"))["new_category"]
+    assert pair.target == {
+        "code": "3",
+        "whole": 3,
+        "day": "2020-01-04",
+        "when": datetime.date(2020, 1, 4),
+        "truth": False,
+        "both": pair.target["both"],
+    }
+    assert set(pair.novel) == {"code", "whole", "day", "when", "truth"}
+
+
+def test_a_category_of_the_schema_in_another_type_is_not_new() -> None:
+    """JSON has 1 where the schema has "1"."""
+    schema = Schema.model_validate({"columns": [{"name": "x", "type": "category", "values": ["1", "2", "3"]}]})
+    rows = [{"x": place % 2 + 1} for place in range(10)]
+    assert pairs_of(rows, schema=schema)["new_category"].target == {"x": 3}
+    rows[0]["x"] = 3
+    assert "new_category" not in pairs_of(rows, schema=schema)
+
+
+def test_numbers_of_a_type_stay_inside_of_it() -> None:
+    rows = [{"x": 2 * place} for place in range(100)]
+    assert pairs_of(rows)["extreme_value"].target["x"] > 255
+    assert pairs_of(rows, most={"x": 255})["extreme_value"].target["x"] == 255
+    rows.append({"x": 255})
+    assert "extreme_value" not in pairs_of(rows, most={"x": 255})
+
+
+def test_records_that_equal_the_target_are_not_the_ones_that_are_exchanged() -> None:
+    """Else D and D′ would be the same."""
+    rows = [{"x": "b"}, *({"x": "a"} for _ in range(9))]
+    pair = pairs_of(rows, "replace_one")["ordinary"]
+    assert pair.target == {"x": "a"}
+    assert difference(pair) == (1, 1)
+    assert "ordinary" not in pairs_of([{"x": "a"}] * 10, "replace_one")
+    assert "ordinary" not in pairs_of(rows, "replace_one", copies=2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "facts", "says"),
+    [
+        ([], {}, "there are no records"),
+        ([{"a": 1}, {"b": 1}], {}, "the records have different columns"),
+        ([{"a": 1}], {"categorical": ("b",)}, "there is no column 'b'"),
+        ([{"a": 1}], {"texts": ("b",)}, "there is no column 'b'"),
+        (
+            [{"code": "1"}],
+            {
+                "texts": ("code",),
+                "schema": Schema.model_validate({"columns": [{"name": "code", **COLUMNS["code"]}]}),
+            },
+            "has a public domain",
+        ),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_in_one_line(rows: list[Row], facts: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as error:
+        describe_columns(rows, **facts)
+    assert "\n" not in str(error.value)
+
+
+def test_samples_that_do_not_fit_are_refused_in_one_line() -> None:
+    rows = tuple(people(10))
+    columns = describe_columns(rows)
+    for wrong, says in (
+        ({"adjacency": Adjacency.ZERO_OUT}, "add_remove and replace_one"),
+        ({"copies": 0}, "copies"),
+        ({"copies": 7}, "10 records are too few"),
+        ({"label": "age"}, "'age', is no column of categories"),
+        ({"label": "nothing"}, "'nothing', is no column of categories"),
+    ):
+        given: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, **wrong}
+        with pytest.raises(ValueError, match=says):
+            Sample(rows, columns, **given)
+    sample = Sample(rows, columns, Adjacency.ADD_REMOVE)
+    with pytest.raises(ValueError, match="neighbors must be one of"):
+        neighboring_data(sample, np.random.default_rng(0), ["worst"])
