@@ -59,7 +59,7 @@ def word(value: Any) -> str | None:
     """A cell as a reader of a table sees it: 1, 1.0, "1" and " 1" are one, and all empty cells are one."""
     if value is None or value == "" or value != value:
         return None
-    if isinstance(value, float) and value == math.floor(value):
+    if isinstance(value, float) and math.isfinite(value) and value == math.floor(value):
         return str(int(value))
     text = str(value).strip()
     return text.removesuffix(".0") if text.removesuffix(".0").lstrip("-").isdigit() else text
