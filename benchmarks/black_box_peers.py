@@ -199,7 +199,7 @@ def dp_sniper() -> Iterator[list[Method]]:
                     which,
                     "counts",
                     functools.partial(audit, own=which == "own", mass=mass),
-                    0.5,
+                    0.25,
                 )
                 for mass in (0.01, 0.1)
                 for which in ("ours", "own")

@@ -2,7 +2,7 @@
 
     python benchmarks/black_box_power.py -o FILE.json [--runs 50 200 1000] [--repetitions 200] [--auditors cupel …]
                                          [--peer-python NAME=PATH …] [--quick]
-    python benchmarks/black_box_power.py --tables FILE.json …
+    python benchmarks/black_box_power.py --tables FILE.json … [-o FILE.json] [--page docs/audit-statistics.md]
 
 The generators are those of `seeded_bugs.py`; RUNS are all runs of a generator that an audit makes, search, training and
 test, both neighbours together. β is 5%: on the generators that are right, with ε = 1 exactly, a valid audit refutes in
@@ -19,6 +19,7 @@ Neighbours are `own` if the audit looks for them, and `ours` if it is given thos
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def own_neighbours_refute(case: Case, runs: int, seed: int) -> tuple[bool, int]:
     return bool(result.details["refuted"]), int(result.details["runs"])
 
 
-def our_neighbours_refute(case: Case, runs: int, seed: int) -> tuple[bool, int]:
+def our_neighbours_refute(
+    case: Case, runs: int, seed: int, *, score: Callable[[Case], Any] = lambda case: None
+) -> tuple[bool, int]:
     """Whether `assert_never_exceeds` refutes on the neighbours of the case, and after how many runs."""
 
     def mechanism(rows: Any, source: Any) -> list[int]:
@@ -72,6 +75,7 @@ def our_neighbours_refute(case: Case, runs: int, seed: int) -> tuple[bool, int]:
             adjacency=case.adjacency,
             runs=runs // 2,
             confidence=1 - BETA,
+            score=score(case),
             seed=seed,
         )
     except AssertionError:
@@ -82,6 +86,11 @@ def our_neighbours_refute(case: Case, runs: int, seed: int) -> tuple[bool, int]:
 OURS: dict[str, tuple[str, str, Callable[[Case, int, int], tuple[bool, int]]]] = {
     "audit runs": ("own", "tables", own_neighbours_refute),
     "assert_never_exceeds": ("ours", "counts", our_neighbours_refute),
+    "assert_never_exceeds with a score": (
+        "ours",
+        "score",
+        functools.partial(our_neighbours_refute, score=lambda case: case.score),
+    ),
 }
 """By method: whose neighbours, what it takes, and one audit."""
 
@@ -161,6 +170,26 @@ def cell(row: Row | None) -> str:
     return f"{100 * row['share']:.0f} ({low:.0f}–{high:.0f})"
 
 
+BEGIN, END = "<!-- black-box audits -->\n", "<!-- end -->\n"
+
+
+def filled(page: str, rows: list[Row]) -> str:
+    """A page with the tables between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the page has no {BEGIN.strip()} with an {END.strip()} after it")
+    return f"{before}{BEGIN}\n{tables(rows)}\n\n{END}{after}"
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    path.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> list[Row]:
+    return list(json.loads(path.read_text(encoding="utf-8"))["rows"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where rows are kept, as JSON")
@@ -180,16 +209,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of our audits (0)")
     parser.add_argument("--quick", action="store_true", help="4 repetitions, of 50 and 200 runs")
     parser.add_argument("--tables", nargs="+", type=Path, metavar="FILE", help="only print the tables of such files")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="with --tables: a page that they are written into")
     options = parser.parse_args()
     if options.tables:
-        print(tables([row for path in options.tables for row in json.loads(path.read_text())["rows"]]))
+        rows = [row for path in options.tables for row in read(path)]
+        if options.output:
+            write(options.output, rows)
+        if options.page:
+            options.page.write_text(filled(options.page.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        print(tables(rows))
         return
     pythons = dict(pair.partition("=")[::2] for pair in options.peer_python)
     if unknown := sorted(set(pythons) - set(AUDITORS)):
         parser.error(f"--peer-python knows {', '.join(AUDITORS)}, not {', '.join(unknown)}")
     if options.quick:
         options.repetitions, options.runs = 4, [50, 200]
-    rows: list[Row] = []
+    rows = []
     grid = (options.cases, options.runs, options.repetitions)
     for auditor in options.auditors:
         python = pythons.get(auditor, sys.executable)
@@ -198,7 +233,7 @@ def main() -> None:
             rows.append(with_interval(row))
             print(json.dumps(row), file=sys.stderr)
             if options.output:
-                options.output.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+                write(options.output, rows)
     print(tables(rows))
 
 
