@@ -22,10 +22,13 @@ def test_the_tables_of_black_box_audits_are_those_of_the_results() -> None:
         power.filled("", ROWS)
 
 
-def test_the_results_are_complete_and_agree_with_their_counts() -> None:
-    """Every auditor was asked about every generator at every number of runs, and kept within that number."""
-    asked = {(row["auditor"], row["runs"], row["case"]) for row in ROWS}
-    assert asked == {(name, runs, case) for name in ("cupel", *AUDITORS) for runs in (50, 200, 1000) for case in CASES}
+def test_the_results_agree_with_their_counts() -> None:
+    """Who was asked at a number of runs was asked about every generator, and kept within that number."""
+    asked = {(row["auditor"], row["method"], row["neighbours"], row["runs"]) for row in ROWS}
+    assert {auditor for auditor, *_ in asked} <= {"cupel", *AUDITORS}
+    for key in asked:
+        rows = [row for row in ROWS if (row["auditor"], row["method"], row["neighbours"], row["runs"]) == key]
+        assert sorted(row["case"] for row in rows) == sorted(CASES)
     for row in ROWS:
         assert row["ran"] <= row["runs"]
         assert power.with_interval({**row}) == row
