@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Bound
-from cupel.accounting.number_format import format_number
+from cupel.accounting.number_format import format_number, format_percent, format_upper
 from cupel.audits.result import AuditResult
 from cupel.reports import text
 from cupel.reports.assay import Part
@@ -49,7 +49,7 @@ def headline(audit: AuditResult, *, refuted: bool | None) -> str:
 def facts(
     audit: AuditResult, claim: Claimed | None, neighbours: str, *, nothing: str, ceiling: str
 ) -> list[tuple[str, str, str]]:
-    """The numbers of the first screen: claimed, shown, and the most that could have been shown.
+    """The numbers of the first screen: claimed, shown, found half of the time, and the most that could be shown.
 
     Args:
         audit: with its bounds.
@@ -69,7 +69,19 @@ def facts(
     if found is None:
         return [*rows, ("Shown by the audit", "nothing", nothing)]
     rows.append(("Shown by the audit", text.bound(found), text.rigor(found)))
-    return [*rows, ("Ceiling", text.ceiling(found), ceiling)]
+    return [*rows, *_half(audit, claim), ("Ceiling", text.ceiling(found), ceiling)]
+
+
+def _half(audit: AuditResult, claim: Claimed | None) -> list[tuple[str, str, str]]:
+    """The leak that the audit finds half of the time, if it is known (`cupel.audits.detection`)."""
+    limit = audit.details.get("detectable") or {}
+    does = "is refuted" if claim is not None else "is seen"
+    if limit.get("epsilon") is not None:
+        return [("Found half of the time", f"ε = {format_upper(limit['epsilon'], 3)}", f"{does}, by the best attack")]
+    if limit.get("share") is not None:
+        share = format_percent(limit["share"], "up")
+        return [("Found half of the time", share, f"of what was planted given away: it {does}")]
+    return []
 
 
 def assumptions_of(audit: AuditResult) -> list[str]:

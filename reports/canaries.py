@@ -54,6 +54,9 @@ class CanaryAudit(Part):
     guarantee: str = Field(description="the claim in words; empty for none")
     plan: Planned
     synthetic: list[Synthetic]
+    unprotected: Synthetic | None = Field(
+        default=None, description="of a run of the same generator with its protection off: the positive control"
+    )
     refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
     audit: AuditResult
     limitations: list[str]
@@ -99,12 +102,12 @@ def render(document: CanaryAudit) -> str:
             claim,
             text.neighbours(plan.adjacency, plan.unit),
             nothing="a control failed",
-            ceiling="had every guess been right",
+            ceiling="had every guess been right; no sign of privacy",
         ),
         scale=figures.claim_and_bounds(audit.bounds, claim) if claim is not None else None,
         rates=figures.rates(audit, "rates"),
         plan_rows=_plan_rows(document),
-        file_rows=[(file.file, _file(file)) for file in document.synthetic],
+        file_rows=_file_rows(document),
         how=how_it_was_done(audit, claim),
         rows=audit_page.rows_of(audit, claim, assumptions),
         assumptions=assumptions,
@@ -129,6 +132,14 @@ def _plan_rows(document: CanaryAudit) -> list[tuple[str, str]]:
         ("SHA-256 of the manifest", plan.manifest_sha256),
         ("That hash is", kept),
     ]
+
+
+def _file_rows(document: CanaryAudit) -> list[tuple[str, str]]:
+    control = document.unprotected
+    without = "none was scored, so it is not known whether this attack sees leaks of this generator"
+    if control is not None:
+        without = f"{control.file}: {_file(control)}"
+    return [*((file.file, _file(file)) for file in document.synthetic), ("Run without protection", without)]
 
 
 def _file(file: Synthetic) -> str:

@@ -18,10 +18,14 @@ refute its claim although the run never read the data. Scoring the *same* file a
 nothing: the choice of score then depends on T alone, so the guesses remain a function of T.
 
 *Controls.* Negative: given the output of a run that did not see them, holdout and control candidates are exchangeable.
-So the number of holdout candidates among the k highest scores of both is exactly hypergeometric. Positive: the same
-attack, on the same data plus one copy of every planted canary, must guess nine in ten correctly. A test that misses
-verbatim copies shows nothing by finding nothing; what it finds counts. Keys have no positive control, because a printed
-key is always found, and models have none, because it would take another training.
+So the number of holdout candidates among the k highest scores of both is exactly hypergeometric. Positive: a run of the
+same generator with its protection off, which read the same canaries, is scored by the same attack. What the audit shows
+of it says whether it sees leaks of this generator; it bounds nothing of the protected runs and is none of the K files.
+
+*Check of the search.* On the same data plus one copy of every planted canary, the attack must guess nine in ten
+correctly: a search that misses verbatim copies says nothing by finding nothing; what it finds counts. The check says
+nothing of leaks that look otherwise. Keys need none, because a printed key is always found, and models have none,
+because it would take another training.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +47,7 @@ from cupel.accounting.number_format import (
     format_number,
     format_percent,
 )
+from cupel.audits.detection import Detectable, detectable
 from cupel.audits.games.canaries_design import Design
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import difference_interval
@@ -50,8 +56,8 @@ from cupel.audits.verdict import ALLOWED_ERROR, decide
 
 NEGATIVE_CONTROL_ERROR = 0.001
 """The probability, at most, with which a negative control fails by chance, for each file."""
-MIN_CONTROL_SUCCESS = 0.9
-"""The fraction of guesses that can be right which the positive control must get right."""
+MIN_COPIES_FOUND = 0.9
+"""The fraction of guesses that can be right which the check of the search must get right."""
 
 _TOP = 10  # the negative control uses the highest tenth of the scores
 
@@ -96,7 +102,13 @@ def guessed_in(scores: Floats, guesses: int | None) -> Bools:
 
 
 def third_party_audit(
-    design: Design, included: Bools, scorings: Sequence[Scoring], *, attack: str, kind: str
+    design: Design,
+    included: Bools,
+    scorings: Sequence[Scoring],
+    *,
+    attack: str,
+    kind: str,
+    unprotected: Scoring | None = None,
 ) -> AuditResult:
     """Bounds the ε of a third-party generator from the scores of planted canaries.
 
@@ -106,6 +118,8 @@ def third_party_audit(
         scorings: one for each file that was scored, at most `design.files`.
         attack: how canaries were scored, in words.
         kind: of the canaries, in a word.
+        unprotected: of a run with the protection off that read the same planted canaries: the positive control. It
+            counts as no file; None if there was no such run.
 
     Returns:
         The audit, with one bound for each file; without bounds if a control failed.
@@ -115,7 +129,8 @@ def third_party_audit(
     """
     if not 1 <= len(scorings) <= design.files:
         raise ValueError(f"the plan has {design.files} synthetic files; {len(scorings)} were scored")
-    if included.shape != (design.candidates,) or any(s.candidates.shape != included.shape for s in scorings):
+    every = [*scorings, *([] if unprotected is None else [unprotected])]
+    if included.shape != (design.candidates,) or any(s.candidates.shape != included.shape for s in every):
         raise ValueError(f"each of the {design.candidates} candidates needs one coin and one score")
     found = [guessed_in(scoring.candidates, design.guesses) for scoring in scorings]
     bounds = [design.bound(int(guess.sum()), int((guess & included).sum())) for guess in found]
@@ -125,12 +140,14 @@ def third_party_audit(
         for failure in _failures(design, included, scoring, bound)
     ]
     best = max(range(len(bounds)), key=lambda place: bounds[place].value)
+    control = None if unprotected is None else _unprotected(design, included, unprotected)
+    limit = _detectable(design, included, found[best])
     return AuditResult(
         name="third_party",
         game="each canary enters the data by its own fair coin; find which did from the synthetic data alone",
         attack=attack,
         statistics=(bounds[0].method, "hypergeometric tail", "clopper_pearson"),
-        conclusion=_conclusion(design, included, found[best], bounds[best], scorings[best], failures),
+        conclusion=_conclusion(design, included, found[best], bounds[best], scorings[best], failures, limit, control),
         trials=design.candidates,
         bounds=() if failures else tuple(bounds),
         rates=tuple(
@@ -138,7 +155,8 @@ def third_party_audit(
             for scoring, guess in zip(scorings, found, strict=True)
             for rate in _rates(design, included, guess, scoring, several=len(scorings) > 1)
         ),
-        controls=tuple(rate for scoring in scorings for rate in _controls(design, included, scoring)),
+        controls=tuple(rate for scoring in scorings for rate in _controls(design, included, scoring))
+        + (() if control is None else control.rates),
         controls_passed=not failures,
         difference=difference_interval(
             int((found[best] & included).sum()),
@@ -154,7 +172,8 @@ def third_party_audit(
             "planned_files": design.files,
             "scored_files": len(scorings),
             "guesses": "every canary that is printed" if design.guesses is None else design.guesses,
-            **_ceiling_of_positive(design, included, scorings),
+            "detectable": limit.to_json(),
+            "unprotected": None if control is None else control.to_json(),
         },
     )
 
@@ -172,22 +191,62 @@ def _p_value(included: Bools, guess: Bools) -> float:
     return hypergeometric_tail(int((guess & included).sum()), len(included), int(included.sum()), int(guess.sum()))
 
 
-def _positive(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
-    """Correct guesses of the positive control, and how many can be correct.
+@dataclass(frozen=True, slots=True)
+class _Unprotected:
+    """What the audit shows of a run with the protection off.
 
-    None for keys, where it cannot fail, and for models, where it would take another training.
+    Attributes:
+        name: of its file.
+        guesses, right: counts.
+        epsilon: what they show.
+        leaked: why nothing follows from it; empty if its negative control passed.
+        rates: of planted and holdout canaries.
+    """
+
+    name: str
+    guesses: int
+    right: int
+    epsilon: float
+    leaked: str
+    rates: tuple[Rate, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.name,
+            "guesses": self.guesses,
+            "right": self.right,
+            "epsilon": None if self.leaked else self.epsilon,
+        }
+
+
+def _unprotected(design: Design, included: Bools, scoring: Scoring) -> _Unprotected:
+    guess = guessed_in(scoring.candidates, design.guesses)
+    made, right = int(guess.sum()), int((guess & included).sum())
+    rates = tuple(
+        Rate(f"without protection: {side} canaries guessed in", int((guess & of).sum()), int(of.sum()), design.each)
+        for side, of in (("planted", included), ("holdout", ~included))
+    )
+    leaked = _negative_failure(design, included, scoring)
+    return _Unprotected(scoring.name, made, right, design.epsilon(made, right), leaked, rates)
+
+
+def _detectable(design: Design, included: Bools, guess: Bools) -> Detectable:
+    """What the audit of one file finds half of the time; keys of the holdout are printed as often as in this file."""
+    held_out = int((~included).sum())
+    by_chance = int((guess & ~included).sum()) / held_out if design.guesses is None and held_out else 0.0
+    claim = None if design.claim is None else float(design.claim.epsilon)
+    return detectable(design.test, claim, confidence=design.each, delta=design.delta, by_chance=by_chance)
+
+
+def _copies_found(design: Design, included: Bools, scoring: Scoring) -> tuple[int, int] | None:
+    """Of copied canaries, how many are guessed and how many can be.
+
+    None for keys, which are always found, and for models, which would have to be trained again.
     """
     if design.guesses is None or scoring.copied is None:
         return None
     right = int((guessed_in(scoring.copied, design.guesses) & included).sum())
     return right, min(design.guesses, int(included.sum()))
-
-
-def _ceiling_of_positive(design: Design, included: Bools, scorings: Sequence[Scoring]) -> dict[str, float]:
-    """The largest ε that a positive control shows, if there is one."""
-    found = [_positive(design, included, scoring) for scoring in scorings]
-    shown = [design.epsilon(design.guesses, pair[0]) for pair in found if pair is not None and design.guesses]
-    return {"ceiling_of_positive_control": max(shown)} if shown else {}
 
 
 def negative_control_counts(scoring: Scoring, included: Bools, guesses: int | None) -> tuple[int, int, int, int]:
@@ -220,20 +279,25 @@ def negative_control_p_value(top: int, drawn: int, holdout: int, never: int) -> 
 def _failures(design: Design, included: Bools, scoring: Scoring, bound: Bound) -> list[str]:
     """Why nothing follows from a file. A bound above 0 holds whatever a positive control says of the attack's power."""
     failures = []
-    positive = _positive(design, included, scoring)
-    if not bound.value and positive is not None and positive[0] < MIN_CONTROL_SUCCESS * positive[1]:
+    copies = _copies_found(design, included, scoring)
+    if not bound.value and copies is not None and copies[0] < MIN_COPIES_FOUND * copies[1]:
         failures.append(
-            f"{scoring.name}: the positive control finds {positive[0]} of {positive[1]} canaries that are copied "
-            f"verbatim, fewer than {format_percent(MIN_CONTROL_SUCCESS)}"
+            f"{scoring.name}: the search finds {copies[0]} of {copies[1]} canaries that are copied verbatim into it, "
+            f"fewer than {format_percent(MIN_COPIES_FOUND)}"
         )
+    leaked = _negative_failure(design, included, scoring)
+    return [*failures, *([f"{scoring.name}: {leaked}"] if leaked else [])]
+
+
+def _negative_failure(design: Design, included: Bools, scoring: Scoring) -> str:
+    """Why the negative control of a file fails; empty if it passes."""
     top, drawn, holdout, never = negative_control_counts(scoring, included, design.guesses)
-    if negative_control_p_value(top, drawn, holdout, never) <= NEGATIVE_CONTROL_ERROR:
-        failures.append(
-            f"{scoring.name}: of the {drawn} highest-scoring canaries that were not planted, {top} are among the "
-            f"{holdout} of the holdout and {drawn - top} among the {never} of the negative control: the manifest has "
-            "leaked into the run"
-        )
-    return failures
+    if negative_control_p_value(top, drawn, holdout, never) > NEGATIVE_CONTROL_ERROR:
+        return ""
+    return (
+        f"of the {drawn} highest-scoring canaries that were not planted, {top} are among the {holdout} of the holdout "
+        f"and {drawn - top} among the {never} of the negative control: the manifest has leaked into the run"
+    )
 
 
 def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, several: bool) -> list[Rate]:
@@ -246,14 +310,14 @@ def _rates(design: Design, included: Bools, guess: Bools, scoring: Scoring, *, s
 
 
 def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
-    positive = _positive(design, included, scoring)
+    copies = _copies_found(design, included, scoring)
     top, drawn, holdout, never = negative_control_counts(scoring, included, design.guesses)
     where = "guessed in" if design.guesses is None else f"among the {drawn} highest that were not planted"
     negative = Rate(f"negative control: canaries in no list {where}", drawn - top, never, design.each)
-    if positive is None:  # keys: the rate of their holdout is already among the rates of the audit
+    if copies is None:  # keys: the rate of their holdout is already among the rates of the audit
         return [negative]
     return [
-        Rate("positive control: copied canaries found", *positive, design.each),
+        Rate("check of the search: copied canaries found", *copies, design.each),
         negative,
         Rate(f"holdout canaries {where}", top, holdout, design.each),
     ]
@@ -272,32 +336,66 @@ def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
 
 
 def _conclusion(
-    design: Design, included: Bools, guess: Bools, bound: Bound, scoring: Scoring, failures: Sequence[str]
+    design: Design,
+    included: Bools,
+    guess: Bools,
+    bound: Bound,
+    scoring: Scoring,
+    failures: Sequence[str],
+    limit: Detectable,
+    control: _Unprotected | None,
 ) -> str:
-    """One sentence about the file with the largest bound; of the claim, only whether this audit refutes it."""
+    """What the file with the largest bound shows; of the claim, only whether this audit refutes it."""
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
     right, made = int((guess & included).sum()), int(guess.sum())
     where = f"in {scoring.name}, " if design.files > 1 else ""
     counts = f"{where}{right} of {made} guesses are right" if made else f"{where}no canary is guessed to be in the data"
     at = f" at δ = {format_number(design.delta)}" if design.delta else ""
+    ceiling = format_ceiling(bound.ceiling, bound.value)
+    shown = f"{counts}: no leak is shown"
     if bound.value > 0:
         sure = format_confidence(design.confidence)
         shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
-    else:
-        shown = f"{counts}: no leak is shown"
-    ceiling = format_ceiling(bound.ceiling, bound.value)
     if design.claim is None:
-        return f"{shown}; a test with this many guesses could have shown at most ε = {ceiling}."
+        if bound.value > 0:
+            return f"{shown}; as many guesses, all right, would have shown ε = {ceiling}."
+        return " ".join([f"{shown}.", *_missed(design, bound, limit), _seen_without_protection(design, control)])
     claimed = format_number(design.claim.epsilon)
     if refutes(design, [bound]):
         return f"{shown}, which refutes the claim of {claimed}."
     if bound.value > design.claim.epsilon:
         least = format_confidence(1 - ALLOWED_ERROR)
         return f"{shown}; that is above the claim of {claimed}, but refuting it takes confidence {least} or more."
-    if (bound.ceiling or 0.0) <= design.claim.epsilon:
-        return (
-            f"{shown}; the claim of {claimed} is not refuted, and could not have been: this many guesses show at most "
-            f"ε = {ceiling}, so the result says nothing about the claim."
+    said = [f"{shown}, and the claim of {claimed} is not refuted.", *_missed(design, bound, limit)]
+    return " ".join([*said, _seen_without_protection(design, control)])
+
+
+def _missed(design: Design, bound: Bound, limit: Detectable) -> list[str]:
+    """What an audit that found too little finds half of the time, and what it could have shown at most."""
+    ceiling, keys = format_ceiling(bound.ceiling, bound.value), design.guesses is None
+    half = limit.sentence("of the planted canaries are printed" if keys else "of the planted canaries stand out")
+    if design.claim is not None and (bound.ceiling or 0.0) <= design.claim.epsilon:
+        never = (
+            f"With as many guesses as here it could not have been, since all of them right show at most ε = {ceiling}: "
+            "the result says nothing about the claim."
         )
-    return f"{shown}; the claim of {claimed} is not refuted by a test that could have shown at most ε = {ceiling}."
+        return [never, half] if keys else [never]
+    return [half, f"As many guesses as here, all right, would have shown ε = {ceiling}."]
+
+
+def _seen_without_protection(design: Design, control: _Unprotected | None) -> str:
+    if control is None:
+        return (
+            "No run without protection was scored, so it is not known whether this attack sees leaks of this generator."
+        )
+    if control.leaked:
+        return f"The run without protection, {control.name}, does not count: {control.leaked}."
+    where, claim = f"With protection off ({control.name}) the same audit shows", design.claim
+    if not control.epsilon:
+        about = "the generator" if claim is None else "the claim"
+        return f"{where} nothing: finding nothing says nothing about {about}, whatever could have been shown."
+    shown = f"{where} ε ≥ {format_lower(control.epsilon)}"
+    if claim is not None and control.epsilon <= claim.epsilon:
+        return f"{shown}, no more than the claim: it sees this kind of leak, but too weakly to refute the claim."
+    return f"{shown}: it can see this kind of leak."

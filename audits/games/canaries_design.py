@@ -10,7 +10,9 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.audits.statistics.ceilings import OneRun
 from cupel.audits.statistics.one_run import canaries_needed, epsilon_one_run, epsilons_one_run
+from cupel.audits.statistics.power import AsPrinted
 
 Claim = PureDP | ApproxDP
 
@@ -59,6 +61,11 @@ class Design:
     def rule(self) -> Literal["tight", "adaptive"]:
         """The rule of `epsilon_one_run` that accounts for δ."""
         return "adaptive" if self.guesses is None else "tight"
+
+    @property
+    def test(self) -> OneRun | AsPrinted:
+        """The statistic and its size, whose power is computed."""
+        return AsPrinted(self.candidates) if self.guesses is None else OneRun(self.candidates, self.guesses, self.rule)
 
     @property
     def each(self) -> float:

@@ -18,10 +18,12 @@ from cupel.accounting.bounds import Bound
 from cupel.accounting.guarantees import Guarantee
 from cupel.accounting.number_format import format_ceiling, format_confidence, format_lower, format_number
 from cupel.attacks.black_box.distinguishing import Outputs, key, plain
+from cupel.audits.detection import Detectable, detectable
 from cupel.audits.games.distinguishing_choice import TRAINING, epsilon_limits, select_test, training_runs
 from cupel.audits.implications import describe, describe_limit, implied_limit
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import epsilon_clopper_pearson
+from cupel.audits.statistics.ceilings import ErrorRates
 from cupel.audits.statistics.sequential import Sequential
 
 Statistic: TypeAlias = Literal["clopper_pearson", "sequential"]
@@ -87,12 +89,16 @@ def distinguishing_audit(
     bound = dataclasses.replace(bound, assumptions=(*bound.assumptions, selection), private=True)
     limit = implied_limit(guarantee, bound)
     notes = [] if score is not None else _notes(on_d, on_d_prime)
+    found_half = None  # the power of the sequential statistic has no such formula
+    if statistic == "clopper_pearson" and bound.value <= limit:
+        size = ErrorRates(tested, tested)
+        found_half = detectable(size, limit, confidence=confidence, delta=test.delta, share=False)
     return AuditResult(
         name="distinguishing",
         game="the mechanism is run many times on D and on its neighbour D′; decide from one output which it was",
         attack=f"an output is attributed to D′ if {test.event}",
         statistics=(statistic,),
-        conclusion=" ".join([_conclusion(guarantee, bound, limit, tp, fp, tested), *notes]),
+        conclusion=" ".join([_conclusion(guarantee, bound, limit, tp, fp, tested, found_half), *notes]),
         trials=2 * tested,
         bounds=(bound,),
         rates=(
@@ -110,6 +116,7 @@ def distinguishing_audit(
             "limit": limit,
             "refuted": bound.value > limit,
             "training_runs": first,
+            "detectable": None if found_half is None else found_half.to_json(),
             "notes": notes,
         },
     )
@@ -132,7 +139,9 @@ def _notes(on_d: Outputs, on_d_prime: Outputs) -> list[str]:
     ]
 
 
-def _conclusion(guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int) -> str:
+def _conclusion(
+    guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: int, tested: int, found_half: Detectable | None
+) -> str:
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
     counts = f"of {tested} tested runs each, {tp} on D′ and {fp} on D are attributed to D′"
     sure = format_confidence(bound.confidence or 0.0)
@@ -146,4 +155,6 @@ def _conclusion(guarantee: Guarantee, bound: Bound, limit: float, tp: int, fp: i
             f"{counts}, {shown}; this many runs can show at most {ceiling}, and the claim, {claimed}: the result says "
             "nothing about the claim."
         )
-    return f"{counts}, {shown}; the claim, {claimed}, and the test could have shown at most {ceiling}."
+    half = "" if found_half is None else f" {found_half.sentence()}"
+    most = f"A test without an error would have shown {ceiling}."
+    return f"{counts}, {shown}; the claim, {claimed}: it is not refuted.{half} {most}"

@@ -30,8 +30,10 @@ from cupel.accounting.number_format import (
     format_number,
     format_percent,
 )
+from cupel.audits.detection import Detectable, detectable
 from cupel.audits.games.membership_design import Design, Scores, right_guesses, unfair_coins
 from cupel.audits.result import AuditResult, Rate
+from cupel.audits.statistics.ceilings import OneRun
 from cupel.audits.statistics.one_run import epsilon_one_run
 from cupel.audits.statistics.roc import Area, area_under_curve, positives_at
 
@@ -73,12 +75,13 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
     failures = unfair_coins(scores) if design.fair_coins else []
     failures += [] if control is None else _blind(_areas(control, confidence))
     bound = None if best is None or failures else _together(best, attempts, design)
+    limit = None if best is None else _detectable(m, best, design)
     return AuditResult(
         name="membership",
         game=_game(design),
         attack=", ".join(scores.by_attack),
         statistics=(*(("one_run_tight",) if design.fair_coins else ()), "area under the curve", "clopper_pearson"),
-        conclusion=_conclusion(design, areas, best, bound, control, failures),
+        conclusion=_conclusion(design, areas, best, bound, control, failures, limit),
         trials=m,
         bounds=() if bound is None else (bound,),
         rates=_rates(scores, confidence),
@@ -93,6 +96,7 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
             "side": design.side,
             "failures": failures,
             "areas": _described(areas),
+            "detectable": None if limit is None else limit.to_json(),
             "control_areas": {} if control is None else _described(_areas(control, confidence)),
             "attempts": [
                 {
@@ -129,6 +133,12 @@ def _attempts(scores: Scores, design: Design) -> list[_Attempt]:
             )
             attempts.append(_Attempt(name, r, correct, bound))
     return attempts
+
+
+def _detectable(m: int, best: _Attempt, design: Design) -> Detectable:
+    """What the attempt with the largest bound finds half of the time."""
+    size, confidence = OneRun(m, best.guesses, "tight"), best.bound.confidence or design.confidence
+    return detectable(size, design.claimed_epsilon, confidence=confidence, delta=design.delta, share=False)
 
 
 def _together(best: _Attempt, attempts: Sequence[_Attempt], design: Design) -> Bound:
@@ -222,6 +232,7 @@ def _conclusion(
     bound: Bound | None,
     control: Scores | None,
     failures: Sequence[str],
+    limit: Detectable | None,
 ) -> str:
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
@@ -242,12 +253,17 @@ def _conclusion(
         shown = f"{counts}: no leak is shown"
         if control is None:
             shown += ", and without a positive control nothing follows from that"
-    ceiling = bound.ceiling or 0.0
-    could_show = f"this many guesses could have shown at most ε = {format_ceiling(bound.ceiling, bound.value)}"
-    if claim is None:
-        return f"{shown}; {could_show}."
-    caveat = ", which is not above the claim: the result says nothing about the claim" if ceiling <= claim else ""
-    return f"{shown}; the claim of {format_number(claim)} is not refuted; {could_show}{caveat}."
+    ceiling = format_ceiling(bound.ceiling, bound.value)
+    if claim is None and bound.value > 0:
+        return f"{shown}; as many guesses, all right, would have shown ε = {ceiling}."
+    refuted = "" if claim is None else f", and the claim of {format_number(claim)} is not refuted"
+    half = "" if limit is None else limit.sentence()
+    if claim is not None and (bound.ceiling or 0.0) <= claim:
+        return (
+            f"{shown}{refuted}. It could not have been, since as many guesses, all right, show at most ε = {ceiling}: "
+            "the result says nothing about the claim."
+        )
+    return f"{shown}{refuted}. {half} As many guesses, all right, would have shown ε = {ceiling}."
 
 
 def _ends(area: Area) -> str:

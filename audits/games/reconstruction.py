@@ -18,9 +18,11 @@ from cupel.accounting.number_format import (
     format_upper,
 )
 from cupel.attacks.canaries.reconstruction import Reconstruction
+from cupel.audits.detection import Detectable, detectable
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import difference_interval
 from cupel.audits.statistics.one_run import Disclosures, disclosures_with_holdout
+from cupel.audits.statistics.power import AsPrinted
 
 NEGATIVE_CONTROL_CONFIDENCE = 0.999
 """A negative control fails by chance with probability at most one in a thousand."""
@@ -81,13 +83,14 @@ def reconstruction_audit(
         control_difference = source_minus_holdout(control, confidence)
         failures += _positive_failures(control, control_difference, required)
         failures += _negative_failures(control, "positive control")
+    limit = None if failures or bound.value > 0 else _detectable(result, guarantee, confidence)
     checked = control is not None or result.never > 0
     return AuditResult(
         name="reconstruction",
         game="each candidate key enters the data by its own fair coin; find which did from the released documents",
         attack="a candidate that a released document prints is guessed to be in the data",
         statistics=("one_run", "hypergeometric tail", "clopper_pearson"),
-        conclusion=_conclusion(result, found, bound, guarantee, control, failures, confidence),
+        conclusion=_conclusion(result, found, bound, guarantee, control, failures, confidence, limit),
         trials=result.candidates,
         bounds=() if failures else (bound,),
         rates=(
@@ -108,6 +111,7 @@ def reconstruction_audit(
             "failures": list(failures),
             "required_reproduction": required,
             "negative_control_confidence": NEGATIVE_CONTROL_CONFIDENCE,
+            "detectable": None if limit is None else limit.to_json(),
         },
     )
 
@@ -117,6 +121,14 @@ def source_minus_holdout(result: Reconstruction, confidence: float) -> Interval:
     return difference_interval(
         result.source_hits, result.source, result.holdout_hits, result.holdout, confidence=confidence
     )
+
+
+def _detectable(result: Reconstruction, guarantee: Guarantee, confidence: float) -> Detectable:
+    """What the audit finds half of the time; keys of the holdout are printed as often as in this run."""
+    by_chance = result.holdout_hits / result.holdout if result.holdout else 0.0
+    claim = float(guarantee.epsilon) if isinstance(guarantee, PureDP | ApproxDP) else None
+    delta = _delta(guarantee)
+    return detectable(AsPrinted(result.candidates), claim, confidence=confidence, delta=delta, by_chance=by_chance)
 
 
 def _check_unit(result: Reconstruction, adjacency: Adjacency | str, unit: Unit) -> None:
@@ -194,6 +206,7 @@ def _conclusion(
     control: Reconstruction | None,
     failures: list[str],
     confidence: float,
+    limit: Detectable | None,
 ) -> str:
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
@@ -208,10 +221,13 @@ def _conclusion(
         return f"{counts}: a leak that shows {shown}{caveat}."
     if found.p_value <= 1 - confidence:
         return f"{counts}: source keys are disclosed more often than chance explains; no ε follows from that alone."
+    half = "" if limit is None else limit.sentence("of the source keys are printed")
     if control is None:
-        return f"{counts}; without a positive control nothing follows from finding no leak."
+        return f"{counts}; without a positive control nothing follows from finding no leak. {half}"
     ceiling = bound.ceiling or 0.0
-    text = f"{counts}: no leak found, by a test that could have shown at most ε = {format_upper(ceiling)}"
+    text = (
+        f"{counts}: no leak found. {half} As many keys, all of the source, would have shown ε = {format_upper(ceiling)}"
+    )
     claimed = getattr(guarantee, "epsilon", None)
     if isinstance(guarantee, PureDP | ApproxDP) and claimed is not None and ceiling <= claimed:
         return f"{text}; that is not above the claim of {format_number(claimed)}, so it says nothing about the claim."

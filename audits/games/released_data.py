@@ -15,6 +15,7 @@ import dataclasses
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.bounds import Bound
+from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.accounting.number_format import (
     format_ceiling,
     format_confidence,
@@ -23,9 +24,11 @@ from cupel.accounting.number_format import (
     format_p_value,
 )
 from cupel.attacks.released.holdout import Hits
+from cupel.audits.detection import Detectable, detectable
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import difference_interval
 from cupel.audits.statistics.one_run import disclosures_with_holdout, hypergeometric_tail
+from cupel.audits.statistics.power import AsPrinted, SourceAndHoldout
 
 REVERSED_LEVEL = 0.001
 """The probability, at most, with which the control fails by chance that holdout units are not hit more often."""
@@ -40,6 +43,7 @@ def holdout_audit(
     confidence: float,
     delta: float = 0.0,
     unit: Unit | None = None,
+    claim: PureDP | ApproxDP | None = None,
     tried: tuple[str, ...] = (),
 ) -> AuditResult:
     """Compares how often units of source and holdout were hit.
@@ -50,6 +54,8 @@ def holdout_audit(
         confidence: of the intervals and of the bound; if k audits must hold jointly, pass 1 − β/k to each.
         delta: δ in [0, 1) at which ε is bounded.
         unit: what a unit is; a record by default.
+        claim: the claim that bounds are compared with, at this δ; None for no claim. Only all audits of the same data
+            together may refute it (`cupel.audits.verdict.decide`).
         tried: the names of all audits of the same data, this one included.
 
     Returns:
@@ -78,6 +84,11 @@ def holdout_audit(
             unit=unit,
         )
         bound = dataclasses.replace(shown.epsilon, private=True)
+    size = AsPrinted(source + holdout) if coins else SourceAndHoldout(source, holdout)
+    limit = None
+    if not failures and not (bound is not None and bound.value > (0.0 if claim is None else claim.epsilon)):
+        claimed = None if claim is None or not coins else float(claim.epsilon)
+        limit = detectable(size, claimed, confidence=confidence, delta=delta, by_chance=other / holdout)
     rates = (
         Rate(f"source units {found.hit}", hits, source, confidence),
         Rate(f"holdout units {found.hit}", other, holdout, confidence),
@@ -87,7 +98,7 @@ def holdout_audit(
         game=found.game,
         attack=found.attack,
         statistics=("hypergeometric tail", "clopper_pearson", *(("one_run",) if coins else ())),
-        conclusion=_conclusion(found.hit, rates, p_value, least, bound, failures, 1 - confidence),
+        conclusion=_conclusion(found.hit, rates, p_value, least, bound, failures, 1 - confidence, claim, limit),
         trials=source + holdout,
         bounds=() if failures or bound is None else (bound,),
         rates=rates + tuple(Rate(*counts, confidence) for counts in found.beside),
@@ -101,6 +112,7 @@ def holdout_audit(
             "coins": coins,
             "failures": failures,
             "least_p_value": least,
+            "detectable": None if limit is None else limit.to_json(),
         },
     )
 
@@ -124,6 +136,8 @@ def _conclusion(
     bound: Bound | None,
     failures: list[str],
     beta: float,
+    claim: PureDP | ApproxDP | None,
+    limit: Detectable | None,
 ) -> str:
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
@@ -132,10 +146,15 @@ def _conclusion(
         f"{source.hits} of {source.trials} source units and {holdout.hits} of {holdout.trials} holdout units are {hit} "
         f"(p-value {format_p_value(p_value)})"
     )
+    half = "" if limit is None else " " + limit.sentence(f"of the source units are {hit}")
+    against = "" if claim is None else f" the claim of {format_number(claim.epsilon)}"
     if bound is not None and bound.value > 0:
         at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
         shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"
-        return f"{counts}: a leak that shows {shown}."
+        if claim is None:
+            return f"{counts}: a leak that shows {shown}."
+        above = bound.value > claim.epsilon
+        return f"{counts}: a leak that shows {shown}, {'above' if above else 'not above'}{against}.{half}"
     leak = (
         "more source units than chance explains, if the sides were split at random"
         if p_value <= beta
@@ -144,9 +163,9 @@ def _conclusion(
     if least > beta:
         leak = "this many hits could not have shown a leak, whichever units were hit"
     if bound is None:
-        return f"{counts}: {leak}; {NO_COINS}."
+        return f"{counts}: {leak}; {NO_COINS}.{half if p_value > beta else ''}"
     could_show = format_ceiling(bound.ceiling, bound.value)
-    return f"{counts}: {leak}; the test could have shown at most ε = {could_show}."
+    return f"{counts}: {leak}.{half} As many hits, all in the source, would have shown ε = {could_show}."
 
 
 def _multiplicity(tried: tuple[str, ...]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ one draw more, changes a hypergeometric number by one at most.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -154,8 +155,7 @@ def chance_to_show(test: Test, leak: Leak, epsilon: float = 0.0, *, confidence: 
         return _chance_of_right(test, leak, _least_right(test, epsilon, confidence, delta))
     rates = _rates(leak)
     if isinstance(test, ErrorRates):
-        values, weights = _error_rates(test, rates, confidence, delta)
-        return float(weights[values > epsilon].sum())
+        return _chance_of_few_errors(test, rates, epsilon, confidence, delta)
     return _chance_of_enough(test, rates, _least_inside(test, rates.outside, epsilon, confidence, delta))
 
 
@@ -436,13 +436,26 @@ def _error_rates(test: ErrorRates, rates: Rates, confidence: float, delta: float
     return values, p[:, None] * q[None, :]
 
 
+def _chance_of_few_errors(test: ErrorRates, rates: Rates, epsilon: float, confidence: float, delta: float) -> float:
+    """The chance to show more than ε. Either direction does if there are few enough false positives."""
+    (tp, p), (fp, q) = _likely(test.runs_in, rates.inside), _likely(test.runs_out, rates.outside)
+    tail, n1, n0, growth = (1 - confidence) / 2, test.runs_in, test.runs_out, math.exp(min(epsilon, 700.0))
+    first = np.searchsorted(growth * upper_limit(fp, n0, tail), lower_limit(tp, n1, tail) - delta)
+    second = np.searchsorted(delta - lower_limit(n0 - fp, n0, tail), -growth * upper_limit(n1 - tp, n1, tail))
+    within = np.concatenate([[0.0], np.cumsum(q)])  # by the number of entries of fp that are few enough
+    return float(p @ within[np.maximum(first, second)])
+
+
 def _likely(trials: int, probability: float) -> tuple[Integers, Floats]:
     """The numbers of hits but for two tails of `_LEFT_OUT`, and their probabilities."""
-    low, high = stats.binom.ppf(_LEFT_OUT, trials, probability), stats.binom.isf(_LEFT_OUT, trials, probability)
-    hits = np.arange(max(0, int(low)), min(trials, int(high)) + 1)
+    mean, log = trials * probability, -math.log(_LEFT_OUT)
+    apart = log / 3 + math.sqrt(log**2 / 9 + 2 * log * mean * (1 - probability))  # Bernstein 1946
+    hits = np.arange(max(0, math.floor(mean - apart)), min(trials, math.ceil(mean + apart)) + 1)
     return hits, np.asarray(stats.binom.pmf(hits, trials, probability), dtype=np.float64)
 
 
 def _at_least(hits: Integers, trials: int | Integers, probability: float) -> Floats:
     """P[Bin(trials, probability) ≥ hits], for arrays."""
-    return np.asarray(stats.binom.sf(hits - 1, trials, probability), dtype=np.float64)
+    inside = np.clip(hits, 1, np.maximum(trials, 1))
+    tail = special.betainc(inside, trials - inside + 1, probability)
+    return np.where(hits <= 0, 1.0, np.where(hits > trials, 0.0, tail))

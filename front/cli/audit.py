@@ -31,7 +31,11 @@ _add(
     _third_party.plan,
     "Example: cupel audit plan --kind key --like notes.jsonl --epsilon 3 --delta 1e-5 -o audit",
 )
-_add("score", _third_party.score, "Example: cupel audit score audit synthetic.jsonl")
+_add(
+    "score",
+    _third_party.score,
+    "Example: cupel audit score audit synthetic.jsonl\n\ncupel audit score audit unprotected.jsonl --unprotected",
+)
 _add("bound", _third_party.bound, "Example: cupel audit bound audit")
 _add("report", _third_party.report, "Example: cupel audit report audit")
 app.add_typer(_runs.app, name="runs")

@@ -133,6 +133,14 @@ def score(
     text: Annotated[
         str | None, typer.Option(help="Column of the text in this file. Default: that of the plan.")
     ] = None,
+    unprotected: Annotated[
+        bool,
+        typer.Option(
+            "--unprotected",
+            help="The file is of the same generator with its protection off, from the same data and canaries: the "
+            "positive control. It counts as no planned file.",
+        ),
+    ] = False,
     expect: Expect = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -148,11 +156,17 @@ def score(
         raise InputError("--base belongs to --model; leave it out")
     shows = progress(json_, quiet)
     if synthetic is not None:
-        scored = job.score(folder, synthetic, text=text, expect=expect, progress=shows)
+        scored = job.score(folder, synthetic, text=text, expect=expect, unprotected=unprotected, progress=shows)
         read = f"Read {scored.rows} rows ({scored.bytes} bytes) of {synthetic}"
     else:
         found = job.score_model(
-            folder, str(model), base=base, device=check_device(device), expect=expect, progress=shows
+            folder,
+            str(model),
+            base=base,
+            device=check_device(device),
+            expect=expect,
+            unprotected=unprotected,
+            progress=shows,
         )
         scored, read = found, f"Scored all canaries by {model}"
     shown = scored.model_dump(include={"file", "sha256", "bytes", "rows"})
@@ -171,11 +185,11 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         say(audit.conclusion)
         for bound_ in audit.bounds:
             ceiling = format_ceiling(bound_.ceiling, bound_.value)
-            say(f"Ceiling of this test, had every guess been right: ε = {ceiling}")
+            say(f"Ceiling of this test, had every guess been right, which is no sign of privacy: ε = {ceiling}")
         for rate in (*audit.rates, *audit.controls):
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
-        for file in found.synthetic:
+        for file in (*found.synthetic, *([found.unprotected] if found.unprotected else [])):
             if not file.checked:
                 say(f"{file.scored.file} was removed after it was scored, so it could not be checked.")
 

@@ -54,6 +54,7 @@ class CanaryBound:
         manifest_expected: whether this hash was given from outside the folder.
         scores_sha256: hash of the scores.
         synthetic: the files that were scored.
+        unprotected: the file of a run without protection, which is the positive control; None if there is none.
         claim: the planned claim, or None.
         refuted: whether the audit refutes the claim; None without a claim.
         audit: lower bounds on ε, with their ceilings and controls.
@@ -63,6 +64,7 @@ class CanaryBound:
     manifest_expected: bool
     scores_sha256: str
     synthetic: tuple[CheckedFile, ...]
+    unprotected: CheckedFile | None
     claim: Claimed | None
     refuted: bool | None
     audit: AuditResult
@@ -77,6 +79,7 @@ class CanaryBound:
                 "manifest_expected": self.manifest_expected,
                 "scores_sha256": self.scores_sha256,
                 "synthetic": [file.to_json() for file in self.synthetic],
+                "unprotected": None if self.unprotected is None else self.unprotected.to_json(),
                 "claim": self.claim.model_dump() if self.claim else None,
                 "refuted": self.refuted,
                 "audit": self.audit.to_json(),
@@ -85,7 +88,7 @@ class CanaryBound:
 
 
 def bound(folder: Path, *, expect: str | None = None, progress: Progress | None = None) -> CanaryBound:
-    """Bounds ε from ``scores.json`` and writes ``bound.json``; nothing can be scored afterwards.
+    """Bounds ε from ``scores.json`` and writes ``bound.json``; no planned file can be scored afterwards.
 
     Args:
         folder: of the plan.
@@ -98,21 +101,29 @@ def bound(folder: Path, *, expect: str | None = None, progress: Progress | None 
     manifest, digest = read_manifest(folder, expect)
     document = read_scores(folder, digest)
     scored = [ScoredFile(**entry) for entry in document["scorings"]]
-    if not all(file.belongs_to(manifest) for file in scored):
+    control = ScoredFile(**document["unprotected"]) if document.get("unprotected") else None
+    if not scored:
+        raise InputError(
+            f"{folder / SCORES}: has scores of a run without protection only; score the file whose claim is tested, too"
+        )
+    if not all(file.belongs_to(manifest) for file in (*scored, *([control] if control else []))):
         raise InputError(f"{folder / SCORES}: has scores of other canaries than the plan; score again")
-    checked = tuple(CheckedFile(file, _is_unchanged(file, progress or Progress())) for file in scored)
+    progress = progress or Progress()
+    checked = tuple(CheckedFile(file, _is_unchanged(file, progress)) for file in scored)
     audit = third_party_audit(
         manifest.design,
         manifest.coins,
         [_scoring(file) for file in scored],
         attack="; ".join(dict.fromkeys(file.attack or manifest.canary_kind.attack for file in scored)),
         kind=manifest.kind,
+        unprotected=_scoring(control) if control else None,
     )
     found = CanaryBound(
         manifest_sha256=digest,
         manifest_expected=expect is not None,
         scores_sha256=document["sha256"],
         synthetic=checked,
+        unprotected=CheckedFile(control, _is_unchanged(control, progress)) if control else None,
         claim=manifest.claim,
         refuted=refutes(manifest.design, audit.bounds),
         audit=audit,

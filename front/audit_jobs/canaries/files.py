@@ -6,27 +6,38 @@ inside the folder only detect accidents, since all files there can be rewritten 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, TypeAdapter, ValidationError
 
 from cupel import __version__
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.arrays import Bools
 from cupel.accounting.guarantees import ApproxDP, PureDP
-from cupel.accounting.number_format import format_number, format_upper
+from cupel.accounting.number_format import format_confidence, format_number, format_percent, format_upper
 from cupel.attacks.canaries.rows import Column
 from cupel.audit_jobs.canaries.kinds import KINDS, Canary, CanaryKind
 from cupel.audit_jobs.canaries.units import claim_in_words
+from cupel.audits.detection import Detectable, detectable
 from cupel.audits.games.canaries_design import Design
+from cupel.audits.statistics.power import (
+    AsPrinted,
+    Leak,
+    RandomizedResponse,
+    StandOut,
+    chance_to_show,
+    quantile_shown,
+)
+from cupel.audits.verdict import ALLOWED_ERROR
 from cupel.errors import InputError, input_errors
 from cupel.io.run_files import write_atomically
 
@@ -198,6 +209,31 @@ class Manifest(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What one file of a planned audit shows of a generator.
+
+    Attributes:
+        generator: what it does, in words.
+        chance: the probability that the bound is above the claim, or above 0 if there is none.
+        median: of the bound.
+        low, high: its quantiles at 5% and 95%; None where they are not computed.
+    """
+
+    generator: str
+    chance: float
+    median: float
+    low: float | None
+    high: float | None
+
+
+_WEAKER = (1, 2, 4)
+"""By how many times the expected generators exceed the claimed ε, the claim itself first."""
+_SHARES = (0.01, 0.1, 1.0)
+"""The shares of their records that other expected generators copy."""
+_SURE = 1e-12  # absolute float error of 1 − 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedAudit:
     """A planned audit without its coins, as in ``plan.json``.
 
@@ -251,6 +287,56 @@ class PlannedAudit:
         """The fewest guesses, all correct, that refute the claim; None without a claim, or if no number does."""
         return None if self.design.claim is None else self.design.needed(self.design.claim.epsilon)
 
+    @functools.cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        """What one file shows of a mechanism exactly at the claim, and of weaker generators; computed, not simulated.
+
+        Without a claim, mechanisms with ε = 1, 2 and 4 stand in the place of the claim and its multiples.
+        """
+        claim = self.design.claim
+        found = []
+        for times in _WEAKER:
+            epsilon = times * (1.0 if claim is None else float(claim.epsilon))
+            exactly = f"exactly ε = {format_number(epsilon)}"
+            if claim is not None:
+                exactly = "exactly the claimed ε" if times == 1 else f"{times} times the claimed ε"
+            found.append(self._expected(f"has {exactly}", RandomizedResponse(epsilon)))
+            if epsilon == 0:
+                break
+        for share in _SHARES:
+            copies = "every record" if share == 1 else f"{format_percent(share)} of its records"
+            found.append(self._expected(f"copies {copies} verbatim", StandOut(share)))
+        return tuple(found)
+
+    def _expected(self, generator: str, leak: Leak) -> Expected:
+        design = self.design
+        claimed = 0.0 if design.claim is None else float(design.claim.epsilon)
+        chance = chance_to_show(design.test, leak, claimed, confidence=design.each, delta=design.delta)
+        slow = isinstance(design.test, AsPrinted) and isinstance(leak, RandomizedResponse)
+        median, low, high = (
+            None
+            if slow and at != 0.5
+            else quantile_shown(design.test, leak, at, confidence=design.each, delta=design.delta)
+            for at in (0.5, 0.05, 0.95)
+        )
+        assert median is not None
+        return Expected(generator=generator, chance=chance, median=median, low=low, high=high)
+
+    @functools.cached_property
+    def detectable(self) -> Detectable:
+        """The leak that one file shows half of the time."""
+        design = self.design
+        claim = None if design.claim is None else float(design.claim.epsilon)
+        return detectable(design.test, claim, confidence=design.each, delta=design.delta)
+
+    @property
+    def ceilings(self) -> tuple[tuple[int, float], ...]:
+        """For a number of guesses that depends on the output: some numbers, and what they show if all are right."""
+        if self.design.guesses is not None:
+            return ()
+        numbers = [number for number in (1, 3, 10, 30, 100, 300, 1000) if number < self.guesses]
+        return tuple((number, self.design.ceiling(number)) for number in (*numbers, self.guesses))
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why the audit may show less than expected, one phrase each."""
@@ -260,6 +346,12 @@ class PlannedAudit:
             found.append(
                 f"{self.guesses} guesses, all right, show at most ε = {format_upper(self.ceiling)}: the claim of "
                 f"{format_number(claim.epsilon)} could not be refuted ({enough})"
+            )
+        if claim is not None and 1 - self.design.confidence > ALLOWED_ERROR + _SURE:
+            least = format_confidence(1 - ALLOWED_ERROR)
+            found.append(
+                f"refuting a claim takes confidence {least} or more, and this plan has "
+                f"{format_confidence(self.design.confidence)}"
             )
         if self.made_up:
             names = ", ".join(map(repr, self.made_up))
@@ -288,6 +380,9 @@ class PlannedAudit:
             "ceiling": {"guesses": self.guesses, "epsilon": self.ceiling},
             "ceiling_of_half": {"guesses": design.candidates // 2, "epsilon": self.ceiling_of_half},
             "guesses_needed": self.guesses_needed,
+            "ceilings": [{"guesses": guesses, "epsilon": epsilon} for guesses, epsilon in self.ceilings],
+            "expected": [asdict(one) for one in self.expected],
+            "detectable": self.detectable.to_json(),
             "reads_data": None if self.reads_data is None else str(self.reads_data),
             "warnings": list(self.warnings),
             "manifest_sha256": self.manifest_sha256,
@@ -385,7 +480,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
-    """The content of ``scores.json`` for this manifest.
+    """The content of ``scores.json`` for this manifest: ``scorings`` of planned files, and one ``unprotected`` or None.
 
     Raises:
         InputError: if the file is missing, was changed, or belongs to another manifest.
@@ -397,7 +492,8 @@ def read_scores(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     if document.get("manifest_sha256") != manifest_sha256:
         raise InputError(f"{path}: was made with another manifest; score again")
     try:
-        TypeAdapter(Annotated[list[ScoredFile], Field(min_length=1)]).validate_python(document.get("scorings"))
+        TypeAdapter(list[ScoredFile]).validate_python(document.get("scorings"))
+        TypeAdapter(ScoredFile | None).validate_python(document.get("unprotected"))
     except ValidationError as error:
         raise version_error(path, error) from None
     return document

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from cupel.accounting.adjacency import Unit
-from cupel.accounting.number_format import format_confidence, format_number, format_upper
+from cupel.accounting.number_format import (
+    format_confidence,
+    format_lower,
+    format_number,
+    format_percent,
+    format_upper,
+)
 from cupel.audit_jobs.canaries.files import PlannedAudit
 from cupel.audit_jobs.canaries.kinds import KINDS
 from cupel.audit_jobs.canaries.layout import commands
@@ -26,6 +32,9 @@ Each canary is {what}.
    and deduplication included. Do not show the manifest or `{file}` to anyone who tunes or filters by hand.
 4. `cupel audit score DIR SYNTHETIC --expect {digest}`
    reads the synthetic file. {scorings}
+   If you can, run the same generator once more on the same data *with its protection off*, and score what it writes
+   with `cupel audit score DIR OFF --unprotected`. That is the positive control: it says whether this attack sees leaks
+   of this generator at all. It counts as no file, and nothing of it is released.
 5. `cupel audit bound DIR` says what the scores show, and `cupel audit report DIR` writes a page.
 {layout}
 Decide on the run{plural} before you look at a result, and use these canaries for no other: a result that is one of
@@ -57,6 +66,8 @@ _LAYOUT = """6. The same run serves audits of its real records. {repeated}Each a
 
 {commands}
 """
+
+_RARE = 0.001
 
 
 def readme(planned: PlannedAudit) -> str:
@@ -106,18 +117,74 @@ def _unit(unit: Unit, copies: int) -> str:
 
 
 def reach(planned: PlannedAudit) -> list[str]:
-    """The largest ε that a planned audit can show, in sentences, and warnings."""
+    """What a planned audit can show, and how likely it shows it, in sentences; and warnings."""
     design, needed, half = planned.design, planned.guesses_needed, planned.design.candidates // 2
     at = f" at δ = {format_number(design.delta)}" if design.delta else ""
-    lines = [
-        f"With confidence {format_confidence(design.confidence)} and {planned.guesses} guesses, all of them "
-        f"right, it shows at most ε = {format_upper(planned.ceiling)}{at}; fewer right guesses show less."
-    ]
+    lines = []
     if design.guesses is not None:
+        lines.append(
+            f"With confidence {format_confidence(design.confidence)} and {planned.guesses} guesses, all of them "
+            f"right, it shows at most ε = {format_upper(planned.ceiling)}{at}; fewer right guesses show less."
+        )
         lines.append(f"With {half} guesses, all right, it would be at most {format_upper(planned.ceiling_of_half)}.")
+    else:
+        lines += _ceilings(planned, at)
     if design.claim is not None and needed is not None and not planned.warnings:
         lines.append(
             f"To refute the claim of ε = {format_number(design.claim.epsilon)} takes {needed} guesses if all are "
             "right, more if not."
         )
+    given_away = "of the planted canaries " + ("are printed" if design.guesses is None else "stand out")
+    lines += [
+        "",
+        "What to expect of one file, computed exactly (a generator with an ε gives away all that this ε allows):",
+        "",
+        *_expected(planned),
+        "",
+    ]
+    lines.append(planned.detectable.sentence(given_away))
     return [*lines, *(f"Warning: {warning}." for warning in planned.warnings)]
+
+
+def _ceilings(planned: PlannedAudit, at: str) -> list[str]:
+    """What keys can show at most, which falls with the number of keys that the generator prints."""
+    shown = [
+        f"{number} printed keys at most ε = {format_upper(value)}{at}" for number, value in planned.ceilings if value
+    ]
+    least = planned.design.needed(0.0)
+    none = "No number of keys shows anything" if least is None else f"Fewer than {least} show nothing, ε = 0"
+    return [
+        f"How much it can show depends on how many planted keys the generator prints. With confidence "
+        f"{format_confidence(planned.design.confidence)}, if all that are printed were planted: {', '.join(shown)}.",
+        f"{none}; so a generator that prints no key shows nothing, whatever it leaks otherwise.",
+    ]
+
+
+def _expected(planned: PlannedAudit) -> list[str]:
+    """One line for each generator: the chance that it is refuted, or that something is shown; and the bound."""
+    claim = planned.design.claim
+    lines = []
+    for number, one in enumerate(planned.expected):
+        chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_chance(one.chance)} of runs"
+        if claim is not None and number == 0:  # a false alarm
+            chance += f", wrongly and never in more than {format_percent(1 - planned.design.each)},"
+        median, low, high = (_bound(planned, value) for value in (one.median, one.low, one.high))
+        shown = f"shows ε ≥ {median} in the median"
+        if low != high:
+            shown += f", and from {low} to {high} in nine of ten"
+        lines.append(f"- A generator that {one.generator} {chance} and {shown}.")
+    return lines
+
+
+def _bound(planned: PlannedAudit, value: float | None) -> str:
+    """A bound that may be found; the largest is printed as the ceiling is."""
+    return format_upper(value) if value == planned.ceiling else format_lower(value)
+
+
+def _chance(probability: float) -> str:
+    """A probability for a reader; what is nearly sure, or nearly never, is not counted out."""
+    if probability < _RARE:
+        return f"fewer than {format_percent(_RARE)}" if probability else "none"
+    if probability > 1 - _RARE:
+        return f"more than {format_percent(1 - _RARE)}" if probability < 1 else "all"
+    return format_percent(probability)

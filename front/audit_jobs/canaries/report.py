@@ -78,6 +78,7 @@ def _document(folder: Path, manifest: Manifest, digest: str, found: dict[str, An
                 "manifest_expected": expected,
             },
             "synthetic": found.get("synthetic"),
+            "unprotected": found.get("unprotected"),
             "refuted": found.get("refuted"),
             "audit": found.get("audit"),
             "limitations": _limitations(manifest),

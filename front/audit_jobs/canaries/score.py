@@ -61,25 +61,29 @@ def score(
     *,
     text: str | None = None,
     expect: str | None = None,
+    unprotected: bool = False,
     progress: Progress | None = None,
 ) -> ScoredFile:
     """Scores every candidate and writes ``scores.json``, which holds one entry for each synthetic file.
 
     The same file may be scored again until the result is computed. Each other file is a separate audit, and at most the
-    planned number of files can be scored.
+    planned number of files can be scored. A run without protection is the positive control: it is none of these files,
+    bounds nothing, and may be scored at any time, in place of an earlier one.
 
     Args:
         folder: of the plan.
         synthetic: a ``.jsonl``, ``.csv`` or ``.parquet`` file.
         text: its column of the text, for canaries of text; that of the plan if None.
         expect: the hash of the manifest that was kept outside.
+        unprotected: whether the file was written by the same generator with its protection off, from data with the same
+            planted canaries.
         progress: where to show progress.
 
     Raises:
         InputError: if the file is invalid, the result was computed, or more files are scored than were planned.
     """
     progress = progress or Progress()
-    manifest, digest = _open_plan(folder, expect)
+    manifest, digest = _open_plan(folder, expect, unprotected)
     if not synthetic.is_file():
         raise InputError(f"{synthetic}: there is no such file; name the file of the synthetic data")
     before = synthetic.stat()
@@ -90,7 +94,7 @@ def score(
         raise InputError(f"{folder / PLAN}: was changed: it does not say which file holds the canaries; restore it")
     if found == planted.get("sha256"):
         raise InputError(f"{synthetic}: holds the canaries themselves; name the file that the generator wrote")
-    scorings = _other_scorings(folder, digest, found, manifest, synthetic)
+    scorings, control = _other_scorings(folder, digest, found, manifest, synthetic, unprotected)
     with input_errors(), progress.stage("Reading") as step:
         counted = _CountedFile(synthetic, str(text or manifest.text), step, _line_count(synthetic))
         scores = _scores(manifest, counted)
@@ -106,7 +110,7 @@ def score(
         rows=counted.count,
         **{name: values.tolist() for name, values in scores.items()},
     )
-    _write(folder, digest, [*scorings, entry.model_dump()])
+    _write(folder, digest, scorings, control, entry, unprotected)
     return entry
 
 
@@ -117,11 +121,12 @@ def score_model(
     base: str | None = None,
     device: str = "cpu",
     expect: str | None = None,
+    unprotected: bool = False,
     progress: Progress | None = None,
 ) -> ScoredFile:
     """Scores every candidate by a language model that was trained on the data, as `score` does by a synthetic file.
 
-    A model counts among the planned files. There is no positive control, which would take another training.
+    A model counts among the planned files. Its search is not checked on copies, which would take another training.
 
     Args:
         folder: of the plan.
@@ -129,13 +134,14 @@ def score_model(
         base: the public model that it was fine-tuned from; None for none.
         device: ``auto``, ``cpu`` or ``cuda``.
         expect: the hash of the manifest that was kept outside.
+        unprotected: whether it was trained with the protection off.
         progress: where to show progress.
 
     Raises:
         InputError: as `score`, or if a model cannot be loaded or does not score this kind of canary.
     """
     progress = progress or Progress()
-    manifest, digest = _open_plan(folder, expect)
+    manifest, digest = _open_plan(folder, expect, unprotected)
     kind, every = manifest.canary_kind, [*manifest.candidates, *manifest.never]
     if not kind.model_attack:
         raise InputError(f"canaries of kind {kind.name} are rows, which a language model does not score; name a file")
@@ -147,7 +153,7 @@ def score_model(
         place = model_folder.locate(model, False)
         target = LanguageModel.load(place, device, dtype="float32")
         public = None if base is None else LanguageModel.load(base, device, dtype="float32")
-        scorings = _other_scorings(folder, digest, target.fingerprint, manifest, place)
+        scorings, control = _other_scorings(folder, digest, target.fingerprint, manifest, place, unprotected)
         likely = ending_log_probabilities(target, [canary.echo for canary in every], public)
         scores = kind.likelihood_scores(every, likely, calibrated=public is not None)
         step(1, 1)
@@ -162,31 +168,46 @@ def score_model(
         copied=[],
         attack=kind.model_attack,
     )
-    _write(folder, digest, [*scorings, entry.model_dump()])
+    _write(folder, digest, scorings, control, entry, unprotected)
     return entry
 
 
-def _open_plan(folder: Path, expect: str | None) -> tuple[Manifest, str]:
+def _open_plan(folder: Path, expect: str | None, unprotected: bool) -> tuple[Manifest, str]:
     """The manifest and its hash.
 
     Raises:
-        InputError: if the result was computed.
+        InputError: if the result was computed and the run has protection.
     """
     manifest, digest = read_manifest(folder, expect)
-    if (folder / BOUND).exists():
+    if (folder / BOUND).exists() and not unprotected:
         raise InputError(
             f"{folder}: its result was computed, so nothing more is scored; plan a new audit and run again"
         )
     return manifest, digest
 
 
-def _write(folder: Path, digest: str, scorings: list[dict[str, Any]]) -> None:
-    document = sealed({"schema": 1, "manifest_sha256": digest, "scorings": scorings})
-    write_whole(folder / SCORES, json.dumps(document, allow_nan=False) + "\n")
+def _write(
+    folder: Path,
+    digest: str,
+    scorings: list[dict[str, Any]],
+    control: dict[str, Any] | None,
+    entry: ScoredFile,
+    unprotected: bool,
+) -> None:
+    """Writes the scores with those of one file more, in place of an earlier control if it has no protection."""
+    document = {
+        "schema": 1,
+        "manifest_sha256": digest,
+        "scorings": scorings if unprotected else [*scorings, entry.model_dump()],
+        "unprotected": entry.model_dump() if unprotected else control,
+    }
+    write_whole(folder / SCORES, json.dumps(sealed(document), allow_nan=False) + "\n")
 
 
-def _other_scorings(folder: Path, digest: str, found: str, manifest: Manifest, given: Path) -> list[dict[str, Any]]:
-    """The scores of files other than this one.
+def _other_scorings(
+    folder: Path, digest: str, found: str, manifest: Manifest, given: Path, unprotected: bool
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """The scores of planned files other than this one, and those of a run without protection.
 
     Args:
         folder: of the plan.
@@ -194,19 +215,27 @@ def _other_scorings(folder: Path, digest: str, found: str, manifest: Manifest, g
         found: hash of this file.
         manifest: of the plan.
         given: this file.
+        unprotected: whether this file is of a run without protection.
 
     Raises:
-        InputError: if there are as many as were planned.
+        InputError: if there are as many as were planned, or this file was scored as that of the other run.
     """
-    path = folder / SCORES
-    document = read_scores(folder, digest) if path.exists() else {"scorings": []}
-    scorings = [entry for entry in document["scorings"] if entry["sha256"] != found]
+    document = read_scores(folder, digest) if (folder / SCORES).exists() else {}
+    scorings, control = document.get("scorings", []), document.get("unprotected")
+    if any(entry["sha256"] == found for entry in (scorings if unprotected else [control] if control else [])):
+        raise InputError(
+            f"{given}: was scored as the output of a run {'with' if unprotected else 'without'} protection, and cannot "
+            "be both; name the other file"
+        )
+    if unprotected:
+        return scorings, control
+    scorings = [entry for entry in scorings if entry["sha256"] != found]
     if len(scorings) >= manifest.files:
         raise InputError(
             f"{given}: would be file {len(scorings) + 1} of {manifest.files} planned; the confidence is divided among "
             "planned files, so plan a new audit with --scorings and run again"
         )
-    return scorings
+    return scorings, control
 
 
 def _line_count(path: Path) -> int:

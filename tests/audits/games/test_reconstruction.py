@@ -14,11 +14,12 @@ from scipy import stats
 from cupel.accounting.adjacency import Unit
 from cupel.accounting.bounds import Rigor
 from cupel.accounting.guarantees import GDP, ApproxDP, ExPostDP, PureDP
+from cupel.accounting.number_format import format_percent
 from cupel.attacks.canaries.reconstruction import Reconstruction
 from cupel.audits.games import reconstruction_audit
 from cupel.audits.games.reconstruction import CURVE_DELTA
 from cupel.audits.result import AuditResult
-from cupel.audits.statistics import epsilon_one_run
+from cupel.audits.statistics import AsPrinted, Rates, chance_to_show, epsilon_one_run
 from cupel.audits.verdict import decide
 from cupel.reports.json_form import AuditResult as AuditOfDocument
 
@@ -117,6 +118,16 @@ def test_a_holdout_that_leaked_forbids_a_conclusion() -> None:
     assert "in the audited run" in result.conclusion
 
 
+def test_no_leak_found_names_the_leak_that_half_of_all_audits_find() -> None:
+    result = audit()
+    limit = result.details["detectable"]
+    leak = Rates(limit["share"], limit["by_chance"])
+    assert limit["by_chance"] > 0
+    assert chance_to_show(AsPrinted(2000), leak, limit["claim"], confidence=0.95) == pytest.approx(0.5, abs=1e-9)
+    said = f"{format_percent(limit['share'], 'up')} of the source keys are printed, and others as often as here"
+    assert said in result.conclusion
+
+
 def test_without_a_positive_control_silence_means_nothing() -> None:
     result = audit(control=None, result=counts(never=0, never_hits=0))
     assert result.controls_passed is None
@@ -144,7 +155,7 @@ def test_no_conclusion_prints_more_than_was_shown() -> None:
         assert value - 2e-3 < float(printed[1]) <= value
     for hits in range(20, 120, 7):
         result = audit(counts(source_hits=hits, holdout_hits=hits, never_hits=2 * hits))
-        printed = re.search(r"at most ε = ([\d.]+\d)", result.conclusion)
+        printed = re.search(r"all of the source, would have shown ε = ([\d.]+\d)", result.conclusion)
         ceiling = result.bounds[0].ceiling
         assert printed is not None
         assert ceiling is not None

@@ -12,6 +12,7 @@ from scipy import stats
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.number_format import format_lower, format_percent, format_upper
 from cupel.audits.games.canaries import (
     NEGATIVE_CONTROL_ERROR,
     Scoring,
@@ -23,7 +24,9 @@ from cupel.audits.games.canaries import (
 )
 from cupel.audits.games.canaries_design import Design
 from cupel.audits.result import AuditResult
+from cupel.audits.statistics.ceilings import OneRun
 from cupel.audits.statistics.one_run import epsilon_one_run
+from cupel.audits.statistics.power import AsPrinted, RandomizedResponse, StandOut, chance_to_show
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -156,10 +159,10 @@ def test_an_attack_that_misses_copies_draws_no_conclusion() -> None:
     blind = Scoring(name="s", candidates=rng.random(M), never=rng.random(M), copied=rng.random(M))
     found = audit(design(), included, blind)
     assert found.bounds == ()
-    assert found.conclusion.startswith("No conclusion: s: the positive control finds ")
+    assert found.conclusion.startswith("No conclusion: s: the search finds ")
 
 
-def test_what_a_weak_attack_finds_counts_and_a_model_has_no_positive_control() -> None:
+def test_what_a_weak_attack_finds_counts_and_a_model_has_no_check_of_the_search() -> None:
     """A bound above 0 holds whether or not copies would have been found."""
     rng = np.random.default_rng(0)
     included = rng.integers(0, 2, size=M).astype(np.bool_)
@@ -169,17 +172,16 @@ def test_what_a_weak_attack_finds_counts_and_a_model_has_no_positive_control() -
     assert weak.bounds[0].value == design().bound(60, 60).value > 0
     model = audit(design(), included, Scoring(name="s", candidates=scores, never=never, copied=None))
     assert model.bounds[0].value == weak.bounds[0].value
-    assert not any("positive" in rate.name for rate in model.controls)
+    assert not any("check of the search" in rate.name for rate in model.controls)
 
 
-def test_keys_have_no_positive_control_since_it_could_not_fail() -> None:
+def test_keys_need_no_check_of_the_search_since_it_could_not_fail() -> None:
     rng = np.random.default_rng(0)
     included = rng.integers(0, 2, size=M).astype(np.bool_)
     printed = (rng.random(M) < 0.3).astype(np.float64)
     never = (rng.random(M) < 0.3).astype(np.float64)
     found = audit(design(guesses=None), included, Scoring(name="s", candidates=printed, never=never, copied=printed))
     assert [rate.name for rate in found.controls] == ["negative control: canaries in no list guessed in"]
-    assert "ceiling_of_positive_control" not in found.details
     assert len(found.bounds) == 1
 
 
@@ -214,7 +216,12 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     silent = scoring(rng.random(M), included, rng.random(M))
     full = scoring(as_floats(included), included, np.zeros(M))
     assert "which refutes the claim of 1" in audit(design(), included, full).conclusion
-    assert "is not refuted by a test that could have shown at most" in audit(design(), included, silent).conclusion
+    nothing = audit(design(), included, silent)
+    assert (
+        "no leak is shown, and the claim of 1 is not refuted. A test of this size refutes the claim"
+        in nothing.conclusion
+    )
+    assert nothing.conclusion.endswith("so it is not known whether this attack sees leaks of this generator.")
     assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
     unsure = audit(design(confidence=0.9), included, full)
     assert unsure.bounds[0].value > 1
@@ -224,9 +231,72 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
         True,
     )
     assert refutes(design(claim=None), unsure.bounds) is None
-    assert "could have shown at most ε = " in audit(design(claim=None), included, silent).conclusion
+    assert "would have shown ε = " in audit(design(claim=None), included, silent).conclusion
     for words in ("private", "passed", "safe"):
         assert words not in audit(design(), included, silent).conclusion
+
+
+def test_what_finds_nothing_says_which_leak_it_would_have_found() -> None:
+    """The shares and rates are those at which half of all audits refute, by `cupel.audits.statistics.power`."""
+    included = np.arange(M) < M // 2
+    rng = np.random.default_rng(0)
+    silent = scoring(rng.random(M), included, rng.random(M))
+    found = audit(design(), included, silent)
+    limit = found.details["detectable"]
+    test = OneRun(M, 60, "tight")
+    for leak in (RandomizedResponse(limit["epsilon"]), StandOut(limit["share"])):
+        assert chance_to_show(test, leak, EPSILON, confidence=0.95) == pytest.approx(0.5, abs=1e-9)
+    assert f"(the best attack at ε = {format_upper(limit['epsilon'], 3)})" in found.conclusion
+    assert f"{format_percent(limit['share'], 'up')} of the planted canaries stand out" in found.conclusion
+    none = Scoring(name="s", candidates=np.zeros(M), never=np.zeros(M), copied=np.zeros(M))
+    keys = audit(design(guesses=None), included, none)
+    share = keys.details["detectable"]["share"]
+    assert chance_to_show(AsPrinted(M), StandOut(share), EPSILON, confidence=0.95) == pytest.approx(0.5, abs=1e-9)
+    printed = f"{format_percent(share, 'up')} of the planted canaries are printed and no other"
+    assert printed in keys.conclusion
+    assert "all of them right show at most ε = 0: the result says nothing about the claim" in keys.conclusion
+
+
+def test_what_is_shown_of_a_run_without_protection() -> None:
+    """It is no file of the plan, bounds nothing, and is only said where nothing is refuted."""
+    included = np.arange(M) < M // 2
+    rng = np.random.default_rng(0)
+    silent = scoring(rng.random(M), included, rng.random(M))
+    full = scoring(as_floats(included), included, np.zeros(M), "off.jsonl")
+    some = scoring(
+        as_floats(included & (rng.random(M) < 0.25)) + rng.random(M) / 2, included, rng.random(M) / 2, "off.jsonl"
+    )
+    leaked = scoring(rng.random(M) + 0.5, included, rng.random(M), "off.jsonl")
+
+    def said(unprotected: Scoring, claim: float | None = EPSILON, protected: Scoring = silent) -> AuditResult:
+        plan = design(claim=None if claim is None else PureDP(claim))
+        return third_party_audit(plan, included, [protected], attack="a", kind="echo", unprotected=unprotected)
+
+    sees = said(full)
+    ceiling = design().ceiling(60)
+    assert (
+        f"With protection off (off.jsonl) the same audit shows ε ≥ {format_lower(ceiling)}: it can see"
+        in sees.conclusion
+    )
+    assert sees.details["unprotected"] == {"file": "off.jsonl", "guesses": 60, "right": 60, "epsilon": ceiling}
+    assert [bound.value for bound in sees.bounds] == [0.0]
+    assert sees.bounds == audit(design(), included, silent).bounds
+    rates = [(rate.name, rate.hits) for rate in sees.controls if rate.name.startswith("without protection")]
+    assert rates == [
+        ("without protection: planted canaries guessed in", 60),
+        ("without protection: holdout canaries guessed in", 0),
+    ]
+    assert "finding nothing says nothing about the claim, whatever could have been shown" in said(silent).conclusion
+    assert "says nothing about the generator" in said(silent, claim=None).conclusion
+    weak = said(some, claim=2.0)
+    assert 0 < weak.details["unprotected"]["epsilon"] < 2
+    assert "no more than the claim: it sees this kind of leak, but too weakly" in weak.conclusion
+    assert "does not count: of the 45 highest-scoring canaries" in said(leaked).conclusion
+    assert said(leaked).details["unprotected"]["epsilon"] is None
+    assert said(leaked).controls_passed is True
+    assert "protection" not in said(full, protected=full).conclusion
+    with pytest.raises(ValueError, match="one coin and one score"):
+        said(Scoring(name="s", candidates=np.zeros(3), never=np.zeros(3), copied=np.zeros(3)))
 
 
 def test_ceilings_and_guesses_needed() -> None:

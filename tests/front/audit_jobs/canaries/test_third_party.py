@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -13,17 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import command
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 from printed_numbers import two_forms
+from scipy import stats
 from seeded_entropy import seed_entropy
 
+from cupel.accounting.number_format import format_percent, format_upper
 from cupel.attacks.canaries import texts as text_canaries
 from cupel.attacks.canaries.texts import numbers_in
 from cupel.audit_jobs.canaries import plan as audit_plan
 from cupel.audit_jobs.canaries.files import read_manifest, sealed
 from cupel.audit_jobs.canaries.plan import PlanSettings
+from cupel.audits.statistics import epsilon_one_run
 from cupel.mechanisms.data.corpora import notes
 
 PLACES = ["Bergen", "Delft", "Ghent", "Oslo"]
@@ -143,6 +148,87 @@ def test_a_plan_says_what_it_can_show(tmp_path: Path) -> None:
     about = done("plan", "--canaries", 100, "--epsilon", 8, "--delta", "1e-6", "-o", tmp_path / "c")
     assert "plan more canaries" in about["warnings"][0]
     assert about["guesses_needed"] is None
+
+
+def test_a_plan_says_how_likely_it_is_to_show_it(tmp_path: Path) -> None:
+    """By the binomial law: 48 guesses, each right with e²/(1 + e²), refute ε = 2 if 47 or more are right."""
+    result = cupel("plan", "--kind", "echo", "--canaries", 300, "--epsilon", 2, "-o", tmp_path / "a")
+    about = json.loads((tmp_path / "a" / "plan.json").read_text())
+    at_claim, *others = about["expected"]
+    q = math.exp(2) / (1 + math.exp(2))
+    least = int(np.argmax(stats.binom.sf(np.arange(49) - 1, 48, q) < 0.05))
+    assert at_claim["generator"] == "has exactly the claimed ε"
+    assert at_claim["chance"] == pytest.approx(stats.binom.sf(least - 1, 48, q), rel=1e-9)
+    assert 0 < at_claim["chance"] <= 0.05
+    assert [one["generator"] for one in others] == [
+        "has 2 times the claimed ε", "has 4 times the claimed ε",
+        "copies 1 % of its records verbatim", "copies 10 % of its records verbatim", "copies every record verbatim",
+    ]  # fmt: skip
+    assert others[0]["chance"] < others[1]["chance"]
+    assert others[2]["chance"] < others[3]["chance"] < others[4]["chance"]
+    half = about["detectable"]
+    assert stats.binom.sf(least - 1, 48, 1 / (1 + math.exp(-half["epsilon"]))) == pytest.approx(0.5, rel=1e-9)
+    said = " ".join((tmp_path / "a" / "README.md").read_text().split())
+    alarm = format_percent(at_claim["chance"])
+    for words in (
+        f"- A generator that has exactly the claimed ε is refuted in {alarm} of runs, wrongly and never in more than 5",
+        f"(the best attack at ε = {format_upper(half['epsilon'], 3)})",
+        f"or if {format_percent(half['share'], 'up')} of the planted canaries stand out",
+    ):
+        assert words in said
+        assert words in " ".join(result.stdout.split())
+
+
+def test_a_plan_of_keys_says_that_few_printed_keys_show_nothing(tmp_path: Path) -> None:
+    """½⁵ is below 5 % and ½⁴ is not; with δ > 0 also 2mδ/v must be, so 1000 keys at δ = 10⁻³ take 40."""
+    for delta, least in ((0.0, 5), (1e-3, 40)):
+        folder = tmp_path / str(delta)
+        result = cupel("plan", "--epsilon", 1, "--delta", delta, "-o", folder)
+        said = f"Fewer than {least} show nothing, ε = 0; so a generator that prints no key shows nothing"
+        assert said in result.stdout
+        assert said in (folder / "README.md").read_text()
+        ceilings = json.loads((folder / "plan.json").read_text())["ceilings"]
+        for one in ceilings:
+            shown = epsilon_one_run(1000, *2 * [one["guesses"]], delta=delta, confidence=0.95, rule="adaptive").value
+            assert one["epsilon"] == shown
+            assert (shown > 0) == (one["guesses"] >= least)
+
+
+def test_a_plan_that_cannot_refute_for_lack_of_confidence_says_so(tmp_path: Path) -> None:
+    about = done("plan", "--canaries", 60, "--epsilon", 1, "--confidence", 0.9, "-o", tmp_path / "a")
+    assert about["warnings"] == ["refuting a claim takes confidence 0.95 or more, and this plan has 0.9"]
+
+
+def test_a_run_without_protection_is_the_positive_control(planned: Path, tmp_path: Path) -> None:
+    """It is no planned file and bounds nothing; without one, the result says what is not known."""
+    silent = write(tmp_path / "s.jsonl", ["x"])
+    off = write(tmp_path / "off.jsonl", [*planted(planned), "x"])
+    assert done("score", planned, off, "--unprotected")["rows"] == len(planted(planned)) + 1
+    assert "has scores of a run without protection only" in refused("bound", planned)
+    assert "off.jsonl: was scored as the output of a run without protection" in refused("score", planned, off)
+    done("score", planned, silent)
+    assert "s.jsonl: was scored as the output of a run with protection" in refused(
+        "score", planned, silent, "--unprotected"
+    )
+    found = done("bound", planned)
+    assert (found["refuted"], [file["file"] for file in found["synthetic"]]) == (False, ["s.jsonl"])
+    assert found["unprotected"]["file"] == "off.jsonl"
+    assert found["audit"]["details"]["unprotected"]["epsilon"] > 1
+    assert "With protection off (off.jsonl) the same audit shows ε ≥ " in found["audit"]["conclusion"]
+    report = done("report", planned)
+    assert report["unprotected"]["file"] == "off.jsonl"
+    assert "With protection off (off.jsonl)" in (planned / "report.html").read_text()
+    blind = write(tmp_path / "blind.jsonl", ["y"])  # a run without protection may be scored when the result is known
+    done("score", planned, blind, "--unprotected")
+    assert "was computed from other scores" in refused("report", planned)
+    assert "whatever could have been shown" in done("bound", planned)["audit"]["conclusion"]
+
+
+def test_without_a_run_without_protection_that_is_said(planned: Path, tmp_path: Path) -> None:
+    done("score", planned, write(tmp_path / "s.jsonl", ["x"]))
+    assert "No run without protection was scored" in cupel("bound", planned).stdout
+    done("report", planned)
+    assert "none was scored, so it is not known whether this attack sees leaks" in (planned / "report.html").read_text()
 
 
 def test_copies_are_records_of_one_user_or_group(tickets: Path, tmp_path: Path) -> None:

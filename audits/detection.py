@@ -1,0 +1,114 @@
+"""The leak that a test finds half of the time, in numbers and in words: what every audit says that found nothing.
+
+A ceiling is what perfect guesses would have shown, and reads like reassurance where it is none. What a test of this
+size misses half of the time is computed by `cupel.audits.statistics.power`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import special
+
+from cupel.accounting.number_format import format_percent, format_upper
+from cupel.audits.statistics.ceilings import ErrorRates, OneRun
+from cupel.audits.statistics.power import Test, detectable_epsilon, detectable_share
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Detectable:
+    """The smallest leaks that a test finds half of the time; None if it finds none so often, or it is not computed.
+
+    Attributes:
+        claim: ε that the test is to exceed; None for any ε above 0.
+        epsilon: ε of randomised response, which is the best attack on a mechanism of this ε if the number of guesses
+            is fixed.
+        share: the share of what is in the data that must be given away (`cupel.audits.statistics.detectable_share`).
+        by_chance: the share of what is not in the data that is hit all the same.
+        fixed: whether the number of guesses is fixed.
+    """
+
+    claim: float | None
+    epsilon: float | None
+    share: float | None
+    by_chance: float
+    fixed: bool
+
+    @property
+    def right(self) -> float | None:
+        """The share of right answers of randomised response of this ε."""
+        return None if self.epsilon is None else float(special.expit(self.epsilon))
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers as plain JSON types."""
+        return {
+            "claim": self.claim,
+            "chance": 0.5,
+            "epsilon": self.epsilon,
+            "share": self.share,
+            "by_chance": self.by_chance,
+        }
+
+    def sentence(self, given_away: str = "") -> str:
+        """What the test finds half of the time, as one sentence.
+
+        Args:
+            given_away: what happens to the share, such as ``of the planted keys are printed``; empty to leave it out.
+        """
+        does = "shows a leak" if self.claim is None else "refutes the claim"
+        ways = []
+        if self.epsilon is not None and self.right is not None:
+            whose = "the best attack at" if self.fixed else "randomised response of"
+            at = f"{whose} ε = {format_upper(self.epsilon, _DIGITS)}"
+            ways.append(f"{_percent(self.right)} of its guesses are right ({at})")
+        if self.share is not None and given_away:
+            others = "" if self.fixed else " and no other" if not self.by_chance else ", and others as often as here"
+            ways.append(f"{_percent(self.share)} {given_away}{others}")
+        if not ways:
+            return f"A test of this size {does} less than half of the time, whatever leaks."
+        leak = ", or if ".join(ways)
+        return f"A test of this size {does} half of the time if {leak}; smaller leaks it finds less often."
+
+
+@functools.lru_cache(maxsize=256)
+def detectable(
+    test: Test,
+    claim: float | None = None,
+    *,
+    confidence: float,
+    delta: float = 0.0,
+    by_chance: float = 0.0,
+    share: bool = True,
+) -> Detectable:
+    """The smallest leaks that a test finds half of the time.
+
+    Args:
+        test: a statistic and its size.
+        claim: claimed ε; None for any ε above 0.
+        confidence, delta: of the bound.
+        by_chance: the share of what is not in the data that is hit all the same; for tests without a fixed number of
+            guesses.
+        share: whether the share is computed, too.
+    """
+    above = 0.0 if claim is None or math.isinf(claim) else claim
+    fixed = isinstance(test, OneRun)
+    return Detectable(
+        claim=claim,
+        epsilon=detectable_epsilon(test, above, confidence=confidence, delta=delta)
+        if isinstance(test, OneRun | ErrorRates)
+        else None,
+        share=detectable_share(test, above, confidence=confidence, delta=delta, by_chance=0.0 if fixed else by_chance)
+        if share
+        else None,
+        by_chance=0.0 if fixed else by_chance,
+        fixed=fixed,
+    )
+
+
+def _percent(share: float) -> str:
+    return format_percent(share, "up")
