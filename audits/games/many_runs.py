@@ -19,6 +19,7 @@ is left out of the search and named, unless failures are asked for: the user kno
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import math
@@ -244,6 +245,27 @@ def detection_limits(design: ManyRunsDesign) -> DetectionLimits:
     return DetectionLimits(
         smallest(lambda epsilon: _best_event(epsilon, design.delta), 10.0), smallest(lambda share: (0.0, share), 1.0)
     )
+
+
+_MOST_ROUNDS: Final = 2**17
+
+
+def runs_needed(design: ManyRunsDesign) -> int | None:
+    """The fewest runs of which some outcome would refute the claim; None if 131,072 rounds would not do.
+
+    Args:
+        design: of the audit; its number of runs does not matter.
+    """
+    state = design.state()
+    if design.limit >= state.largest:
+        return None
+    rounds = bisect.bisect_left(range(1, _MOST_ROUNDS + 1), True, key=lambda n: state.ceiling(n) > design.limit) + 1
+    if rounds > _MOST_ROUNDS:
+        return None
+    runs = max(LEAST_RUNS, 2 * rounds)
+    while dataclasses.replace(design, runs=runs).most_rounds < rounds:
+        runs += 1
+    return runs
 
 
 class ManyRuns:

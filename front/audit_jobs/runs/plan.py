@@ -33,7 +33,7 @@ from cupel.audit_jobs.runs.files import (
     data_file,
     read_plan,
 )
-from cupel.audits.games.many_runs import Power, detection_limits, found_half_of_the_time, power
+from cupel.audits.games.many_runs import Power, detection_limits, found_half_of_the_time, power, runs_needed
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.mechanisms.data.records import read_rows
@@ -115,7 +115,25 @@ class PlannedRuns:
             f"{format_lower(one.median)} in the median"
             for one in self.power
         ]
-        return [*lines, found_half_of_the_time(design)]
+        return [*lines, found_half_of_the_time(design), *self.warnings]
+
+    @property
+    def warnings(self) -> list[str]:
+        """That no outcome could refute the claim, if none could."""
+        needed, design = self.runs_needed, self.planned.plan.design()
+        if design.claim is None or (needed is not None and needed <= design.runs):
+            return []
+        claim = f"ε = {format_number(design.limit)}"
+        if needed is None:
+            return [f"Warning: no number of runs refutes a claim of {claim}."]
+        return [
+            f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} could (--runs)."
+        ]
+
+    @property
+    def runs_needed(self) -> int | None:
+        """The fewest runs of which some outcome would refute the claim; None if no number would."""
+        return runs_needed(self.planned.plan.design())
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON types, without the data."""
@@ -126,6 +144,7 @@ class PlannedRuns:
             **body,
             "sha256": self.planned.sha256,
             "pairs": [pair.name for pair in plan.pairs],
+            "runs_needed": self.runs_needed if plan.claim else None,
             "power": [{"leak": one.leak, "chance": one.chance, "median": one.median} for one in self.power],
             "found_half_of_the_time": {
                 "epsilon": limits.epsilon if limits.epsilon < float("inf") else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from cupel.accounting.arrays import Floats
 from cupel.accounting.guarantees import PureDP
 from cupel.attacks.black_box.output_features import FAILED, Features
 from cupel.attacks.black_box.worst_cases import Event
-from cupel.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
+from cupel.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run, runs_needed
 from cupel.audits.result import AuditResult
 from cupel.audits.statistics.sequential import Sequential, Wealth
 
@@ -165,6 +166,19 @@ def test_results_may_arrive_in_any_order_and_be_read_at_any_time(law: Callable[[
         assert shuffled.details["events"] == calm.details["events"]
         assert shuffled.bounds == calm.bounds
         assert calm.details["runs"] <= len(made) <= calm.details["runs"] + 2 * ahead
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.25, 1.0, 3.0])
+def test_the_fewest_runs_that_could_refute_a_claim(epsilon: float) -> None:
+    """One run fewer could not, whatever came out."""
+    design = ManyRunsDesign(pairs=PAIRS, runs=20, claim=PureDP(epsilon))
+    needed = runs_needed(design)
+    assert needed is not None
+    for runs in (needed - 1, needed):
+        planned = dataclasses.replace(design, runs=max(runs, 20))
+        refuted = planned.state().ceiling(planned.most_rounds) > epsilon
+        assert refuted is (runs == needed) or needed == 20
+    assert runs_needed(dataclasses.replace(design, claim=PureDP(16.0))) is None
 
 
 def test_a_failure_is_an_outcome() -> None:

@@ -1,0 +1,32 @@
+"""What `cupel audit runs plan` says of claims that its runs cannot refute."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import command
+import pytest
+
+from cupel.audits.games import many_runs
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "says"),
+    [(1, None), (3, "no outcome of 300 runs refutes a claim of ε = 3; at least 309 could"), (16, "no number of runs")],
+)
+def test_a_plan_says_if_no_outcome_could_refute_the_claim(
+    epsilon: float, says: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound of 90 rounds with one outcome on D and another on D′ is 2.98."""
+    monkeypatch.setattr(many_runs, "REPETITIONS", 50)
+    like = tmp_path / "people.csv"
+    like.write_text("city,age\n" + "".join(f"{'ABCD'[i % 4]},{20 + i % 37}\n" for i in range(40)))
+    arguments = ("audit", "runs", "plan", "--like", like, "--epsilon", epsilon)
+    result = command.run(*arguments, "-o", tmp_path / "a")
+    assert result.returncode == 0, result.stderr
+    assert ("Warning:" in result.stdout) is (says is not None)
+    assert says is None or says in result.stdout
+    assert says is None or says in (tmp_path / "a" / "README.md").read_text()
+    found = json.loads(command.run(*arguments, "-o", tmp_path / "b", "--json").stdout)
+    assert found["runs_needed"] == {1: 49, 3: 309, 16: None}[int(epsilon)]
