@@ -181,7 +181,7 @@ class _Target:
         self._words: dict[str, tuple[frozenset[str], frozenset[tuple[str, ...]]]] = {}
         for column in columns:
             if column.kind == "text":
-                known = {word for row in pair.data for word in _words(row[column.name])}
+                known = {word for row in pair.data for word in _words(row.get(column.name))}
                 words = _words(pair.target[column.name])
                 self._words[column.name] = frozenset(words) - known, frozenset(_triples(words))
 
@@ -190,7 +190,7 @@ class _Target:
         value = self._values[column.name]
         if column.kind != "number" or value is None:
             return None
-        held = [number for row in pair.data if (number := as_number(row[column.name])) is not None]
+        held = [number for row in pair.data if (number := as_number(row.get(column.name))) is not None]
         if not held or min(held) <= value <= max(held):
             return None
         edge = max(held) if value > max(held) else min(held)

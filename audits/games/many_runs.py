@@ -339,6 +339,7 @@ class _Search:
 
     def __init__(self, design: ManyRunsDesign) -> None:
         self._design = design
+        self._known: dict[tuple[str, int, int], Compared] = {}
         self.chosen: Compared | None = None
         self.compared: dict[str, Compared] = {}
         self.used = 0
@@ -369,7 +370,10 @@ class _Search:
             if any(run not in results for run in wanted):
                 return wanted
             for pair in survivors:
-                self.compared[pair.name] = _compare(design, pair, results, counts)
+                key = (pair.name, counts[pair.data], counts[pair.neighbor])
+                if key not in self._known:
+                    self._known[key] = _compare(design, pair, results, counts)
+                self.compared[pair.name] = self._known[key]
             failing |= {pair.name for pair in survivors if self.compared[pair.name].event is None}
             ranked = [pair for pair in survivors if pair.name not in failing]
             ranked.sort(key=lambda pair: -self.compared[pair.name].value)
@@ -400,8 +404,12 @@ def _compare(
     fails = [all(one.get(FAILED) for one in side) for side in sides]
     if fails[0] or (fails[1] and not design.failures):
         return Compared(pair.name, runs, -math.inf, None)
-    value, event = choose_event(sides[0], sides[1], pair.events, design.delta)
+    value, event = choose_event(sides[0], sides[1], _expected(design, pair), design.delta)
     return Compared(pair.name, runs, value, event)
+
+
+def _expected(design: ManyRunsDesign, pair: Pair) -> tuple[Event, ...]:
+    return (*pair.events, Event(FAILED, 1.0)) if design.failures else pair.events
 
 
 def _of_pair(features: Mapping[str, Features], name: str) -> Features:
@@ -530,7 +538,7 @@ class _Test:
             if any(run not in results for run in runs):
                 return
             if self.rounds in _CHOOSE_AFTER:
-                _, event = choose_event(self._seen[0], self._seen[1], self.pair.events, self.design.delta)
+                _, event = choose_event(*self._seen, _expected(self.design, self.pair), self.design.delta)
                 self.events.append((self.rounds, event))
             event = self.events[-1][1]
             found = [_of_pair(results[run], self.pair.name) for run in runs]

@@ -104,7 +104,7 @@ def run(
     ] = None,
     workers: Annotated[int, typer.Option(help="Number of runs at a time.")] = 1,
     timeout: Annotated[
-        float, typer.Option(help="Seconds after which a run is stopped; it then counts as failed.")
+        float, typer.Option(help="Seconds after which a command is stopped; its run counts as failed.")
     ] = 3600.0,
     all_: Annotated[
         bool, typer.Option("--all", help="Make all planned runs, also after the claim is refuted: a larger bound.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.errors import naming
@@ -45,9 +45,9 @@ class PlannedColumn(Part):
 
     name: str
     kind: Literal["number", "category", "text", "other"]
-    low: float
-    high: float
-    decimals: int
+    low: FiniteFloat
+    high: FiniteFloat
+    decimals: int = Field(ge=0, le=300)
 
     @property
     def facts(self) -> ColumnFacts:
@@ -59,7 +59,7 @@ class PlannedEvent(Part):
     """An event that a strategy expects."""
 
     feature: str
-    threshold: float
+    threshold: FiniteFloat
 
 
 class PlannedPair(Part):
@@ -95,9 +95,9 @@ class RunsPlan(Part):
 
     schema_version: Literal[1] = 1
     cupel: str
-    seed: int
+    seed: int = Field(ge=0)
     like: str
-    suffix: str
+    suffix: str = Field(pattern=r"^\.(jsonl|csv|parquet)$")
     data_sets: list[str]
     columns: list[PlannedColumn]
     pairs: list[PlannedPair]
@@ -139,7 +139,10 @@ class RunsPlan(Part):
     def check(self) -> None:
         """Raises `ValueError` or `LookupError` if fields are inconsistent."""
         _ = self.design()
+        names = {column.name for column in self.columns}
         for pair in self.pairs:
+            if not names <= pair.target.keys() or not names.issuperset(pair.novel):
+                raise ValueError("a target lacks a column")
             if not 0 <= pair.data < len(self.data_sets) or not 0 <= pair.neighbor < len(self.data_sets):
                 raise ValueError("a pair names a data set that is not there")
 
@@ -288,7 +291,7 @@ class Results:
                         self._spend(made.arm, float(row.get("seconds", 0.0)))
                 except InputError:
                     raise
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                     raise InputError(f"{self._path}: line {number + 1} is not a result; delete the file") from None
                 whole += len(line)
         return whole
@@ -361,6 +364,6 @@ def _checked(features: Any) -> dict[str, Features]:
         ValueError: if they are something else.
     """
     found = {str(pair): {str(name): float(value) for name, value in one.items()} for pair, one in features.items()}
-    if any(math.isnan(value) for one in found.values() for value in one.values()):
+    if not all(math.isfinite(value) for one in found.values() for value in one.values()):
         raise ValueError("a feature is a number")
     return found

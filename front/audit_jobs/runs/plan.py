@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import random
 import secrets
@@ -36,6 +37,7 @@ from cupel.audit_jobs.runs.files import (
 from cupel.audits.games.many_runs import Power, detection_limits, found_half_of_the_time, power, runs_needed
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
+from cupel.mechanisms.data.cells import as_category, is_missing
 from cupel.mechanisms.data.records import read_rows
 from cupel.mechanisms.data.table_schema import Schema
 from cupel.progress import Progress
@@ -172,7 +174,13 @@ def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
         _check(settings)
         unit = Unit.parse(settings.unit)
         rows = _sample(settings)
-        columns = describe_columns(rows, schema=settings.schema, categorical=settings.categorical, texts=settings.texts)
+        columns = describe_columns(
+            rows,
+            schema=settings.schema,
+            categorical=settings.categorical,
+            texts=settings.texts,
+            most=_largest_numbers(settings.like),
+        )
         sample = Sample(rows, columns, Adjacency(settings.adjacency), unit.size, settings.label)
         pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), settings.neighbors)
     data_sets: list[tuple[Row, ...]] = []
@@ -181,7 +189,7 @@ def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
             name=pair.name,
             data=_index(data_sets, pair.data),
             neighbor=_index(data_sets, pair.neighbor),
-            target=dict(pair.target),
+            target={name: _plain(cell) for name, cell in pair.target.items()},
             novel=list(pair.novel),
             events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
         )
@@ -222,6 +230,28 @@ def _sample(settings: RunsSettings) -> tuple[Row, ...]:
     if not kept:
         raise ValueError(f"{settings.like}: holds no records; neighbours are made like records, so name a file of some")
     return tuple(row for _, row in sorted(kept, key=lambda one: one[0]))
+
+
+def _largest_numbers(path: Path) -> dict[str, float]:
+    """The largest number that each column of integers of a Parquet file can hold, and a float exactly."""
+    if path.suffix.lower() != ".parquet":
+        return {}
+    import pyarrow
+    import pyarrow.parquet
+
+    found = {}
+    for one in pyarrow.parquet.read_schema(path.absolute()):
+        if pyarrow.types.is_integer(one.type):
+            bits = one.type.bit_width - pyarrow.types.is_signed_integer(one.type)
+            found[one.name] = float(2 ** min(bits, 53) - 1)
+    return found
+
+
+def _plain(cell: Any) -> Any:
+    """A cell in a type of JSON."""
+    if cell is None or isinstance(cell, bool | int | str) or (isinstance(cell, float) and math.isfinite(cell)):
+        return cell
+    return None if is_missing(cell) else as_category(cell)
 
 
 def _index(data_sets: list[tuple[Row, ...]], rows: tuple[Row, ...]) -> int:

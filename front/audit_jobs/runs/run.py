@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import csv
 import functools
 import importlib
 import io
 import multiprocessing
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -17,7 +19,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -60,7 +70,7 @@ class RunSettings:
         function: ``module:function`` instead, called with the records and a seed; returns synthetic records.
         unprotected: the same command or function with its protection off: the positive control.
         workers: number of runs at a time.
-        timeout: in seconds.
+        timeout: of a command, in seconds. A function is not stopped.
         stop: whether to stop as soon as the claim is refuted.
         keep: whether outputs are kept in ``private/outputs/``.
         progress: where to show progress.
@@ -292,10 +302,23 @@ def _load(name: str) -> Function:
 def _called(function: Function, rows: Iterable[Row], seed: int) -> list[dict[str, Any]] | None:
     """The output of a function as rows; None if it failed."""
     try:
-        output = list(function([dict(row) for row in rows], seed))
-        return [row if isinstance(row, dict) else {"text": row} for row in output]
-    except Exception:
+        output = list(function(copy.deepcopy([dict(row) for row in rows]), seed))
+        return [{name: _plain(cell) for name, cell in _record(row).items()} for row in output]
+    except (Exception, SystemExit):
         return None
+
+
+def _record(row: Any) -> dict[str, Any]:
+    return row if isinstance(row, dict) else {"text": row}
+
+
+def _plain(cell: Any) -> Any:
+    """A cell in a type of Python: those of NumPy and of pandas are converted."""
+    if cell is None or isinstance(cell, str | int | float):
+        return cell
+    if isinstance(cell, np.generic):
+        return cell.item()
+    return None if str(cell) in ("<NA>", "NaT") else cell if isinstance(cell, list | dict) else str(cell)
 
 
 def _call(name: str, rows: Sequence[Row], seed: int) -> tuple[list[dict[str, Any]] | None, float]:
@@ -338,13 +361,15 @@ class _Maker:
         data = self._planned.plan.pairs[0].data
         made = MadeRun(arm, Run("pilot", data, 2**32 - 1))
         if self._settings.function is not None:
-            function, rows = _load(generator), [dict(row) for row in self._rows(data)]
+            function, rows = _load(generator), copy.deepcopy([dict(row) for row in self._rows(data)])
             try:
                 output = list(function(rows, _seed(self._planned.plan.seed, made.spawn_key)))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise InputError(f"the function {generator} fails on the data: {type(error).__name__}") from error
-            if not all(isinstance(row, dict | str) for row in output):
-                raise InputError(f"the function {generator} must return records (dicts) or texts")
+            names = [column.name for column in self._planned.plan.columns]
+            if not all(isinstance(row, dict if names != ["text"] else dict | str) for row in output):
+                what = "records (dicts), or texts" if names == ["text"] else "records, as dicts of their columns"
+                raise InputError(f"the function {generator} must return {what}")
             return
         rows_or_none, reason = self._commands.run(generator, made)
         if rows_or_none is None:
@@ -371,12 +396,14 @@ class _Maker:
                     finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
                     for future in finished:
                         made = under_way.pop(future)
-                        features, seconds = future.result()
+                        features, seconds = _result(future)
                         results.add(made, features, seconds)
                         audit.add(made.run, features)
                     step(*audit.progress)
-            finally:
+            except BaseException:
                 self._commands.stop()
+                raise
+            finally:
                 executor.shutdown(cancel_futures=True)
 
     @contextlib.contextmanager
@@ -418,6 +445,16 @@ class _Maker:
         return failed_output(pairs) if rows is None else self._features.of(rows, pairs)
 
 
+def _result(future: Future[Any]) -> tuple[dict[str, Features], float]:
+    try:
+        found: tuple[dict[str, Features], float] = future.result()
+    except BrokenExecutor:
+        raise InputError(
+            "a run of the function ended its process; give --command, with which such a run counts as failed"
+        ) from None
+    return found
+
+
 def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
 
@@ -434,8 +471,8 @@ class _Commands:
 
     def run(self, command: str, made: MadeRun) -> tuple[list[Row] | None, str]:
         """The output of a run, or None and the reason why there is none."""
-        work = self._planned.private / _WORK / made.name
-        shutil.rmtree(work, ignore_errors=True)
+        # No earlier command writes here, such as one whose audit was killed.
+        work = self._planned.private / _WORK / f"{made.name}-{secrets.token_hex(8)}"
         work.mkdir(mode=0o700, parents=True)
         suffix = self._planned.plan.suffix
         places = {
@@ -455,9 +492,9 @@ class _Commands:
                     rows = [row for _, row in read_rows(places["{output}"])]
                 except ValueError as error:
                     reason = f"its output cannot be read: {str(error).rpartition(': ')[2]}"
-            if rows is None:
+            if rows is None and not self._stopped:
                 self._keep_log(work, made)
-            elif self._settings.keep:
+            elif rows is not None and self._settings.keep:
                 kept = self._planned.private / _OUTPUTS
                 kept.mkdir(mode=0o700, exist_ok=True)
                 shutil.move(places["{output}"], kept / f"{made.name}{suffix}")
@@ -496,8 +533,9 @@ class _Commands:
         return f"exit code {code}" if code else ""
 
     def stop(self) -> None:
-        """Ends all commands that are running."""
+        """Ends all commands that are running, and begins no more."""
         with self._lock:
+            self._stopped = True
             for process in self._running:
                 _kill(process)
 
@@ -515,9 +553,8 @@ def _absolute(words: Sequence[str]) -> list[str]:
     """Words that name a file here, as absolute paths, since the command runs in a folder of its own."""
     found = []
     for place, word in enumerate(words):
-        path = Path(word)
-        here = path.exists() and (place > 0 or os.sep in word) and not word.startswith("-")
-        found.append(str(path.absolute()) if here else word)
+        here = os.path.exists(word) and (place > 0 or os.sep in word) and not word.startswith("-")
+        found.append(os.path.abspath(word) if here else word)
     return found
 
 

@@ -1,0 +1,395 @@
+"""Many runs: which runs are asked for, in any order of arrival; what is tested; and that a bound is a replay of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.attacks.black_box.output_features import FAILED, Features
+from cupel.attacks.black_box.worst_cases import Event
+from cupel.audits.games.many_runs import (
+    LEAST_RUNS,
+    REPETITIONS,
+    ManyRuns,
+    ManyRunsDesign,
+    Pair,
+    Run,
+    choose_event,
+    power,
+)
+from cupel.audits.result import AuditResult
+from cupel.audits.statistics.sequential import Sequential, Wealth
+
+EXPECTED = Event("seen", 1.0)
+
+
+def shared(count: int) -> tuple[Pair, ...]:
+    """Pairs that share their D."""
+    return tuple(Pair(f"pair {place}", 0, place + 1, (EXPECTED,)) for place in range(count))
+
+
+def apart(count: int) -> tuple[Pair, ...]:
+    """Pairs that share nothing."""
+    return tuple(Pair(f"pair {place}", 2 * place, 2 * place + 1, (EXPECTED,)) for place in range(count))
+
+
+class Mechanism:
+    """Outputs whose feature `seen` is 1 with a probability that depends on the data set, and noise.
+
+    Args:
+        pairs: of the design.
+        rates: probability by data set; 0.2 for others.
+        fails: probability of a failure by data set.
+        seed: of all runs; the output of a run depends on the run alone.
+    """
+
+    def __init__(
+        self,
+        pairs: tuple[Pair, ...],
+        rates: Mapping[int, float],
+        fails: Mapping[int, float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._pairs, self._rates, self._fails, self._seed = pairs, rates, fails or {}, seed
+
+    def __call__(self, run: Run) -> dict[str, Features]:
+        rng = np.random.default_rng([self._seed, run.phase == "test", run.data, run.number])
+        names = [pair.name for pair in self._pairs if run.data in (pair.data, pair.neighbor)]
+        if rng.random() < self._fails.get(run.data, 0.0):
+            return {"": {FAILED: 1.0}, **{name: {} for name in names}}
+        seen = float(rng.random() < self._rates.get(run.data, 0.2))
+        noise = {"rows": float(rng.integers(100)), "mean": float(rng.normal()), FAILED: 0.0}
+        return {"": noise, **{name: {"seen": seen, "other": float(rng.integers(3))} for name in names}}
+
+
+def design(pairs: tuple[Pair, ...], runs: int = 100, **more: Any) -> ManyRunsDesign:
+    return ManyRunsDesign(**{"pairs": pairs, "runs": runs, "claim": PureDP(1.0), **more})
+
+
+def played(plan: ManyRunsDesign, mechanism: Mechanism, ahead: int = 1) -> tuple[ManyRuns, list[Run]]:
+    """A finished audit, and its runs in the order in which they were asked for."""
+    audit, made = ManyRuns(plan), list[Run]()
+    while wanted := audit.wanted(ahead):
+        assert len(set(wanted)) == len(wanted)
+        for run in wanted:
+            assert run not in made
+            audit.add(run, mechanism(run))
+            made.append(run)
+    return audit, made
+
+
+def without(result: AuditResult, *names: str) -> dict[str, Any]:
+    body = result.to_json()
+    return {**body, "details": {key: value for key, value in body["details"].items() if key not in names}}
+
+
+LEAKS = {"one": {2: 0.9}, "none": {}, "all": {0: 0.0, **dict.fromkeys(range(1, 12), 1.0)}}
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+@pytest.mark.parametrize("pairs", [shared(4), apart(3), shared(1)], ids=["shared", "apart", "one"])
+def test_the_order_of_arrival_does_not_matter(leak: str, pairs: tuple[Pair, ...]) -> None:
+    """Also not how many are asked for at a time, or whether the audit was begun anew with what had arrived."""
+    plan, mechanism = design(pairs), Mechanism(pairs, LEAKS[leak])
+    whole, made = played(plan, mechanism)
+    for seed, ahead in itertools.product(range(3), (1, 4)):
+        drawn, audit, arrived = random.Random(seed), ManyRuns(plan), list[Run]()
+        while wanted := audit.wanted(ahead):
+            for run in drawn.sample(wanted, drawn.randint(1, len(wanted))):
+                audit.add(run, mechanism(run))
+                arrived.append(run)
+            if drawn.random() < 0.3:  # interrupted, and resumed from what is on the disk
+                audit = ManyRuns(plan)
+                for run in drawn.sample(arrived, len(arrived)):
+                    audit.add(run, mechanism(run))
+        # With several rounds ahead, some runs may be made after the claim is refuted; none of them is counted.
+        assert set(made) <= set(arrived)
+        assert set(made) == set(arrived) or ahead > 1
+        assert without(audit.result(), "runs") == without(whole.result(), "runs")
+
+
+@given(
+    st.integers(LEAST_RUNS, 130),
+    st.integers(1, 12),
+    st.booleans(),
+    st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=24, max_size=24),
+    st.booleans(),
+    st.integers(1, 5),
+)
+@settings(max_examples=25)
+def test_no_audit_makes_more_runs_than_planned(
+    runs: int, count: int, share: bool, fails: list[float], failures: bool, ahead: int
+) -> None:
+    pairs = shared(count) if share else apart(count)
+    plan = design(pairs, runs, failures=failures, stop=False)
+    audit, made = played(plan, Mechanism(pairs, {1: 1.0}, dict(enumerate(fails))), ahead)
+    assert len(made) <= runs
+    pilots = [run for run in made if run.phase == "pilot"]
+    assert 0 < len(pilots) <= plan.pilots
+    result = audit.result()
+    assert result.details["runs"] == len(made)
+    tested = [run for run in made if run.phase == "test"]
+    assert result.trials == len(tested)
+    if tested:
+        assert {run.data for run in tested} <= {pair.data for pair in pairs} | {pair.neighbor for pair in pairs}
+        assert len(tested) == 2 * result.details["most_rounds"]
+        assert runs - len(made) <= 1
+    tried = {one["pair"] for one in result.details["search"]}
+    assert tried | set(result.details["untried"]) == {pair.name for pair in pairs}
+    result.to_json()
+
+
+def test_a_tiny_budget_tries_the_first_pairs_and_names_the_others() -> None:
+    pairs = shared(11)
+    audit, made = played(design(pairs, 20, stop=False), Mechanism(pairs, {}))
+    assert sum(run.phase == "pilot" for run in made) == 8
+    assert audit.result().details["untried"] == [f"pair {place}" for place in range(7, 11)]
+    assert audit.result().details["most_rounds"] == 6
+
+
+def test_a_claim_that_no_outcome_could_refute_is_not_tested() -> None:
+    pairs = shared(2)
+    plan = design(pairs, 20, claim=PureDP(10.0))
+    audit, made = played(plan, Mechanism(pairs, {1: 1.0, 0: 0.0}))
+    result = audit.result()
+    assert {run.phase for run in made} == {"pilot"}
+    assert result.trials == result.details["rounds"] == 0
+    assert result.details["stopped"] == "no outcome of the other runs could refute the claim"
+    assert "says nothing about the claim" in result.conclusion
+    result.to_json()
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.7, 1.2])
+def test_what_could_not_exceed_a_claim_never_does(epsilon: float, delta: float) -> None:
+    """All sequences of up to six rounds, at a confidence so low that six rounds show something."""
+    outcomes = np.array([(False, False), (False, True), (True, False), (True, True)])
+    grid = np.arange(0, 3.05, 0.1)
+    hopeless = 0
+    for before, after in ((0, 5), (2, 4), (3, 3), (4, 2), (5, 1)):
+        sequences = outcomes[np.array(list(itertools.product(range(4), repeat=before + after)))]
+        played = Wealth(grid, delta, (len(sequences),))
+        for number in range(before + after):
+            played.update(sequences[:, number, 0], sequences[:, number, 1])
+        exceeded = (played.rejected(0.3) - 1) * 0.1 > epsilon
+        for prefix in range(4**before):
+            rest = slice(prefix * 4**after, (prefix + 1) * 4**after)
+            start = Sequential(delta=delta, confidence=0.3, largest=3.0, step=0.1)
+            start.update_all(map(tuple, sequences[rest.start, :before].tolist()))
+            possible = start.could_exceed(epsilon, after)
+            assert possible or not exceeded[rest].any(), sequences[rest.start, :before]
+            hopeless += not possible
+    assert hopeless > 0  # else this test could not fail
+
+
+def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
+    """With the module's words: the event of each round, and on which data set it happened."""
+    pairs = shared(3)
+    for seed, leak in ((0, 0.9), (1, 0.4)):
+        mechanism = Mechanism(pairs, {2: leak}, seed=seed)
+        audit, made = played(design(pairs, 300, stop=False), mechanism)
+        result = audit.result()
+        (pair,) = [pair for pair in pairs if pair.name == result.details["tested"]["pair"]]
+        events = result.details["events"]
+        starts = [event["from_round"] for event in events]
+        assert starts[0] == 0
+        assert all(start in (32, 64, 128) for start in starts[1:])
+        state, hits = Sequential(delta=0.0, confidence=0.95), [0, 0]
+        bounds = []
+        for number in range(result.details["rounds"]):
+            event = [one for one in events if one["from_round"] <= number][-1]
+            happened = []
+            for data in (pair.data, pair.neighbor):
+                found = mechanism(Run("test", data, number))
+                features = {**found[""], **found[pair.name]}
+                happened.append(features.get(event["feature"], -math.inf) >= event["threshold"])
+            state.update(happened[1], happened[0])
+            hits = [one + new for one, new in zip(hits, happened, strict=True)]
+            bounds.append(state.epsilon)
+        assert result.details["bounds_by_round"] == bounds
+        assert result.bounds[0].value == state.epsilon
+        assert [rate.hits for rate in result.rates] == hits[::-1]
+        assert result.bounds[0].ceiling == state.ceiling(state.rounds)
+        assert 2 * state.rounds + sum(run.phase == "pilot" for run in made) == len(made)
+
+
+def test_pilot_runs_do_not_enter_the_bound() -> None:
+    """Other pilot features that choose the same pair and event give the same bound; so do the rounds' own features."""
+    pairs = shared(2)
+    plan, mechanism = design(pairs, 200, stop=False), Mechanism(pairs, {1: 0.9})
+    audit, made = played(plan, mechanism)
+    other = ManyRuns(plan)
+    for run in made:
+        features = mechanism(run)
+        if run.phase == "pilot":  # noise of its own, which tells nothing
+            rng = np.random.default_rng([9, run.data, run.number])
+            features = {**features, "": {**features[""], "rows": float(rng.integers(100)), "mean": rng.normal()}}
+        other.add(run, features)
+    one, two = audit.result(), other.result()
+    assert one.details["events"] == two.details["events"]
+    assert (one.bounds, one.rates, one.details["bounds_by_round"]) == (
+        two.bounds,
+        two.rates,
+        two.details["bounds_by_round"],
+    )
+
+
+def test_the_pair_that_leaks_is_tested_and_the_claim_is_refuted() -> None:
+    pairs = shared(6)
+    audit, made = played(design(pairs, 200), Mechanism(pairs, {4: 0.95, 0: 0.05}))
+    result = audit.result()
+    assert result.details["tested"]["pair"] == "pair 3"
+    assert result.details["refuted"] is True
+    assert result.details["stopped"] == "the claim is refuted"
+    assert len(made) < 200
+    assert result.bounds[0].private
+
+
+@pytest.mark.parametrize("failures", [False, True])
+def test_a_pair_on_which_the_generator_fails_is_named_and_tested_only_if_asked(failures: bool) -> None:
+    pairs = shared(3)
+    audit, _ = played(design(pairs, 120, failures=failures), Mechanism(pairs, {}, {2: 1.0}))
+    details = audit.result().details
+    if failures:
+        assert details["failing"] == []
+        assert (details["tested"]["pair"], details["refuted"]) == ("pair 1", True)
+    else:
+        assert details["failing"] == ["pair 1"]
+        assert details["tested"]["pair"] != "pair 1"
+
+
+@pytest.mark.parametrize("fails", [{0: 1.0}, {1: 1.0, 2: 1.0, 3: 1.0}], ids=["D", "every D′"])
+def test_a_generator_that_fails_everywhere_gives_no_bound(fails: dict[int, float]) -> None:
+    pairs = shared(3)
+    audit, made = played(design(pairs), Mechanism(pairs, {}, fails))
+    result = audit.result()
+    assert not result.bounds
+    assert "fails on every pair" in result.conclusion
+    assert result.details["failing"] == [pair.name for pair in pairs]
+    assert {run.phase for run in made} == {"pilot"}
+
+
+def test_before_the_first_round_there_is_no_bound() -> None:
+    result = ManyRuns(design(shared(2))).result()
+    assert not result.bounds
+    assert "not finished" in result.conclusion
+    assert result.details["runs"] == 0
+
+
+def test_an_event_that_was_expected_is_preferred_to_one_that_chance_made() -> None:
+    rng = np.random.default_rng(0)
+    out = [{"seen": 0.0, **{f"noise {place}": float(rng.normal()) for place in range(100)}} for _ in range(6)]
+    inside = [{"seen": 1.0, **{f"noise {place}": float(rng.normal()) for place in range(100)}} for _ in range(6)]
+    value, event = choose_event(out, inside, [EXPECTED], 0.0)
+    assert event == EXPECTED
+    tail = 1 - 0.9  # by hand: all of 6, and none of 6, at an error of 0.1 each
+    assert value == pytest.approx(math.log(tail ** (1 / 6)) - math.log(1 - tail ** (1 / 6)), rel=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from([-math.inf, -1e308, 0.0, 1.0, 1e308])), min_size=2, max_size=12)
+)
+@settings(max_examples=80)
+def test_the_event_is_the_best_of_all_thresholds(drawn: list[tuple[bool, float]]) -> None:
+    """By trying all of them; one feature, so that the error is not divided."""
+    sides: tuple[list[Features], list[Features]] = ([], [])
+    for side, value in (*drawn, (False, 0.0), (True, 1.0)):
+        sides[side].append({} if math.isinf(value) else {"x": value})
+    found, event = choose_event(*sides, (), 0.0)
+
+    def limits(hits: int, trials: int) -> tuple[float, float]:
+        low = 0.0 if hits == 0 else float(stats.beta.ppf(0.1, hits, trials - hits + 1))
+        return low, 1.0 if hits == trials else float(stats.beta.ppf(0.9, hits + 1, trials - hits))
+
+    def estimate(threshold: float) -> float:
+        counts = [sum(one.get("x", -math.inf) >= threshold for one in side) for side in sides]
+        best = -math.inf
+        for a, b in ((0, 1), (1, 0)):
+            for flip in (False, True):
+                hits = [len(sides[side]) - counts[side] if flip else counts[side] for side in (a, b)]
+                low, high = limits(hits[0], len(sides[a]))[0], limits(hits[1], len(sides[b]))[1]
+                best = max(best, math.log(max(low, 1e-9)) - math.log(high))
+        return best
+
+    values = sorted({one.get("x", -math.inf) for side in sides for one in side})
+    assert found == pytest.approx(max(map(estimate, values[1:])), abs=1e-9)
+    assert found == pytest.approx(estimate(event.threshold), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("claim", "rates"),
+    [
+        (PureDP(1.0), (0.5, 0.5)),
+        (PureDP(1.0), (0.02, 0.5)),
+        (PureDP(0.5), (0.1, 0.9)),
+        (ApproxDP(1.0, 0.01), (0.0, 0.2)),
+        (None, (0.4, 0.6)),
+    ],
+)
+def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates: tuple[float, float]) -> None:
+    """200 real tests of a pair whose expected event has these rates, beside the simulation that `power` makes.
+
+    Both counts are binomial. If the chances are equal, a two-sided Fisher test has a p-value below 1e-4 with
+    probability at most 1e-4 a case.
+    """
+    from cupel.audits.games import many_runs
+
+    pairs = (Pair("pair", 0, 1, (EXPECTED,)),)
+    delta = claim.delta if isinstance(claim, ApproxDP) else 0.0
+    plan = design(pairs, 60, claim=claim, delta=delta, stop=False)
+    stated = many_runs._chance(plan, rates)
+    refuted, repetitions = 0, 200
+    for seed in range(repetitions):
+        rng, state = np.random.default_rng([7, seed]), plan.state()
+        test = many_runs._Test(plan, _chosen(plan))
+        results = {
+            Run("test", data, number): {"": {}, "pair": {"seen": float(rng.random() < rates[data])}}
+            for number in range(plan.most_rounds)
+            for data in (0, 1)
+        }
+        test.update(results)
+        assert test.rounds == plan.most_rounds
+        assert state.rounds == 0
+        refuted += test.state.epsilon > plan.limit
+    table = [[refuted, repetitions - refuted], [round(stated * REPETITIONS), REPETITIONS - round(stated * REPETITIONS)]]
+    assert stats.fisher_exact(np.array(table)).pvalue > 1e-4, table
+
+
+def _chosen(plan: ManyRunsDesign) -> Any:
+    """A search that has used all its runs and found the expected event."""
+    from cupel.audits.games import many_runs
+
+    search = many_runs._Search(plan)
+    search.chosen = many_runs.Compared("pair", (1, 1), 0.0, EXPECTED)
+    search.used = plan.pilots
+    return search
+
+
+def test_power_is_that_of_the_test_that_is_planned() -> None:
+    found = power(design(shared(2), 300))
+    chances = [one.chance for one in found]
+    assert "a false alarm" in found[0].leak
+    assert chances[0] <= stats.binom.isf(1e-4, REPETITIONS, 0.05) / REPETITIONS
+    assert chances[:3] == sorted(chances[:3])
+    assert chances[3:] == sorted(chances[3:])
+    assert chances[-1] == 1.0
+    assert all(0 <= one.median <= 8 for one in found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pairs": ()}, {"pairs": (*shared(1), *shared(1))}, {"runs": 19}, {"confidence": 1.0}, {"delta": 1.0}],
+)
+def test_impossible_designs_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"needs|must"):
+        ManyRunsDesign(**{"pairs": shared(2), "runs": 20, **wrong})
