@@ -32,6 +32,11 @@ ALLOWED_ERROR = 0.05
 _ROUNDING = 1e-12  # absolute float error of a sum of a few terms 1 − confidence
 
 
+def may_refute(confidence: float) -> bool:
+    """Whether finite-sample bounds that hold jointly with this confidence may refute a claim."""
+    return 1 - confidence <= ALLOWED_ERROR + _ROUNDING
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """The proof that an UNPROVEN claim lacks.
@@ -205,7 +210,7 @@ def _contradictions(uppers: Sequence[Bound], lowers: Sequence[Bound], counted: S
         limit, method = min(limits, default=(math.inf, ""))
         if lower.rigor.may_refute and not math.isinf(limit):
             compared.append((lower, limit, method))
-    jointly = _joint_error([lower for lower, *_ in compared]) <= ALLOWED_ERROR + _ROUNDING
+    jointly = may_refute(1 - _joint_error([lower for lower, *_ in compared]))
     return [
         wording.contradiction(lower, limit, method, sampled=lower.rigor is Rigor.FINITE_SAMPLE)
         for lower, limit, method in compared
@@ -247,7 +252,7 @@ def _that_may_refute(claim: Guarantee, lowers: Sequence[Bound]) -> tuple[list[Bo
             counted.append(bound)
     sampled = [bound for bound in counted if bound.rigor is Rigor.FINITE_SAMPLE]
     error = _joint_error(sampled)
-    if error > ALLOWED_ERROR + _ROUNDING:
+    if not may_refute(1 - error):
         counted = [bound for bound in counted if bound.rigor is not Rigor.FINITE_SAMPLE]
         joint = max(0.0, 1 - error)
         reasons.append(wording.reason_jointly(len(sampled), joint, 1 - ALLOWED_ERROR, ALLOWED_ERROR))

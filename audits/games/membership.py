@@ -36,8 +36,13 @@ from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.ceilings import OneRun
 from cupel.audits.statistics.one_run import epsilon_one_run
 from cupel.audits.statistics.roc import Area, area_under_curve, positives_at
+from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 
 FALSE_POSITIVE_RATES = (0.001, 0.01, 0.1)
+_COPIES_ONLY = (
+    "That it finds copies of all members does not show that it sees leaks of this generator; output of the same "
+    "generator without protection would."
+)
 _BLIND = "scores are functions of what was released, not of the coins"
 _ALONE = "each candidate is all that its user has in the data"
 
@@ -52,7 +57,9 @@ class _Attempt:
     bound: Bound
 
 
-def membership_audit(scores: Scores, design: Design, *, control: Scores | None = None) -> AuditResult:
+def membership_audit(
+    scores: Scores, design: Design, *, control: Scores | None = None, copies: bool = False
+) -> AuditResult:
     """Bounds ε from membership scores, and describes how well they separate members from non-members.
 
     Args:
@@ -61,6 +68,8 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
         control: scores of the same attacks where the leak is known, such as on a model that memorised its records. If
             no attack separates members there (area under the curve above ½ with confidence), no conclusion is drawn.
             None: an audit that finds nothing then says nothing about what other attacks might find.
+        copies: whether the control is copies of all members. That checks the search; it does not show that the attack
+            sees leaks of the audited generator, as a run of it without protection would.
 
     Returns:
         The audit. With fair coins it has one bound, the largest of all attempts, at the confidence of the design.
@@ -73,7 +82,8 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
     attempts = _attempts(scores, design) if design.fair_coins else []
     best = max(attempts, key=lambda attempt: attempt.bound.value, default=None)
     failures = unfair_coins(scores) if design.fair_coins else []
-    failures += [] if control is None else _blind(_areas(control, confidence))
+    known = "check of the search" if copies else "positive control"
+    failures += [] if control is None else _blind(_areas(control, confidence), known)
     bound = None if best is None or failures else _together(best, attempts, design)
     limit = None if best is None else _detectable(m, best, design)
     return AuditResult(
@@ -81,11 +91,11 @@ def membership_audit(scores: Scores, design: Design, *, control: Scores | None =
         game=_game(design),
         attack=", ".join(scores.by_attack),
         statistics=(*(("one_run_tight",) if design.fair_coins else ()), "area under the curve", "clopper_pearson"),
-        conclusion=_conclusion(design, areas, best, bound, control, failures, limit),
+        conclusion=_conclusion(design, areas, best, bound, control, failures, limit, copies),
         trials=m,
         bounds=() if bound is None else (bound,),
         rates=_rates(scores, confidence),
-        controls=() if control is None else _rates(control, confidence, "positive control: "),
+        controls=() if control is None else _rates(control, confidence, f"{known}: "),
         controls_passed=not failures if failures or control is not None else None,
         p_value=_p_value(attempts) if attempts and not failures else None,
         multiplicity=_multiplicity(scores, design, attempts),
@@ -189,12 +199,12 @@ def _rates(scores: Scores, confidence: float, before: str = "") -> tuple[Rate, .
     return tuple(rates)
 
 
-def _blind(areas: Mapping[str, Area]) -> list[str]:
+def _blind(areas: Mapping[str, Area], known: str) -> list[str]:
     if any(area.interval.lower > 0.5 for area in areas.values()):
         return []
     best = max(areas.values(), key=lambda area: area.value)
     return [
-        "in the positive control no attack separates members from non-members: the largest area under the curve is "
+        f"in the {known} no attack separates members from non-members: the largest area under the curve is "
         f"{format_number(best.value)}, in {_ends(best)}"
     ]
 
@@ -233,6 +243,7 @@ def _conclusion(
     control: Scores | None,
     failures: Sequence[str],
     limit: Detectable | None,
+    copies: bool,
 ) -> str:
     if failures:
         return f"No conclusion: {'; '.join(failures)}."
@@ -248,7 +259,11 @@ def _conclusion(
         sure = format_confidence(design.confidence)
         shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
         if claim is not None and bound.value > claim:
-            return f"{shown}, which refutes the claim of {format_number(claim)}."
+            if may_refute(design.confidence):
+                return f"{shown}, which refutes the claim of {format_number(claim)}."
+            least = format_confidence(1 - ALLOWED_ERROR)
+            above = f"that is above the claim of {format_number(claim)}"
+            return f"{shown}; {above}, but refuting it takes confidence {least} or more."
     else:
         shown = f"{counts}: no leak is shown"
         if control is None:
@@ -263,7 +278,8 @@ def _conclusion(
             f"{shown}{refuted}. It could not have been, since as many guesses, all right, show at most ε = {ceiling}: "
             "the result says nothing about the claim."
         )
-    return f"{shown}{refuted}. {half} As many guesses, all right, would have shown ε = {ceiling}."
+    said = f"{shown}{refuted}. {half} As many guesses, all right, would have shown ε = {ceiling}."
+    return f"{said} {_COPIES_ONLY}" if copies else said
 
 
 def _ends(area: Area) -> str:

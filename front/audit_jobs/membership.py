@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cupel import __version__
-from cupel.accounting.adjacency import Unit
+from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.arrays import Bools, Floats
+from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.audit_jobs.membership_files import Signals, check_disjoint, read_candidates, read_signals
 from cupel.audits.games.membership import membership_audit
 from cupel.audits.games.membership_design import Design, Scores, Side
 from cupel.audits.result import AuditResult
+from cupel.audits.verdict import decide
 from cupel.errors import InputError, input_errors
 from cupel.io.private_results import PRIVATE
 from cupel.progress import Progress
@@ -136,8 +138,12 @@ class MembershipAudit:
     @property
     def refuted(self) -> bool:
         """Whether the audit refutes the claimed ε; False if none is claimed."""
-        bounds, claimed = self.audit.bounds, self.settings.epsilon
-        return bool(bounds) and claimed is not None and bounds[0].value > claimed
+        settings, bounds = self.settings, self.audit.bounds
+        if settings.epsilon is None or not bounds:
+            return False
+        claim = ApproxDP(settings.epsilon, settings.delta) if settings.delta else PureDP(settings.epsilon)
+        unit = Unit.parse(settings.unit)
+        return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=unit, bounds=bounds).name == "REFUTED"
 
     def to_json(self) -> dict[str, Any]:
         """The audit as plain JSON types."""
@@ -250,7 +256,8 @@ def audit_texts(
 ) -> MembershipAudit:
     """Audits a generator by its synthetic text alone.
 
-    Its positive control is the same attack on text that copies every member word for word.
+    Its search is checked on text that copies every member word for word. Whether the attack sees leaks of this
+    generator is shown only by output of the same generator without protection.
 
     Args:
         records: file of the candidates, with a column that says which were in the data.
@@ -291,7 +298,7 @@ def audit_texts(
             control[name] = scored(name, lambda: members)
         step(len(names), len(names))
     files = {"records": str(records), "synthetic": str(synthetic), "reference": str(reference) if reference else None}
-    return _result(Scores(by_attack, included), Scores(control, included), settings, design, files)
+    return _result(Scores(by_attack, included), Scores(control, included), settings, design, files, copies=True)
 
 
 def _of_signals(
@@ -380,6 +387,8 @@ def _result(
     settings: MembershipSettings,
     design: Design,
     files: Mapping[str, str | int | None],
+    *,
+    copies: bool = False,
 ) -> MembershipAudit:
     with input_errors():
-        return MembershipAudit(settings, files, membership_audit(scores, design, control=control))
+        return MembershipAudit(settings, files, membership_audit(scores, design, control=control, copies=copies))

@@ -12,10 +12,14 @@ import numpy as np
 
 from cupel import __version__
 from cupel.accounting import validate
-from cupel.accounting.adjacency import Unit
+from cupel.accounting.adjacency import Adjacency, Unit
+from cupel.accounting.guarantees import ApproxDP, PureDP
+from cupel.accounting.number_format import format_confidence
 from cupel.attacks.released.holdout import Hits, Units, content_key, places
 from cupel.audits.games.released_data import holdout_audit
+from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
+from cupel.audits.verdict import ALLOWED_ERROR, Verdict, decide, may_refute
 from cupel.errors import InputError, input_errors
 from cupel.io.private_results import PRIVATE, synthetic_file, write
 from cupel.progress import Progress, with_progress
@@ -35,6 +39,7 @@ class HoldoutSettings:
         source: file of the records that the generator saw.
         holdout: file of records of the same kind that it did not see, with the same columns.
         coins: whether each unit was put into source or holdout by its own independent fair coin.
+        epsilon: claimed ε at δ, under adding or removing one unit; None for no claim. It needs coins.
         delta: δ at which ε is bounded, where there are coins.
         confidence: with which all bounds of the audit hold jointly. Each of k attacks, and each of its intervals, has
             confidence 1 − (1 − confidence)/k.
@@ -44,14 +49,29 @@ class HoldoutSettings:
     source: Path
     holdout: Path
     coins: bool = False
+    epsilon: float | None = None
     delta: float = 0.0
     confidence: float = 0.95
     progress: Progress = field(default_factory=Progress)
 
     def check(self) -> None:
-        """Raises `ValueError` for numbers out of range."""
+        """Raises `ValueError` for numbers out of range, and for a claim without coins."""
         validate.probability_below_one(delta=self.delta)
         validate.open_probability(confidence=self.confidence)
+        if self.epsilon is not None:
+            validate.non_negative(epsilon=self.epsilon)
+            if not self.coins:
+                raise ValueError(
+                    "--epsilon needs --coins: without an independent fair coin for each unit nothing follows for ε; "
+                    "leave --epsilon out, or split the records by coins before you generate"
+                )
+
+    @property
+    def claim(self) -> PureDP | ApproxDP | None:
+        """The claim, or None."""
+        if self.epsilon is None:
+            return None
+        return ApproxDP(self.epsilon, self.delta) if self.delta else PureDP(self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +138,32 @@ class HoldoutAudit:
     units: Units
     audits: tuple[AuditResult, ...]
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the claim, by the bounds of all attacks together; None if nothing is claimed."""
+        claim, bounds = self.settings.claim, [bound for audit in self.audits for bound in audit.bounds]
+        if claim is None:
+            return None
+        return decide(claim, adjacency=Adjacency.ADD_REMOVE, unit=Unit(self.unit), bounds=bounds)
+
+    @property
+    def refuted(self) -> bool | None:
+        """Whether the audit refutes the claim; None if nothing is claimed."""
+        return None if self.verdict is None else self.verdict.name == "REFUTED"
+
+    @property
+    def conclusion(self) -> str:
+        """What all attacks together say of the claim, in words; empty if nothing is claimed."""
+        claim, verdict = self.settings.claim, self.verdict
+        if claim is None or verdict is None:
+            return ""
+        if verdict.name == "REFUTED":
+            return verdict.sentence
+        said = f"The claim, {describe(claim)}, is not refuted by these attacks; that does not support it."
+        if not may_refute(self.settings.confidence):
+            said += f" Refuting a claim takes confidence {format_confidence(1 - ALLOWED_ERROR)} or more."
+        return said
+
     def to_json(self) -> dict[str, Any]:
         """The audit as plain JSON types."""
         settings, units = self.settings, self.units
@@ -135,6 +181,9 @@ class HoldoutAudit:
             "units": {"source": units.source_count, "holdout": units.holdout_count, **units.about()},
             "coins": settings.coins,
             "confidence": settings.confidence,
+            "claim": None if settings.epsilon is None else {"epsilon": settings.epsilon, "delta": settings.delta},
+            "refuted": self.refuted,
+            "conclusion": self.conclusion,
             "audits": [audit.to_json() for audit in self.audits],
         }
 
@@ -370,7 +419,15 @@ def _audits(hits: list[Hits], settings: HoldoutSettings, unit: str) -> tuple[Aud
     names = tuple(found.name for found in hits)
     each = 1 - (1 - settings.confidence) / len(hits)
     return tuple(
-        holdout_audit(found, coins=settings.coins, confidence=each, delta=settings.delta, unit=Unit(unit), tried=names)
+        holdout_audit(
+            found,
+            coins=settings.coins,
+            confidence=each,
+            delta=settings.delta,
+            unit=Unit(unit),
+            claim=settings.claim,
+            tried=names,
+        )
         for found in hits
     )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from cupel.accounting.number_format import format_confidence, format_lower, format_p_value, format_points
+from cupel.cli.exit_codes import of_audit
 from cupel.cli.options import BoundDelta, Confidence, Json, Quiet, Seed, SyntheticText, SyntheticTexts, progress, show
 from cupel.terminal import say
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
     from cupel.audit_jobs.released import HoldoutAudit
 
-TEXT_EXAMPLE = "Example: cupel audit text report --source seen.jsonl --holdout unseen.jsonl"
+TEXT_EXAMPLE = (
+    "Example: cupel audit text report --source seen.jsonl --holdout unseen.jsonl\n\n"
+    "cupel audit text report --source seen.jsonl --holdout unseen.jsonl --coins --epsilon 3 --delta 1e-5"
+)
 TABLE_EXAMPLE = "Example: cupel audit table synthetic.csv --source seen.csv --holdout unseen.csv --secret income"
 
 Source = Annotated[Path, typer.Option(help="File of the records that the generator saw.")]
@@ -25,6 +29,13 @@ Coins = Annotated[
     bool,
     typer.Option(
         "--coins", help="An independent fair coin put each unit into source or holdout: then ε is bounded, too."
+    ),
+]
+
+ClaimedEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--epsilon", help="Claimed ε under adding or removing one unit; needs --coins. Exits with 1 if it is refuted."
     ),
 ]
 
@@ -42,6 +53,7 @@ def text(
         float, typer.Option(help="Near-verbatim copies: smallest share of a record's runs, in (0, 1].")
     ] = 0.75,
     coins: Coins = False,
+    epsilon: ClaimedEpsilon = None,
     delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
     output: Annotated[
@@ -69,6 +81,7 @@ def text(
         near_words=near_words,
         near_share=near_share,
         coins=coins,
+        epsilon=epsilon,
         delta=delta,
         confidence=confidence,
         progress=progress(json_, quiet),
@@ -89,6 +102,7 @@ def table(
     ] = None,
     limit: Annotated[int, typer.Option(help="Largest number of units, of source and holdout together.")] = 20_000,
     coins: Coins = False,
+    epsilon: ClaimedEpsilon = None,
     delta: BoundDelta = 0.0,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
@@ -115,6 +129,7 @@ def table(
         categorical=tuple(categorical or ()),
         limit=limit,
         coins=coins,
+        epsilon=epsilon,
         delta=delta,
         confidence=confidence,
         seed=seed,
@@ -123,7 +138,7 @@ def table(
     _finish(job.audit_table(synthetic, settings), path, json_, quiet)
 
 
-def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> None:
+def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> NoReturn:
     from cupel.io.private_results import write
 
     body = found.to_json()
@@ -134,6 +149,7 @@ def _finish(found: HoldoutAudit, path: Path, json_: bool, quiet: bool) -> None:
         say(f"Written to {path}")
 
     show(body, in_words, json_, quiet)
+    raise typer.Exit(of_audit(bool(found.refuted)))
 
 
 def print_audits(found: HoldoutAudit) -> None:
@@ -152,6 +168,8 @@ def print_audits(found: HoldoutAudit) -> None:
         )
     for audit in found.audits:
         console.print(f"{audit.name}: {audit.conclusion}", markup=False, highlight=False)
+    if found.conclusion:
+        console.print(found.conclusion, markup=False, highlight=False)
 
 
 def _audits(found: HoldoutAudit) -> Table:

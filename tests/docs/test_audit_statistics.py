@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import black_box_power as power
 import pytest
 from black_box_peers import AUDITORS
 from seeded_bugs import CASES
+
+from cupel.accounting.number_format import format_percent, format_upper
+from cupel.audits import statistics
+from cupel.audits.statistics import OneRun, ceiling, detectable_epsilon, detectable_share
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/audit-statistics.md").read_text(encoding="utf-8")
@@ -32,6 +37,35 @@ def test_the_results_agree_with_their_counts() -> None:
     for row in ROWS:
         assert row["ran"] <= row["runs"]
         assert power.with_interval({**row}) == row
+
+
+def test_the_power_on_the_page_is_computed() -> None:
+    names = {name: getattr(statistics, name) for name in dir(statistics)}
+    (made,) = re.findall(r"^hundred = .*$", PAGE, flags=re.MULTILINE)
+    exec(made, names)  # noqa: S102 (our own documentation)
+    calls = r"^((?:chance_to_show|quantile_shown|detectable_epsilon)\(.*\))\s+# ([\d.]+)$"
+    stated = re.findall(calls, PAGE, flags=re.MULTILINE)
+    assert len(stated) == 6
+    for call, value in stated:
+        assert f"{eval(call, names):.3g}" == value, call
+
+
+def test_the_leaks_found_half_of_the_time_are_computed() -> None:
+    rows = re.findall(r"^\| (10|30|100|300|1000) \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    assert len(rows) == 5
+    for guesses, cells in rows:
+        test, confidence = OneRun(10 * int(guesses), int(guesses), "tight"), 0.95
+        expected = [format_upper(ceiling(test, confidence=confidence), 3)]
+        for claim in (0.0, 1.0):
+            epsilon = detectable_epsilon(test, claim, confidence=confidence)
+            share = detectable_share(test, claim, confidence=confidence)
+            assert epsilon is not None
+            assert share is not None
+            expected += [format_upper(epsilon, 3), format_percent(share, "up")]
+        assert cells.split(" | ") == expected
+    hundred = OneRun(1000, 100, "tight")
+    assert (detectable_epsilon(hundred, confidence=0.95) or 0) > 0.3
+    assert (detectable_epsilon(hundred, 1.0, confidence=0.95) or 0) > 1.4
 
 
 def test_the_generators_of_the_page_are_those_that_run() -> None:

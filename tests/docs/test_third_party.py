@@ -58,7 +58,24 @@ def test_commands_come_out_as_the_page_says(
     assert (tmp_path / folder / "report.html").is_file() == (block == 0)
 
 
+def test_a_plan_expects_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = [block[0] for block in blocks(GUIDE) if "--kind echo" in block[0]]
+    result = command.run(*shlex.split(line)[1:])
+    starts = ("- A generator that ", "A test of this size ")
+    expected = [said for said in result.stdout.splitlines() if said.startswith(starts)]
+    assert len(expected) == 7
+    (block,) = re.findall(r"```text\n(- A generator that .*?)```", GUIDE.read_text(), flags=re.DOTALL)
+    assert block.split() == " ".join(expected).split()
+
+
 def test_links_lead_somewhere() -> None:
     for page in (GUIDE, EXAMPLE / "README.md"):
         for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-            assert (page.parent / link).exists(), link
+            path, _, heading = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE) if heading else []
+            assert not heading or heading in [
+                re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in headings
+            ]

@@ -37,7 +37,7 @@ from cupel.audits.statistics.power import (
     chance_to_show,
     quantile_shown,
 )
-from cupel.audits.verdict import ALLOWED_ERROR
+from cupel.audits.verdict import ALLOWED_ERROR, may_refute
 from cupel.errors import InputError, input_errors
 from cupel.io.run_files import write_atomically
 
@@ -230,7 +230,6 @@ _WEAKER = (1, 2, 4)
 """By how many times the expected generators exceed the claimed ε, the claim itself first."""
 _SHARES = (0.01, 0.1, 1.0)
 """The shares of their records that other expected generators copy."""
-_SURE = 1e-12  # absolute float error of 1 − 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +346,7 @@ class PlannedAudit:
                 f"{self.guesses} guesses, all right, show at most ε = {format_upper(self.ceiling)}: the claim of "
                 f"{format_number(claim.epsilon)} could not be refuted ({enough})"
             )
-        if claim is not None and 1 - self.design.confidence > ALLOWED_ERROR + _SURE:
+        if claim is not None and not may_refute(self.design.confidence):
             least = format_confidence(1 - ALLOWED_ERROR)
             found.append(
                 f"refuting a claim takes confidence {least} or more, and this plan has "

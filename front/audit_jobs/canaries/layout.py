@@ -253,6 +253,8 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
     suffix, design = Path(planned.canaries).suffix, planned.design
     sides = f"--source {folder}/private/{SOURCE}{suffix} --holdout {folder}/private/{HOLDOUT}{suffix}"
     claim = f" --delta {design.delta!r}" if design.delta else ""
+    if design.claim is not None and str(design.unit) == layout.unit:
+        claim += f" --epsilon {design.claim.epsilon!r}"
     coins = f"--coins --confidence {design.confidence!r}{claim}"
     if "text" not in columns:
         ignored = f" --ignore {columns['id']}" if "id" in columns else ""
@@ -261,9 +263,8 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
     names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
     found.append(f"cupel audit text {synthetic} {sides}{names}{user} {coins}")
     if layout.unit == "record":
-        epsilon = f" --epsilon {design.claim.epsilon!r}" if design.claim else ""
         candidates = f"{folder}/private/{CANDIDATES}.jsonl"
-        found.append(f"cupel audit membership text {candidates} --synthetic {synthetic}{names} {coins}{epsilon}")
+        found.append(f"cupel audit membership text {candidates} --synthetic {synthetic}{names} {coins}")
     return found
 
 

@@ -165,7 +165,7 @@ def _expected(planned: PlannedAudit) -> list[str]:
     claim = planned.design.claim
     lines = []
     for number, one in enumerate(planned.expected):
-        chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_chance(one.chance)} of runs"
+        chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_runs(one.chance)}"
         if claim is not None and number == 0:  # a false alarm
             chance += f", wrongly and never in more than {format_percent(1 - planned.design.each)},"
         median, low, high = (_bound(planned, value) for value in (one.median, one.low, one.high))
@@ -181,10 +181,10 @@ def _bound(planned: PlannedAudit, value: float | None) -> str:
     return format_upper(value) if value == planned.ceiling else format_lower(value)
 
 
-def _chance(probability: float) -> str:
-    """A probability for a reader; what is nearly sure, or nearly never, is not counted out."""
+def _runs(probability: float) -> str:
+    """In how many runs something happens; what is nearly sure, or nearly never, is not counted out."""
     if probability < _RARE:
-        return f"fewer than {format_percent(_RARE)}" if probability else "none"
+        return f"fewer than {format_percent(_RARE)} of runs" if probability else "no run"
     if probability > 1 - _RARE:
-        return f"more than {format_percent(1 - _RARE)}" if probability < 1 else "all"
-    return format_percent(probability)
+        return f"more than {format_percent(1 - _RARE)} of runs" if probability < 1 else "every run"
+    return f"{format_percent(probability)} of runs"

@@ -136,6 +136,19 @@ def test_a_control_that_sees_nothing_ends_the_audit() -> None:
     assert "without a positive control nothing follows" in membership_audit(blind, design).conclusion
 
 
+def test_copies_check_the_search_and_are_no_positive_control() -> None:
+    included = coins(3, 300)
+    strong = Scores({"loss": included + 0.0}, included)
+    blind = Scores({"loss": np.random.default_rng(4).normal(size=300)}, included)
+    design = Design(fair_coins=True)
+    failed = membership_audit(strong, design, control=blind, copies=True)
+    assert failed.conclusion.startswith("No conclusion: in the check of the search no attack separates")
+    passed = membership_audit(blind, design, control=strong, copies=True)
+    assert "does not show that it sees leaks of this generator" in passed.conclusion
+    assert "positive control" not in " ".join([passed.conclusion, *(rate.name for rate in passed.controls)])
+    assert "leaks of this generator" not in membership_audit(blind, design, control=strong).conclusion
+
+
 def test_coins_that_were_not_fair_end_the_audit() -> None:
     """Of 100 fair coins 33 or fewer, or 67 and more, come up with probability 8.7·10⁻⁴; 34 with 1.8·10⁻³."""
     for members, refused in ((33, True), (34, False), (66, False), (67, True)):
@@ -196,6 +209,8 @@ def test_what_is_said_of_a_claim() -> None:
 
     assert "which refutes the claim of 1." in said(1, 200)
     assert "the claim of 6 is not refuted" in said(6, 200)
+    unsure = Design(fair_coins=True, guesses=(200,), confidence=0.9, claimed_epsilon=1.0)
+    assert "above the claim of 1, but refuting it takes confidence 0.95" in membership_audit(scores, unsure).conclusion
     assert "the result says nothing about the claim" in said(6, 200)
     nothing = Scores({"noise": np.random.default_rng(6).normal(size=1000)}, included)
     found = membership_audit(nothing, Design(fair_coins=True, guesses=(200,), claimed_epsilon=1.0), control=scores)

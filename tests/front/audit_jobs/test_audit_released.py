@@ -101,6 +101,60 @@ def test_hashes_of_two_audits_compare(files: dict[str, Path]) -> None:
     assert [value["hash"] for value in first] != [value["hash"] for value in other]
 
 
+def test_a_claim_is_refuted_by_all_attacks_together(files: dict[str, Path]) -> None:
+    """Ten guesses, all right, at 1 − .05/4 show −ln(.0125^(−1/10) − 1) = .60: above .5, and below .7."""
+    for claimed, refuted in ((0.5, True), (0.7, False)):
+        shown = text(files, "--coins", "--epsilon", claimed, "--json")
+        assert shown.returncode == (1 if refuted else 0), shown.stderr
+        result = json.loads(shown.stdout)
+        assert (result["claim"], result["refuted"]) == ({"epsilon": claimed, "delta": 0.0}, refuted)
+        assert json.loads((files["run"] / "private" / "text-audit.json").read_text()) == result
+        said = by_name(result)["verbatim_extraction"]["conclusion"]
+        assert f"{'above' if refuted else 'not above'} the claim of {claimed}" in said
+        assert ("refutes the claim half of the time if" in said) is not refuted
+        assert ("is not refuted by these attacks; that does not support it" in result["conclusion"]) is not refuted
+    in_words = text(files, "--coins", "--epsilon", 0.5)
+    assert in_words.returncode == 1
+    assert "the claim, pure differential privacy with ε = 0.5, allows 0.5" in " ".join(in_words.stdout.split())
+    with_delta = text(files, "--coins", "--epsilon", 0.2, "--delta", 1e-6, "--json")
+    assert with_delta.returncode == 1
+    assert json.loads(with_delta.stdout)["claim"] == {"epsilon": 0.2, "delta": 1e-6}
+
+
+def test_a_claim_is_not_refuted_below_the_confidence_that_it_takes(files: dict[str, Path]) -> None:
+    shown = text(files, "--coins", "--epsilon", 0.1, "--confidence", 0.9, "--json")
+    assert shown.returncode == 0
+    result = json.loads(shown.stdout)
+    assert result["refuted"] is False
+    assert max(bound["value"] for audit in result["audits"] for bound in audit["bounds"]) > 0.1
+    assert result["conclusion"].endswith("Refuting a claim takes confidence 0.95 or more.")
+
+
+def test_a_claim_needs_coins(files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    table = ("table", tmp_path / "t.csv", "--source", tmp_path / "t.csv", "--holdout", tmp_path / "t.csv")
+    for result in (text(files, "--epsilon", 1), audit(*table, "--epsilon", 1)):
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("cupel: --epsilon needs --coins: without an independent fair coin")
+        assert result.stderr.count("\n") == 1
+    wrong = text(files, "--coins", "--epsilon", -1)
+    assert (wrong.returncode, "epsilon must" in wrong.stderr) == (2, True)
+    assert not (files["run"] / "private" / "text-audit.json").exists()
+
+
+def test_a_table_is_tested_against_a_claim(tmp_path: Path) -> None:
+    """The table repeats every row of the source and none of the holdout; a claim without limit stands."""
+    rng = np.random.default_rng(0)
+    rows = [f"{a},{b:.3f}\n" for a, b in zip(rng.integers(0, 9, 120), rng.random(120), strict=True)]
+    for name, part in (("seen", rows[:60]), ("unseen", rows[60:]), ("made", rows[:60])):
+        (tmp_path / f"{name}.csv").write_text("a,b\n" + "".join(part))
+    sides = ("--source", tmp_path / "seen.csv", "--holdout", tmp_path / "unseen.csv", "--coins")
+    for claimed, code in ((1, 1), (9, 0)):
+        result = audit("table", tmp_path / "made.csv", *sides, "--epsilon", claimed, "--json")
+        assert result.returncode == code, result.stderr
+        assert json.loads(result.stdout)["refuted"] is bool(code)
+
+
 def test_with_coins_there_is_an_epsilon(files: dict[str, Path]) -> None:
     bounds = by_name(found(text(files, "--coins", "--json")))["verbatim_extraction"]["bounds"]
     # Ten guesses, all right, at confidence 1 − .05/4: −ln(.0125^(−1/10) − 1).
