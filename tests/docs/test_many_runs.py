@@ -1,0 +1,91 @@
+"""The commands of docs/many-runs.md come out as the page says, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import command
+import pytest
+
+from cupel.accounting.guarantees import PureDP
+from cupel.accounting.number_format import format_percent, format_upper
+from cupel.attacks.black_box.worst_cases import FINDS, STRATEGIES
+from cupel.audits.games.many_runs import ManyRunsDesign, Pair, detection_limits, runs_needed
+from cupel.audits.statistics import OneRun, ceiling
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "third-party"
+GUIDE = ROOT / "docs" / "many-runs.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[list[str]]:
+    return [block.splitlines() for block in re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)]
+
+
+def rows(name: str) -> list[list[str]]:
+    """The cells of the table in a marked place."""
+    table = TEXT.partition(f"<!-- {name} -->")[2].partition("<!-- end -->")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("block", "refuted"), [(0, True), (1, False)], ids=["own labels", "public"])
+def test_commands_come_out_as_the_page_says(
+    block: int, refuted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new city is written in seven of ten runs on D′, so fewer than half of 90 rounds show it with probability below
+    1e-4. The other generator is refuted with probability at most 0.05; for ε exactly at the claim that is 0.01."""
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    printed, codes = "", {}
+    for line in blocks("sh")[block]:
+        result = command.run(*shlex.split(line)[1:])
+        assert result.returncode in (0, 1), result.stderr
+        codes[line.split()[3]] = result.returncode
+        printed += result.stdout
+    assert codes["bound"] == refuted
+    assert {name for name, code in codes.items() if code} <= {"bound"}
+    if refuted:
+        planned, _ = blocks("text")[:2]
+        assert all(line in printed for line in planned)
+        assert (tmp_path / "runs" / "report.html").is_file()
+        assert re.search(r"'(new_category|rare_category|empty_class|duplicates)', in \d+ rounds", printed)
+    else:
+        assert "always fails on the neighbours missing_value" in printed
+
+
+def test_the_table_of_neighbours_is_that_of_the_code() -> None:
+    found = [(cells[0].strip("`"), cells[-1]) for cells in rows("neighbours")]
+    assert found == [(name, FINDS[name]) for name in STRATEGIES]
+    assert all(len(cells) == 4 and all(cells) for cells in rows("neighbours"))
+
+
+@pytest.mark.parametrize("runs", [60, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (300, 1000))])
+def test_the_table_of_power_is_that_of_the_code(runs: int) -> None:
+    design = ManyRunsDesign(pairs=(Pair("a", 0, 1),), runs=runs, claim=PureDP(1.0))
+    limits, rounds = detection_limits(design), design.most_rounds
+    expected = [str(runs), str(rounds), format_upper(design.state().ceiling(rounds))]
+    expected += [format_upper(limits.epsilon, 3), format_percent(limits.share)]
+    assert expected in rows("power")
+    assert len(rows("power")) == 4
+
+
+def test_the_numbers_of_the_first_table_are_true() -> None:
+    design = ManyRunsDesign(pairs=(Pair("a", 0, 1),), runs=300, claim=PureDP(1.0))
+    assert round(design.state().ceiling(design.most_rounds), 1) == 3.0
+    assert round(ceiling(OneRun(100, 100), confidence=0.95), 1) == 3.5
+    assert "up to ε ≈ 3 with 300 runs" in TEXT
+    assert "up to ε ≈ 3.5 with 100 right guesses" in TEXT
+    assert runs_needed(design) == 49
+
+
+def test_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)", TEXT):
+        assert (GUIDE.parent / link).exists(), link
