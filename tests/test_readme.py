@@ -36,7 +36,7 @@ def test_the_shown_claim_is_the_shipped_one() -> None:
 
 def test_links_lead_somewhere() -> None:
     for link in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / link).exists(), link
+        assert (ROOT / link.partition("#")[0]).exists(), link
 
 
 def test_make_targets_exist() -> None:
