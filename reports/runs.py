@@ -207,7 +207,7 @@ def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:
         if found is None:
             return pair.name, pair.finds, "–", "–", "not tried: too few runs"
         if pair.name in failing:
-            told = "the generator always fails"
+            told = "all pilot runs on D or on D′ failed"
         elif found["feature"] is None:
             told = "–"
         else:

@@ -11,7 +11,8 @@ the round. After rounds 32, 64, 128, … it is chosen anew, from the rounds befo
 *Why the bound holds.* Given everything that was seen before a round, its event is fixed and its two runs are new, so
 the payoff of the round has a mean of at most 0 under the claim, as the proof of the sequential bound needs. The search
 therefore costs runs and no confidence, and a run may be stopped or continued at any time. It needs that runs are
-independent of each other: a generator that keeps state between runs, or a fixed seed, breaks that.
+independent of each other: a generator that keeps state between runs, or a fixed seed, breaks that. The proofs are in
+docs/proofs/many-runs.md, Theorems 1 to 4.
 
 *Failures.* That a run fails is an outcome like any other, and it is counted. A pair on whose D′ every pilot run fails
 is left out of the search and named, unless failures are asked for: the user knows whether a failure can be seen.
