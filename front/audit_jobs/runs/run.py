@@ -371,7 +371,7 @@ class _Maker:
                 what = "records (dicts), or texts" if names == ["text"] else "records, as dicts of their columns"
                 raise InputError(f"the function {generator} must return {what}")
             return
-        rows_or_none, reason = self._commands.run(generator, made)
+        rows_or_none, reason = self._commands.run(generator, made, keep=False)
         if rows_or_none is None:
             raise InputError(
                 f"the command fails on the data ({reason}); its messages are in "
@@ -437,7 +437,7 @@ class _Maker:
 
     def _by_command(self, command: str, made: MadeRun, pairs: Sequence[str]) -> tuple[dict[str, Features], float]:
         start = time.monotonic()
-        rows, _ = self._commands.run(command, made)
+        rows, _ = self._commands.run(command, made, keep=self._settings.keep)
         seconds = time.monotonic() - start
         return self._of(rows, pairs), seconds
 
@@ -469,7 +469,7 @@ class _Commands:
         self._logs = 0
         self._stopped = False
 
-    def run(self, command: str, made: MadeRun) -> tuple[list[Row] | None, str]:
+    def run(self, command: str, made: MadeRun, *, keep: bool) -> tuple[list[Row] | None, str]:
         """The output of a run, or None and the reason why there is none."""
         # No earlier command writes here, such as one whose audit was killed.
         work = self._planned.private / _WORK / f"{made.name}-{secrets.token_hex(8)}"
@@ -494,7 +494,7 @@ class _Commands:
                     reason = f"its output cannot be read: {str(error).rpartition(': ')[2]}"
             if rows is None and not self._stopped:
                 self._keep_log(work, made)
-            elif rows is not None and self._settings.keep:
+            elif rows is not None and keep:
                 kept = self._planned.private / _OUTPUTS
                 kept.mkdir(mode=0o700, exist_ok=True)
                 shutil.move(places["{output}"], kept / f"{made.name}{suffix}")
