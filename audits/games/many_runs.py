@@ -53,6 +53,8 @@ from cupel.audits.statistics.sequential import Sequential, simulated_bounds
 PILOT_SHARE: Final = 0.4
 """The fraction of all runs that the search may use."""
 LEAST_RUNS: Final = 20
+MOST_RUNS: Final = 10_000
+"""Above it, the simulation of the power would take minutes."""
 
 _CHOOSE_AFTER = frozenset(2**power for power in range(5, 31))  # rounds after which the event is chosen anew
 _TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
@@ -100,7 +102,7 @@ class ManyRunsDesign:
 
     Attributes:
         pairs: of neighbours, at least one.
-        runs: number of runs, pilot runs and both data sets of a pair included; at least `LEAST_RUNS`.
+        runs: number of runs, pilot runs and both data sets of a pair included, from `LEAST_RUNS` to `MOST_RUNS`.
         confidence: of the bound, in (0, 1).
         adjacency: of the pairs.
         unit: in which the data sets of a pair differ.
@@ -125,7 +127,7 @@ class ManyRunsDesign:
             raise ValueError("an audit needs at least one pair of neighbours")
         if len({pair.name for pair in self.pairs}) < len(self.pairs):
             raise ValueError("pairs of neighbours must have different names")
-        validate.integer(minimum=LEAST_RUNS, runs=self.runs)
+        validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=self.runs)
         validate.open_probability(confidence=self.confidence)
         validate.probability_below_one(delta=self.delta)
 
@@ -264,7 +266,7 @@ def runs_needed(design: ManyRunsDesign) -> int | None:
     if rounds > _MOST_ROUNDS:
         return None
     runs = max(LEAST_RUNS, 2 * rounds)
-    while dataclasses.replace(design, runs=runs).most_rounds < rounds:
+    while (runs - int(runs * PILOT_SHARE)) // 2 < rounds:
         runs += 1
     return runs
 

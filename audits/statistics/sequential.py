@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
-from cupel.accounting.arrays import Floats, Integers
+from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.accounting.atomic_file import replacing
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import count
@@ -70,6 +70,11 @@ class Wealth:
         self.squares += np.square(payoff)
         self.rounds += 1
         self.best = np.maximum(self.best, np.logaddexp.reduce(self.logs, axis=-2) - np.log(4))
+
+    def keep(self, audits: Bools) -> None:
+        """Drops all parallel audits but some, shape (audits)."""
+        for name in _STATE:
+            setattr(self, name, getattr(self, name)[audits])
 
     @property
     def grown(self) -> Floats:
@@ -256,9 +261,18 @@ def simulated_bounds(
     validate.probability(on_d=on_d)
     validate.probability(on_d_prime=on_d_prime)
     rng, wealth = np.random.default_rng(seed), Wealth(grid, delta, (repetitions,))
-    for _ in range(count(rounds=rounds)):
-        wealth.update(rng.random(repetitions) < on_d_prime, rng.random(repetitions) < on_d)
-    rejected = wealth.rejected(confidence)
+    rejected, going = np.zeros(repetitions, dtype=np.int64), np.arange(repetitions)
+    for number in range(count(rounds=rounds)):
+        happened = rng.random(repetitions) < on_d_prime, rng.random(repetitions) < on_d
+        wealth.update(happened[0][going], happened[1][going])
+        if number % 8 == 7:  # audits that have rejected all ε show no more
+            rejected[going] = wealth.rejected(confidence)
+            more = rejected[going] < grid.size
+            going = going[more]
+            wealth.keep(more)
+            if not going.size:
+                break
+    rejected[going] = wealth.rejected(confidence)
     return np.asarray(np.where(rejected > 0, grid[np.maximum(rejected - 1, 0)], -1.0))
 
 

@@ -119,6 +119,8 @@ def _resumes(arguments: Sequence[str]) -> bool:
             return True
         case ["audit", "secrets", *options]:
             return _given(options, "-o", "--output")
+        case ["audit", "runs", "run" | "score", *_]:
+            return True
         case ["audit", "membership", "model", *_]:
             return True  # the signals of finished reference models
     return False

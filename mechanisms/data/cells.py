@@ -39,7 +39,9 @@ def as_day(value: Any) -> float | None:
 
 def as_category(value: Any) -> str:
     """The word of a cell; that of 1, 1.0 and "1" is one, since formats and libraries write them differently."""
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float):
+        if not value.is_integer():
+            return str(value)
         value = int(value)
     try:
         text = str(value).strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import command
+import generators_audited
 import pytest
 
 from cupel.accounting.guarantees import PureDP
@@ -89,3 +91,12 @@ def test_the_numbers_of_the_first_table_are_true() -> None:
 def test_links_lead_somewhere() -> None:
     for link in re.findall(r"\]\(([^)#]+)", TEXT):
         assert (GUIDE.parent / link).exists(), link
+
+
+def test_measured_results_are_those_of_the_benchmark() -> None:
+    found = json.loads((ROOT / "benchmarks" / "generators_audited.json").read_text(encoding="utf-8"))
+    table = TEXT.partition("<!-- generators audited -->")[2].partition("<!-- end -->")[0]
+    assert table.strip() == generators_audited.table(found)
+    for row in found:
+        assert row["refuted"] == (row["epsilon"] > 1.0)
+        assert row["runs"] <= 300

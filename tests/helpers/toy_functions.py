@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import sys
 from typing import Any
 
@@ -22,6 +24,25 @@ def constant(rows: Rows, seed: int) -> Rows:
     """Reads nothing; cells in types of NumPy."""
     drawn = np.random.default_rng(seed)
     return [{"age": drawn.integers(20, 60), "city": np.str_("north"), "note": "a b c d e"} for _ in range(9)]
+
+
+LEAK = (0.0, 1.0)
+RIGHT = (1 / (1 + math.e), math.e / (1 + math.e))
+"""Randomised response at ε = 1 exactly."""
+
+
+def response(rows: Rows, seed: int, rates: tuple[float, float]) -> Rows:
+    """One row, whose city is SECRET-town with a probability that depends on whether a record has it."""
+    shown = random.Random(seed).random() < rates[any(row["city"] == "SECRET-town" for row in rows)]
+    return [{"age": 30, "city": "SECRET-town" if shown else "north", "note": "a b c d e"}]
+
+
+def leak(rows: Rows, seed: int) -> Rows:
+    return response(rows, seed, LEAK)
+
+
+def right(rows: Rows, seed: int) -> Rows:
+    return response(rows, seed, RIGHT)
 
 
 def fails(rows: Rows, seed: int) -> Rows:

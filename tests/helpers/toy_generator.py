@@ -9,6 +9,7 @@
     garbage   an output that cannot be read, with records in it
     overwrite copies the input, and puts other records in its place
     slow      sleeps for --seconds, then as noisy
+    response  one row, whose city is SECRET-town with a probability that depends on whether a record has it: --rates
     child     begins a process that sleeps, and waits for it
 
 It appends its process id, those of its children, and the hash of its input to --log.
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--most", type=int, default=0)
+    parser.add_argument("--rates", type=float, nargs=2, default=(0.0, 1.0))
     parser.add_argument("--log")
     given = parser.parse_args()
     with open(given.input, "rb") as file:
@@ -62,6 +64,10 @@ def main() -> None:
     elif given.do == "garbage":
         with open(given.output, "wb") as file:
             file.write(b"\xff\xfe" + content)
+    elif given.do == "response":
+        shown = random.Random(given.seed).random() < given.rates["SECRET-town" in content.decode()]
+        with open(given.output, "w") as file:
+            file.write(f"age,city,note\n30,{'SECRET-town' if shown else 'north'},a b c d e\n")
     elif given.do in ("noisy", "slow", "child", "crowded"):
         drawn = random.Random(given.seed)
         noise = int(drawn.expovariate(0.2)) - int(drawn.expovariate(0.2))

@@ -34,7 +34,15 @@ from cupel.audit_jobs.runs.files import (
     data_file,
     read_plan,
 )
-from cupel.audits.games.many_runs import Power, detection_limits, found_half_of_the_time, power, runs_needed
+from cupel.audits.games.many_runs import (
+    LEAST_RUNS,
+    MOST_RUNS,
+    Power,
+    detection_limits,
+    found_half_of_the_time,
+    power,
+    runs_needed,
+)
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_output
 from cupel.mechanisms.data.cells import as_category, is_missing
@@ -212,6 +220,7 @@ def _check(settings: RunsSettings) -> None:
     if settings.adjacency not in ("add_remove", "replace_one"):
         raise ValueError(f"adjacency must be add_remove or replace_one, not {settings.adjacency!r}")
     validate.integer(minimum=unit.size + 4, records=settings.records)
+    validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=settings.runs)
 
 
 def _sample(settings: RunsSettings) -> tuple[Row, ...]:

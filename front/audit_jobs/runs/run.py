@@ -302,14 +302,26 @@ def _load(name: str) -> Function:
 def _called(function: Function, rows: Iterable[Row], seed: int) -> list[dict[str, Any]] | None:
     """The output of a function as rows; None if it failed."""
     try:
-        output = list(function(copy.deepcopy([dict(row) for row in rows]), seed))
-        return [{name: _plain(cell) for name, cell in _record(row).items()} for row in output]
+        output = list(function(_own(rows), seed))
+        return [_record(row) for row in output]
     except (Exception, SystemExit):
         return None
 
 
+_PLAIN = frozenset([str, int, float, bool, type(None)])
+
+
+def _own(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """A copy of records, which a function may change."""
+    return [dict(row) if _PLAIN.issuperset(map(type, row.values())) else copy.deepcopy(dict(row)) for row in rows]
+
+
 def _record(row: Any) -> dict[str, Any]:
-    return row if isinstance(row, dict) else {"text": row}
+    """A row of an output in types of Python."""
+    record = row if isinstance(row, dict) else {"text": row}
+    if _PLAIN.issuperset(map(type, record.values())):
+        return record
+    return {name: _plain(cell) for name, cell in record.items()}
 
 
 def _plain(cell: Any) -> Any:
@@ -361,7 +373,7 @@ class _Maker:
         data = self._planned.plan.pairs[0].data
         made = MadeRun(arm, Run("pilot", data, 2**32 - 1))
         if self._settings.function is not None:
-            function, rows = _load(generator), copy.deepcopy([dict(row) for row in self._rows(data)])
+            function, rows = _load(generator), _own(self._rows(data))
             try:
                 output = list(function(rows, _seed(self._planned.plan.seed, made.spawn_key)))
             except (Exception, SystemExit) as error:

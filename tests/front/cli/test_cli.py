@@ -183,6 +183,7 @@ def test_the_table_of_exit_codes_is_that_of_the_code() -> None:
         ["assay"],
         *(["audit", name] for name in ("text", "table", "plan", "score", "bound", "secrets")),
         *(["audit", "membership", name] for name in ("scores", "model", "text")),
+        *(["audit", "runs", name] for name in ("plan", "run", "score", "bound", "report")),
     ],
 )
 def test_help_says_the_exit_codes(command: list[str]) -> None:
@@ -205,6 +206,9 @@ STARTS_ANEW = "cupel: interrupted; this command does not resume; run it again fr
         (["audit", "secrets", "--p", "0.1"], STARTS_ANEW),
         (["audit", "membership", "model", "c.jsonl", "--model", "m"], RESUMES),
         (["audit", "membership", "scores", "signals.csv", "-o", "found.json"], STARTS_ANEW),
+        (["audit", "runs", "run", "runs", "--command", "gen"], RESUMES),
+        (["audit", "runs", "score", "runs"], RESUMES),
+        (["audit", "runs", "plan", "-o", "runs"], STARTS_ANEW),
         (["audit", "text", "s.jsonl"], STARTS_ANEW),
         (["account", "ledger.sqlite"], STARTS_ANEW),
         ([], STARTS_ANEW),

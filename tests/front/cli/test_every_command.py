@@ -30,7 +30,9 @@ each = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 def test_there_are_as_many_commands_as_the_groups_say() -> None:
     assert {words[0] for words in COMMANDS} == set(_parser().commands)
-    assert {("report",), ("ledger", "verify"), ("audit", "membership", "text")} <= set(COMMANDS)
+    assert {("report",), ("ledger", "verify"), ("audit", "membership", "text"), ("audit", "runs", "run")} <= set(
+        COMMANDS
+    )
 
 
 @each
@@ -67,7 +69,8 @@ def test_a_mistake_is_json_where_json_is_asked_for(words: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize(
-    "group", [(), ("audit",), ("audit", "membership"), ("compare",), ("calibrate",), ("ledger",), ("table",)]
+    "group",
+    [(), ("audit",), ("audit", "membership"), ("audit", "runs"), ("compare",), ("calibrate",), ("ledger",), ("table",)],
 )
 def test_groups_have_help_by_two_names(group: tuple[str, ...]) -> None:
     assert run(*group, "--help").stdout == run(*group, "-h").stdout != ""

@@ -114,6 +114,7 @@ OVERWRITING = {
     "audit text": ("audit", "text", "OTHER", "--source", "DATA", "--holdout", "OTHER", "-o", "DATA"),
     "audit table": ("audit", "table", "OTHER", "--source", "OTHER", "--holdout", "DATA", "-o", "DATA"),
     "audit plan": ("audit", "plan", "--like", "DATA", "-o", "DATA"),
+    "audit runs plan": ("audit", "runs", "plan", "--like", "DATA", "-o", "DATA"),
     "audit membership": ("audit", "membership", "scores", "DATA", "-o", "DATA"),
     "audit membership, candidates": ("audit", "membership", "text", "DATA", "--synthetic", "OTHER", "-o", "DATA"),
     "audit secrets": (
@@ -190,6 +191,7 @@ NUMBERS = {
     "vectors layers": "compare vectors --clip 1 --records 100 --epsilon 5 --delta 1e-5 --layers",
     "calibrate steps": "calibrate dp-sgd --target-epsilon 5 --delta .1 --sampling-probability .1 --method rdp --steps",
     "calibrate rounds": "calibrate secret --target-r .01 --p 1e-3 --occurrences 8 --sampling-probability .1 --rounds",
+    "audit runs": "audit runs plan --like no.csv -o no --runs",
     "audit occurrences": "audit secrets --p .01 --r .3 --sampling-probability .1 --sigma 4 --occurrences",
 }
 
@@ -222,7 +224,9 @@ RED, TURNED = "\x1b[31mred", "\u202egnp.exe"
 @pytest.mark.parametrize(
     "name", [RED, TURNED, "a\nb", "\x9b31m", "a\rb", "\u2028", "x" * 100_000, "caf\udce9", "a\x00b"]
 )
-@pytest.mark.parametrize("command", ["account", "centres", "audit bound", "accountants --adjacency", "schema"])
+@pytest.mark.parametrize(
+    "command", ["account", "centres", "audit bound", "audit runs bound", "accountants --adjacency", "schema"]
+)
 def test_what_is_given_reaches_no_terminal_raw(command: str, name: str, tmp_path: Path) -> None:
     more = ("-o", tmp_path / "c.safetensors") if command == "centres" else ()
     line = refused(run(*command.split(), name, *more))

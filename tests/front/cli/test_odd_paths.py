@@ -301,6 +301,7 @@ COMMANDS: dict[str, tuple[str, list[str]]] = {
     "centres": ("c.safetensors", ["texts.jsonl", "-o", "c.safetensors", "--count", "5"]),
     "compare gaussian": ("f.svg", ["--noise-multiplier", "2", "--delta", "1e-5", "--method", "gdp", "-o", "f.svg"]),
     "audit plan": ("plan", ["--canaries", "20", "-o", "plan"]),
+    "audit runs plan": ("runs", ["--like", "signals.csv", "--runs", "20", "-o", "runs", "-q"]),
     "audit secrets": (
         "audit",
         ["--p", ".1", "--r", ".3", "--occurrences", "1", "--sampling-probability", ".5", "--sigma", "3", "-o", "audit"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import json
 import os
@@ -20,9 +21,13 @@ import command
 import pyarrow
 import pyarrow.parquet
 import pytest
+import toy_functions
 import toy_generator
 
+from cupel.accounting.guarantees import PureDP
+from cupel.audit_jobs.runs.files import read_plan
 from cupel.audits.games import many_runs
+from cupel.testing import assert_never_exceeds
 
 TOY = toy_generator.__file__
 PYTHON = f"{shlex.quote(sys.executable)} -I -S {shlex.quote(TOY)} {{input}} {{output}}"
@@ -184,7 +189,7 @@ def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: si
     assert len(lines(cut)) >= before
     if how is signal.SIGINT:
         assert process.returncode == 130
-        assert "interrupted" in errors
+        assert "interrupted; run the same command again to resume" in errors
         pids = [pid for line in log.read_text().splitlines() for pid in json.loads(line)["pids"]]
         wait_for(lambda: not any(map(alive, pids)), 5)
     else:
@@ -338,6 +343,40 @@ def test_functions_get_records_of_their_own(tmp_path: Path) -> None:
         assert done("bound", audit, code=code)["audit"]["bounds"]
         if name == "constant":
             assert all(row["features"][""]["age: largest"] < 60 for row in lines(audit))
+
+
+@pytest.mark.parametrize("name", ["leak", "right"])
+def test_the_command_and_the_assertion_agree(tmp_path: Path, name: str) -> None:
+    """A command, the same as a function, and `assert_never_exceeds` on the neighbours that were planned.
+
+    Randomised response at ε = 1 is refuted by the first two with probability at most 0.01, by the third at most 1e-4.
+    """
+    code, rates = (1, toy_functions.LEAK) if name == "leak" else (0, toy_functions.RIGHT)
+    settings = ("--epsilon", "1", "--runs", "80", "--confidence", "0.99", "--neighbors", "rare_category")
+    audit = plan(tmp_path, *settings)
+    shutil.copytree(audit, tmp_path / "second")
+    given = " ".join(map(str, rates))
+    done("run", audit, "--command", f"{PYTHON} --do response --rates {given} --seed {{seed}}")
+    done("run", tmp_path / "second", "--function", f"toy_functions:{name}")
+    one, two = (done("bound", folder, code=code) for folder in (audit, tmp_path / "second"))
+    assert one["audit"]["details"]["events"] == two["audit"]["details"]["events"]
+    assert code == 0 or one["audit"]["bounds"] == two["audit"]["bounds"]  # seeds of commands have 32 bits
+    planned = read_plan(audit)
+    (pair,) = planned.plan.pairs
+    check = functools.partial(
+        assert_never_exceeds,
+        lambda rows, source: toy_functions.response(rows, source.below(2**62), rates)[0]["city"] == "SECRET-town",
+        PureDP(1.0),
+        data=[dict(row) for row in planned.rows(pair.data)],
+        neighbor=[dict(row) for row in planned.rows(pair.neighbor)],
+        runs=300,
+        confidence=0.9999,
+    )
+    if code:
+        with pytest.raises(AssertionError, match="leaks more than it claims"):
+            check()
+    else:
+        check()
 
 
 @pytest.mark.slow

@@ -1,0 +1,200 @@
+"""How often `cupel audit runs` refutes: false alarms on generators that are right, and power where it is known.
+
+    python benchmarks/many_runs_alarms.py [-o FILE.json] [--runs 50 200] [--repetitions 1000] [--workers 2] [--seed 0]
+
+*False alarms.* The generators are those of `seeded_bugs.py` whose smallest true ε is 1 exactly, one for each adjacency.
+Each repetition is a whole audit: neighbours by the default strategies, pilot runs to choose a pair and an event, and a
+test that stops as soon as the claim, ε = 1, is refuted. At confidence 95% at most 5% of the repetitions may refute. A
+row holds the alarms, their exact 95% interval, and the probability that at least as many happen if the rate is 5%: a
+small one would show that audits err too often.
+
+*Power.* A generator shows a city with one probability if a record has it, and with another if none has. `cupel audit
+runs plan` states the chance that the test refutes such a leak, if the search finds the pair. Beside it is how often
+whole audits do, with that pair alone and with all default strategies, where the search may fail.
+
+RUNS are the most runs of an audit. Rows are printed as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from seeded_bugs import CASES, EPSILON, OLD, RIGHT, USUAL, Case, Rows
+
+from cupel.accounting import PureDP
+from cupel.attacks.black_box.worst_cases import Event
+from cupel.audit_jobs.runs.run import audit_function
+from cupel.audits.games.many_runs import ManyRunsDesign, Pair, power
+from cupel.audits.statistics.binomial import clopper_pearson
+
+BETA = 0.05
+ROWS = [*USUAL, OLD]
+"""The records that neighbours are made like; one of them is from the south."""
+
+LEAKS = {1: (2.0, None), 2: (4.0, None), 4: (None, 0.5), 5: (None, 1.0)}
+"""By the place of a leak in `power`: its ε, or the share of runs that show what no run on D shows."""
+_PIECE = 10  # repetitions that a worker makes at a time
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Response:
+    """A generator of one row, whose city is `south` with a probability that depends on whether a record has it.
+
+    Attributes:
+        without, with_it: the probabilities.
+    """
+
+    without: float
+    with_it: float
+
+    def __call__(self, rows: Rows, seed: int) -> Rows:
+        rate = self.with_it if any(one["city"] == "south" for one in rows) else self.without
+        shown = np.random.default_rng(seed).random() < rate
+        return [{"city": "south" if shown else "north", "age": 40.0}]
+
+
+def leak(place: int) -> Response:
+    """The generator with a leak of `LEAKS`."""
+    epsilon, share = LEAKS[place]
+    if epsilon is None:
+        return Response(0.0, float(share or 0.0))
+    return Response(1 / (1 + math.exp(epsilon)), 1 / (1 + math.exp(-epsilon)))
+
+
+def refutes(generator: Response, runs: int, neighbors: Sequence[str] | None, seeds: list[int]) -> int:
+    """How many of several audits refute ε = 1."""
+    audits = (
+        audit_function(generator, ROWS, claim=PureDP(EPSILON), runs=runs, seed=seed, neighbors=neighbors)
+        for seed in seeds
+    )
+    return sum(bool(one.details["refuted"]) for one in audits)
+
+
+def power_row(place: int, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
+    """The stated chance of a leak, and that of whole audits."""
+    pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
+    stated = power(ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON)))[place]
+    found: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
+    for neighbors in (("rare_category",), None):
+        drawn = np.random.SeedSequence([seed, runs, place, neighbors is None]).generate_state(repetitions, np.uint64)
+        seeds = (drawn >> np.uint64(1)).tolist()
+        pieces = [seeds[begin : begin + _PIECE] for begin in range(0, repetitions, _PIECE)]
+        tasks = [executor.submit(refutes, leak(place), runs, neighbors, piece) for piece in pieces]
+        refuted = sum(task.result() for task in tasks)
+        interval = clopper_pearson(refuted, repetitions, confidence=0.95)
+        found["default neighbours" if neighbors is None else "its pair"] = {
+            "refuted": refuted,
+            "interval": [interval.lower, interval.upper],
+        }
+    return found
+
+
+def power_table(rows: list[Row]) -> str:
+    """The rows in Markdown."""
+    lines = ["| leak | most runs | stated, of the test | its pair alone | default neighbours |", "| --- " * 5 + "|"]
+    for one in rows:
+        cells = [one["leak"], str(one["runs"]), f"{100 * one['stated']:.0f}%"]
+        for name in ("its pair", "default neighbours"):
+            low, high = (100 * end for end in one[name]["interval"])
+            cells.append(f"{100 * one[name]['refuted'] / one['repetitions']:.0f}% ({low:.0f}–{high:.0f})")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def audit(case: Case, runs: int, seed: int) -> tuple[bool, str]:
+    """Whether one audit refutes, and the pair that it tested; none if the search found none."""
+    result = audit_function(
+        case.generate,
+        ROWS,
+        claim=PureDP(EPSILON),
+        runs=runs,
+        seed=seed,
+        adjacency=case.adjacency,
+        confidence=1 - BETA,
+    )
+    return bool(result.details["refuted"]), str(result.details["tested"]["pair"])
+
+
+def audits(name: str, runs: int, seeds: list[int]) -> list[tuple[bool, str]]:
+    """Several audits of a generator by name, for another process."""
+    return [audit(CASES[name], runs, seed) for seed in seeds]
+
+
+def row(case: Case, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
+    """Repeated audits of one generator."""
+    start = time.perf_counter()
+    place = [one.name for one in RIGHT].index(case.name)
+    drawn = np.random.SeedSequence([seed, runs, place]).generate_state(repetitions, np.uint64) >> np.uint64(1)
+    pieces = [drawn[begin : begin + _PIECE].tolist() for begin in range(0, repetitions, _PIECE)]
+    tasks = [executor.submit(audits, case.name, runs, piece) for piece in pieces]
+    found = [one for task in tasks for one in task.result()]
+    alarms = sum(refuted for refuted, _ in found)
+    interval = clopper_pearson(alarms, repetitions, confidence=0.95)
+    return {
+        "generator": case.name,
+        "adjacency": case.adjacency,
+        "runs": runs,
+        "alarms": alarms,
+        "repetitions": repetitions,
+        "interval": [interval.lower, interval.upper],
+        "p_value": float(stats.binom.sf(alarms - 1, repetitions, BETA)),
+        "tested": dict(Counter(pair for _, pair in found).most_common()),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def table(rows: list[Row]) -> str:
+    """The rows in Markdown."""
+    lines = ["| generator | most runs | alarms | rate, 95% interval | at least as many if 5% | pairs tested |"]
+    lines.append("| --- " * 6 + "|")
+    for one in rows:
+        low, high = (100 * end for end in one["interval"])
+        rate = 100 * one["alarms"] / one["repetitions"]
+        lines.append(
+            f"| {one['generator'].replace('_', ' ')} | {one['runs']} | {one['alarms']} of {one['repetitions']} "
+            f"| {rate:.2f}% ({low:.2f}–{high:.2f}) | {one['p_value']:.3g} | {len(one['tested'])} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where rows are kept, as JSON")
+    parser.add_argument("--runs", nargs="+", type=int, default=[50, 200], help="most runs of an audit (50 200)")
+    parser.add_argument("--repetitions", type=int, default=1000, help="of each audit (1000)")
+    parser.add_argument("--workers", type=int, default=2, help="processes (2)")
+    parser.add_argument("--seed", type=int, default=0, help="of all runs (0)")
+    options = parser.parse_args()
+    alarms, chances = list[Row](), list[Row]()
+
+    def keep() -> None:
+        if options.output:
+            body = {"alarms": alarms, "power": chances}
+            options.output.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    with ProcessPoolExecutor(options.workers) as executor:
+        for runs in options.runs:
+            for case in RIGHT:
+                alarms.append(row(case, runs, options.repetitions, options.seed, executor))
+                keep()
+            for place in LEAKS:
+                chances.append(power_row(place, runs, options.repetitions, options.seed, executor))
+                keep()
+    print(f"{table(alarms)}\n\n{power_table(chances)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""False alarms of whole audits by many runs, search included, and how often they find what they are said to find."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+
+import many_runs_alarms as alarms
+import numpy as np
+import pytest
+import seeded_bugs as bugs
+from scipy import stats
+
+from cupel.accounting import PureDP
+from cupel.audit_jobs.runs.run import audit_function
+
+
+def refuted(case: bugs.Case, claim: float, runs: int, repetitions: int, *, confidence: float = 0.95) -> int:
+    """How many of several audits refute a claim."""
+    found = 0
+    for seed in np.random.SeedSequence([1, runs]).generate_state(repetitions).tolist():
+        result = audit_function(
+            case.generate,
+            alarms.ROWS,
+            claim=PureDP(claim),
+            runs=runs,
+            seed=seed,
+            adjacency=case.adjacency,
+            confidence=confidence,
+        )
+        found += bool(result.details["refuted"])
+    return found
+
+
+@pytest.mark.parametrize("case", bugs.RIGHT, ids=lambda case: case.name)
+def test_a_right_generator_is_refuted_no_more_often_than_stated(case: bugs.Case) -> None:
+    """25 audits of 60 runs each at the boundary, at β = 20%; valid audits fail this with probability below 1e-4."""
+    assert refuted(case, bugs.EPSILON, 60, 25, confidence=0.8) <= stats.binom.isf(1e-4, 25, 0.2)
+
+
+def test_that_test_could_fail() -> None:
+    """The control, without noise, is refuted more often than a right generator may be."""
+    assert refuted(bugs.CONTROL, bugs.EPSILON, 60, 18, confidence=0.8) > stats.binom.isf(1e-4, 25, 0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", bugs.RIGHT, ids=lambda case: case.name)
+@pytest.mark.parametrize(("runs", "repetitions"), [(50, 400), (200, 100)])
+def test_right_generators_over_many_repetitions(case: bugs.Case, runs: int, repetitions: int) -> None:
+    """At β = 5%; valid audits fail each of these with probability below 1e-4."""
+    assert refuted(case, bugs.EPSILON, runs, repetitions) <= stats.binom.isf(1e-4, repetitions, 0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95])
+def test_randomised_response_at_the_boundary(confidence: float) -> None:
+    """The event with most evidence, ε = 1 exactly, on the pair that shows it: 300 audits of 100 runs at each β.
+
+    Valid audits fail each with probability below 1e-4. At ε = 2 more are refuted, so this could fail.
+    """
+    for epsilon in (1.0, 3.0):
+        generator = alarms.Response(1 / (1 + np.exp(epsilon)), 1 / (1 + np.exp(-epsilon)))
+        found = sum(
+            bool(
+                audit_function(
+                    generator,
+                    alarms.ROWS,
+                    claim=PureDP(1.0),
+                    runs=100,
+                    seed=seed,
+                    confidence=confidence,
+                    neighbors=["rare_category"],
+                ).details["refuted"]
+            )
+            for seed in range(300)
+        )
+        limit = stats.binom.isf(1e-4, 300, 1 - confidence)
+        assert found <= limit if epsilon == 1.0 else found > limit or confidence == 0.5
+
+
+def test_rows_and_tables_of_the_script() -> None:
+    with ProcessPoolExecutor(1) as executor:
+        row = alarms.row(bugs.RIGHT[0], 20, 3, 0, executor)
+        chance = alarms.power_row(5, 60, 3, 0, executor)
+    assert (row["alarms"], row["repetitions"], row["p_value"]) == (0, 3, 1.0)
+    assert row["interval"] == [0.0, pytest.approx(1 - 0.025 ** (1 / 3))]
+    assert "| right for add remove | 20 | 0 of 3 | 0.00% (0.00–70.76) | 1 |" in alarms.table([row])
+    assert chance["its pair"]["refuted"] == chance["default neighbours"]["refuted"] == 3
+    assert "| every run on D′ does | 60 | 100% | 100% (29–100) | 100% (29–100) |" in alarms.power_table([chance])
