@@ -146,6 +146,10 @@ COMMANDS = (
     _command("audit score planned copied.jsonl", "planned", "copied.jsonl", weight=2),
     _command("audit bound scored", "scored", weight=2),
     _command("audit report bounded", "bounded", weight=2),
+    _command("audit runs plan --like seen.csv --epsilon 1 --runs 20 --neighbors ordinary -o plan", "seen.csv"),
+    _command("audit runs score asked", "asked"),
+    _command("audit runs bound ran", "ran", weight=2),
+    _command("audit runs report shown", "shown"),
     _command("audit membership scores scores.csv --coins --delta 1e-3 --epsilon 1 -o m.json", "scores.csv", weight=2),
     _command("audit membership scores scores.jsonl --attack rmia-offline --a .3 --guesses 4 -o m.json", "scores.jsonl",
              weight=2),
@@ -218,6 +222,13 @@ def make_inputs(folder: Path) -> None:
     works("audit score ./scored ./copied.jsonl -q")
     shutil.copytree(folder / "scored", folder / "bounded")
     works("audit bound ./bounded -q")
+    works("audit runs plan --like ./seen.csv --epsilon 1 --runs 20 --neighbors ordinary -o ./asked -q")
+    shutil.copytree(folder / "asked", folder / "ran")
+    done = run("audit", "runs", "run", folder / "ran", "--command", "cp {input} {output}", "-q")
+    if done.returncode:
+        raise RuntimeError(f"the inputs of the fuzzer cannot be made: {done.stderr}")
+    shutil.copytree(folder / "ran", folder / "shown")
+    works("audit runs bound ./shown -q")
 
 
 def _jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

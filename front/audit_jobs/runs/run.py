@@ -153,9 +153,9 @@ def score(folder: Path, *, unprotected: bool = False, progress: Progress | None 
     _refuse_finished(folder)
     wanted: list[MadeRun] = []
     with one_process(planned.private), (progress or Progress()).stage("Reading outputs") as step:
-        outputs = planned.private / _OUTPUTS
-        outputs.mkdir(mode=0o700, exist_ok=True)
         features, results = planned.features(), Results(planned)
+        with input_errors():
+            (planned.private / _OUTPUTS).mkdir(mode=0o700, exist_ok=True)
         with results.writing():
             for arm in ("claimed", "unprotected") if unprotected else ("claimed",):
                 results.begin(arm, "made elsewhere")
