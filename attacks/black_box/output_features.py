@@ -97,7 +97,7 @@ class _Whole:
             self._distinct_rows.update(map(hash, zip(*words.values(), strict=True)))
         for column in self._columns:
             name, values = column.name, cells[column.name]
-            self._empty[name] += sum(map(is_missing, values))
+            self._empty[name] += _missing(values)
             if len(self._distinct[name]) < _MOST_DISTINCT:
                 self._distinct[name].update(words[name])
             if column.kind == "number":
@@ -272,6 +272,13 @@ class _Target:
         into.add(f"{name}: texts with a new word of the target", float(held))
         wanted = self._target[name]
         into.add(f"{name}: texts equal to the target's", float(sum(value == wanted for value in values)))
+
+
+def _missing(values: Sequence[Any]) -> int:
+    """How many cells are empty."""
+    if {str, int, type(None)}.issuperset(map(type, values)):  # no NaN among them
+        return values.count(None) + values.count("")
+    return sum(map(is_missing, values))
 
 
 def _numbers(values: Sequence[Any]) -> Floats:

@@ -204,6 +204,7 @@ def _chance(design: ManyRunsDesign, rates: tuple[float, float]) -> float:
     return float((found > design.limit).mean())
 
 
+@functools.lru_cache(maxsize=64)
 def power(design: ManyRunsDesign) -> tuple[Power, ...]:
     """What the planned test shows of generators that leak in known ways, before any run."""
     claim = design.limit or 1.0

@@ -62,7 +62,7 @@ class RunsBound:
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON types, sealed with ``sha256``."""
-        design = self.planned.plan.design()
+        design = self.planned.plan.design(stop=False)  # that of `computed`, whose power is known
         limits = detection_limits(design)
         return sealed(
             {
