@@ -45,6 +45,7 @@ from cupel.audits.statistics.one_run import Rule, epsilons_one_run, hypergeometr
 
 _LEFT_OUT = 1e-13  # probability of each tail that sums over two numbers leave out
 _ROUNDING = 1e-9  # far above the float error of a ceiling
+_APART = 32  # every so many numbers are searched for from scratch, and those between them between their results
 _STEPS = 50  # bisections: below 1e-15 of the interval
 _TINY = 1e-290  # below it, quotients of probabilities may be of numbers that underflowed
 _LARGEST = 1e3  # ε at which randomised response never lies, in floats
@@ -391,12 +392,13 @@ def _least_inside(
     if isinstance(test, AsPrinted):
         outside, weights = _likely(test.m, by_chance / 2)
         rejected = _Rejected(epsilon, test.m * delta, 1 - confidence, "adaptive")
-        low, high = np.zeros_like(outside), np.full_like(outside, test.m + 1)
-        while np.any(low < high):  # bisection for all of them at once
-            middle = (low + high) // 2
-            fewer = rejected(middle, outside)
-            low, high = np.where(fewer, low, np.minimum(middle + 1, high)), np.where(fewer, middle, high)
-        return _Least(outside, weights, low)
+        some = np.append(np.arange(0, outside.size - 1, _APART), outside.size - 1)
+        most = np.full_like(some, test.m + 1)
+        ends = _bisect_all(lambda right: rejected(right, outside[some]), np.zeros_like(some), most)
+        # What is enough increases with every hit outside, so it lies between the ends.
+        before = np.searchsorted(some, np.arange(outside.size), side="right") - 1
+        low, high = ends[before], ends[np.minimum(before + 1, some.size - 1)]
+        return _Least(outside, weights, _bisect_all(lambda right: rejected(right, outside), low, high))
     if epsilon:
         raise ValueError(f"a comparison of source and holdout shows no ε: epsilon must be 0, not {epsilon:g}")
     outside, weights = _likely(test.holdout, by_chance)
@@ -412,6 +414,15 @@ def _least_inside(
             needed += 1
         inside[place] = needed
     return _Least(outside, weights, inside)
+
+
+def _bisect_all(enough: Callable[[Integers], Bools], low: Integers, high: Integers) -> Integers:
+    """For each place the smallest number of [low, high] that is enough, where `high` is, or stands for none."""
+    while np.any(low < high):
+        middle = (low + high) // 2
+        fewer = enough(middle)
+        low, high = np.where(fewer, low, np.minimum(middle + 1, high)), np.where(fewer, middle, high)
+    return low
 
 
 def _chance_of_enough(test: AsPrinted | SourceAndHoldout, rates: Rates, least: _Least) -> float:
