@@ -6,6 +6,7 @@ size misses half of the time is computed by `cupel.audits.statistics.power`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass
@@ -44,15 +45,14 @@ class Detectable:
         """The share of right answers of randomised response of this ε."""
         return None if self.epsilon is None else float(special.expit(self.epsilon))
 
+    @property
+    def chance(self) -> float:
+        """The chance with which the leaks are found."""
+        return 0.5
+
     def to_json(self) -> dict[str, Any]:
         """The numbers as plain JSON types."""
-        return {
-            "claim": self.claim,
-            "chance": 0.5,
-            "epsilon": self.epsilon,
-            "share": self.share,
-            "by_chance": self.by_chance,
-        }
+        return {**dataclasses.asdict(self), "chance": self.chance}
 
     def sentence(self, given_away: str = "") -> str:
         """What the test finds half of the time, as one sentence.

@@ -86,7 +86,8 @@ def refutes(generator: Response, runs: int, neighbors: Sequence[str] | None, see
 def power_row(place: int, runs: int, repetitions: int, seed: int, executor: ProcessPoolExecutor) -> Row:
     """The stated chance of a leak, and that of whole audits."""
     pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
-    stated = power(ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON)))[place]
+    design = ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON))
+    stated = power(design, design.most_rounds)[place]
     found: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
     for neighbors in (("rare_category",), None):
         drawn = np.random.SeedSequence([seed, runs, place, neighbors is None]).generate_state(repetitions, np.uint64)

@@ -77,7 +77,8 @@ def _half(audit: AuditResult, claim: Claimed | None) -> list[tuple[str, str, str
     limit = audit.details.get("detectable") or {}
     does = "is refuted" if claim is not None else "is seen"
     if limit.get("epsilon") is not None:
-        return [("Found half of the time", f"ε = {format_upper(limit['epsilon'], 3)}", f"{does}, by the best attack")]
+        how = "by the best attack" if limit.get("fixed") else "if it is randomised response"
+        return [("Found half of the time", f"ε = {format_upper(limit['epsilon'], 3)}", f"{does}, {how}")]
     if limit.get("share") is not None:
         share = format_percent(limit["share"], "up")
         return [("Found half of the time", share, f"of what was planted given away: it {does}")]

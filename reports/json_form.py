@@ -1,4 +1,4 @@
-"""Classes of the floors below as parts of a document: `Bound`, `AuditResult`, `Rate` and `Missing` themselves.
+"""Classes of the floors below as parts of a document: `Bound`, `AuditResult`, `Rate`, … themselves.
 
 Their fields, types, defaults and descriptions are read off the classes, so that the schema of a document lists none of
 them a second time.
@@ -20,7 +20,7 @@ from pydantic_core import core_schema
 
 from cupel.accounting import bounds
 from cupel.accounting.adjacency import Unit
-from cupel.audits import result, verdict
+from cupel.audits import detection, result, verdict
 
 Number = Annotated[
     float | Literal["inf", "-inf"],
@@ -115,4 +115,5 @@ def _attributes(kind: type[Any]) -> dict[str, str]:
 Bound = Annotated[bounds.Bound, JsonForm(infinite=("value", "delta", "at", "interval", "ceiling"))]
 Rate = Annotated[result.Rate, JsonForm(computed=("rate", "interval"))]
 AuditResult = Annotated[result.AuditResult, JsonForm(in_details=("contradictions",))]
+Detectable = Annotated[detection.Detectable, JsonForm(computed=("chance",))]
 Missing = Annotated[verdict.Missing, JsonForm(infinite=("best_upper", "claimed"))]

@@ -14,15 +14,15 @@ from cupel.accounting.number_format import (
     format_lower,
     format_number,
     format_percent,
-    format_upper,
 )
 from cupel.audits import result
+from cupel.audits.games.many_runs import GIVEN_AWAY
 from cupel.reports import audit_page, figures, text
 from cupel.reports.assay import Part
 from cupel.reports.audit_page import ClaimedEpsilon
 from cupel.reports.claim import Claimed
 from cupel.reports.html import Row, date_in_words, environment, how_it_was_done, too_low
-from cupel.reports.json_form import AuditResult
+from cupel.reports.json_form import AuditResult, Detectable
 from cupel.reports.svg import Figure
 
 SCHEMA_VERSION: Final = 1
@@ -58,13 +58,6 @@ class Power(Part):
     median: float = Field(description="of the bound")
 
 
-class DetectionLimits(Part):
-    """The smallest leaks that the test finds half of the time; null if it finds none."""
-
-    epsilon: float | None
-    share_of_runs: float | None = Field(description="of runs on D′ that show what no run on D shows")
-
-
 class RunsAudit(Part):
     """An audit of a generator by many runs on neighbouring data sets (`report.json`)."""
 
@@ -75,7 +68,7 @@ class RunsAudit(Part):
     guarantee: str = Field(description="the claim in words; empty for none")
     plan: Planned
     power: list[Power]
-    found_half_of_the_time: DetectionLimits
+    detectable: Detectable = Field(description="the smallest leaks that the planned test finds half of the time")
     ceilings: list[tuple[int, float]] = Field(description="after so many rounds, the most that can have been shown")
     refuted: bool | None = Field(description="whether the audit refutes the claim; None where nothing was claimed")
     audit: AuditResult
@@ -133,7 +126,7 @@ def render(document: RunsAudit) -> str:
             (text.capital(one.leak), format_percent(one.chance), f"ε ≥ {format_lower(one.median)}")
             for one in document.power
         ],
-        half=_half(document.found_half_of_the_time),
+        half=document.detectable.sentence(GIVEN_AWAY),
         search_rows=_search_rows(document),
         how=_how(document, claim),
         event_rows=_event_rows(audit),
@@ -148,26 +141,13 @@ def render(document: RunsAudit) -> str:
 
 
 def _facts(document: RunsAudit, claim: Claimed | None) -> list[tuple[str, str, str]]:
-    rows = audit_page.facts(
+    return audit_page.facts(
         document.audit,
         claim,
         text.neighbours(document.plan.adjacency, document.plan.unit),
         nothing="no pair was tested",
         ceiling="had every round told D and D′ apart",
     )
-    half = document.found_half_of_the_time.epsilon
-    shown = "nothing" if half is None else f"ε = {format_upper(half, _DIGITS)}"
-    return [*rows, ("Found half of the time", shown, "if the tested pair shows it")]
-
-
-def _half(limits: DetectionLimits) -> str:
-    """Which leaks the planned test finds half of the time, in a sentence."""
-    if limits.epsilon is None:
-        return "So few runs find no leak half of the time."
-    found = f"Half of the time it finds a generator at ε = {format_upper(limits.epsilon, _DIGITS)} on the tested pair"
-    if limits.share_of_runs is None:
-        return f"{found}."
-    return f"{found}, or where {format_percent(limits.share_of_runs)} of the runs on D′ show what no run on D shows."
 
 
 def _tested(document: RunsAudit) -> Neighbors | None:

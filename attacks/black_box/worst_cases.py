@@ -310,6 +310,20 @@ def neighboring_data(
     return tuple(found)
 
 
+def data_sets_of(pairs: Sequence[NeighboringData]) -> tuple[list[tuple[Row, ...]], list[tuple[int, int]]]:
+    """The different data sets of some pairs, and for each pair the indices of its D and D′ among them."""
+    data_sets: list[tuple[Row, ...]] = []
+
+    def index(rows: tuple[Row, ...]) -> int:
+        for place, known in enumerate(data_sets):
+            if known is rows or known == rows:
+                return place
+        data_sets.append(rows)
+        return len(data_sets) - 1
+
+    return data_sets, [(index(pair.data), index(pair.neighbor)) for pair in pairs]
+
+
 def _ordinary(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     return _pair(sample, "ordinary", sample.rows, sample.usual, ())
 

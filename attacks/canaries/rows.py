@@ -44,6 +44,7 @@ class Column:
             and repeat; canaries then have no others, so that the column keeps its number of distinct values.
         quoted: whether its numbers are strings, as in CSV.
         missing: probability that a drawn cell is empty.
+        unused: words of its public domain that the data do not have.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Column:
     values: tuple[Value, ...] = ()
     quoted: bool = False
     missing: float = 0.0
+    unused: tuple[Value, ...] = ()
 
     @property
     def distinct_values(self) -> float:
@@ -207,13 +209,17 @@ def draw_edge_rows(
 
 
 def draw_categories(count: int, column: Column, rng: np.random.Generator) -> list[Value]:
-    """Distinct categories that a column does not have: whole numbers if it has only those, or else made-up words."""
-    numbers = [as_number(value) for value in column.values]
+    """Distinct categories that neither a column nor its public domain has.
+
+    They are whole numbers if it has only those, or else made-up words.
+    """
+    held = (*column.values, *column.unused)
+    numbers = [as_number(value) for value in held]
     if all(number is not None and number.is_integer() for number in numbers):
         top = int(max(number or 0.0 for number in numbers))
         drawn = (top + 1 + rng.permutation(4 * count)[:count]).tolist()
         return [str(number) for number in drawn] if isinstance(column.values[0], str) else drawn
-    known = {canonical(value) for value in column.values}
+    known = {canonical(value) for value in held}
     capital = all(str(value)[:1].isupper() for value in column.values)
     words: dict[str, None] = {}
     while len(words) < count:

@@ -173,14 +173,14 @@ def select_test(
     tried, rates = 0, _expected_rates(len(on_d), tested, confidence)
     for one in scores:
         out, inside = np.sort(one.of(on_d)), np.sort(one.of(on_d_prime))
-        thresholds = _thresholds(np.concatenate([out, inside]))
-        tried += thresholds.size
-        fp, tp = (side.size - np.searchsorted(side, thresholds) for side in (out, inside))
+        between = thresholds(np.concatenate([out, inside]))
+        tried += between.size
+        fp, tp = (side.size - np.searchsorted(side, between) for side in (out, inside))
         for delta, limit in epsilon_limits(guarantee):
             excess = _epsilon_shown(rates[fp], rates[inside.size - tp], delta) - limit
             index = int(np.argmax(excess))
             if best is None or excess[index] > best[0]:
-                best = float(excess[index]), Test(one, float(thresholds[index]), delta, 0)
+                best = float(excess[index]), Test(one, float(between[index]), delta, 0)
     assert best is not None
     return dataclasses.replace(best[1], tried=tried)
 
@@ -197,8 +197,8 @@ def _user_score(score: Callable[[Any], float]) -> Score:
     return Score("the given score", of)
 
 
-def _thresholds(scores: Floats) -> Floats:
-    """Midpoints between neighbouring scores, since new scores fall between them; and the smallest score."""
+def thresholds(scores: Floats) -> Floats:
+    """The smallest score, then midpoints between neighbouring scores, since new scores fall between them."""
     values = np.unique(scores)
     if values.size > _MAX_THRESHOLDS:
         values = values[np.linspace(0, values.size - 1, _MAX_THRESHOLDS).round().astype(np.int64)]

@@ -40,11 +40,11 @@ from cupel.accounting.number_format import (
     format_confidence,
     format_lower,
     format_number,
-    format_percent,
-    format_upper,
 )
 from cupel.attacks.black_box.output_features import FAILED, Features
 from cupel.attacks.black_box.worst_cases import Event
+from cupel.audits.detection import Detectable
+from cupel.audits.games.distinguishing_choice import thresholds
 from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult, Rate
 from cupel.audits.statistics.binomial import lower_limit, upper_limit
@@ -58,7 +58,6 @@ MOST_RUNS: Final = 10_000
 
 _CHOOSE_AFTER = frozenset(2**power for power in range(5, 31))  # rounds after which the event is chosen anew
 _TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
-_MOST_THRESHOLDS = 256
 _TINY = 1e-9
 
 Phase: TypeAlias = Literal["pilot", "test"]
@@ -153,10 +152,10 @@ class ManyRunsDesign:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What the test shows of a generator that leaks in a known way, if the search finds the pair that shows it.
+    """What the test shows of a leak of known size, if the search finds the pair and the event that show it.
 
     Attributes:
-        leak: in words.
+        leak: how well the event tells D′ from D, in words.
         chance: with which the claim is refuted, or without a claim ε > 0 is shown; by simulation.
         median: of the bound.
     """
@@ -166,36 +165,23 @@ class Power:
     median: float
 
 
-@dataclass(frozen=True, slots=True)
-class DetectionLimits:
-    """The leaks that the test finds half of the time, if the search finds the pair that shows them.
-
-    Attributes:
-        epsilon: the smallest ε at which the best possible event refutes the claim half of the time; inf if none does.
-        share: the smallest share of runs on D′ that must show what no run on D shows; inf if none is enough.
-    """
-
-    epsilon: float
-    share: float
-
-
 REPETITIONS: Final = 1000
 """Simulated audits for each stated power, whose standard error is then at most 0.016."""
 
 
-def _best_event(epsilon: float, delta: float) -> tuple[float, float]:
-    """Probabilities on D and D′ of the event that shows most of an (ε, δ)-DP mechanism: randomised response."""
+def _randomized_response(epsilon: float, delta: float) -> tuple[float, float]:
+    """Probabilities on D and D′ of the true answer for D′, of the (ε, δ)-DP mechanism that lies least often."""
     usual = math.exp(-epsilon) / (1 + math.exp(-epsilon)) * (1 - delta)
     return usual, 1 - usual
 
 
-def _chance(design: ManyRunsDesign, rates: tuple[float, float]) -> float:
-    """The chance that the test refutes the claim; without a claim, that it shows ε > 0."""
+def _chance(design: ManyRunsDesign, rounds: int, rates: tuple[float, float]) -> float:
+    """The chance that so many rounds refute the claim; without a claim, that they show ε > 0."""
     # The largest ε is the last to be rejected; 0 stands for all below it.
     grid = np.array([0.0, design.limit + design.state().step])
     found = simulated_bounds(
         *rates,
-        design.most_rounds,
+        rounds,
         delta=design.delta,
         confidence=design.confidence,
         grid=grid,
@@ -205,51 +191,59 @@ def _chance(design: ManyRunsDesign, rates: tuple[float, float]) -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def power(design: ManyRunsDesign) -> tuple[Power, ...]:
-    """What the planned test shows of generators that leak in known ways, before any run."""
+def power(design: ManyRunsDesign, rounds: int) -> tuple[Power, ...]:
+    """What a test of so many rounds shows of leaks of known size, by simulation."""
     claim = design.limit or 1.0
-    leaks = [
-        (f"exactly at ε = {format_number(claim)}", _best_event(claim, design.delta)),
-        (f"at ε = {format_number(2 * claim)}", _best_event(2 * claim, design.delta)),
-        (f"at ε = {format_number(4 * claim)}", _best_event(4 * claim, design.delta)),
-        ("one run in ten on D′ shows what no run on D shows", (0.0, 0.1)),
-        ("every second run on D′ does", (0.0, 0.5)),
-        ("every run on D′ does", (0.0, 1.0)),
-    ]
+    allowed = f"ε = {format_number(claim)} allows"
     if design.claim is not None:
-        leaks[0] = (f"exactly at the claim, ε = {format_number(claim)} (a false alarm)", leaks[0][1])
+        allowed = f"the claim, ε = {format_number(claim)}, allows (a false alarm)"
+    leaks = [
+        (f"as well as {allowed}", _randomized_response(claim, design.delta)),
+        (f"as well as ε = {format_number(2 * claim)} allows", _randomized_response(2 * claim, design.delta)),
+        (f"as well as ε = {format_number(4 * claim)} allows", _randomized_response(4 * claim, design.delta)),
+        ("in one of ten runs on D′, and in none on D", (0.0, 0.1)),
+        ("in every second run on D′, and in none on D", (0.0, 0.5)),
+        ("in every run on D′, and in none on D", (0.0, 1.0)),
+    ]
     grid = np.linspace(0.0, 8.0, 41)
     found = []
     for words, rates in leaks:
         bounds = simulated_bounds(
             *rates,
-            design.most_rounds,
+            rounds,
             delta=design.delta,
             confidence=design.confidence,
             grid=grid,
             repetitions=REPETITIONS // 5,
         )
-        found.append(Power(words, _chance(design, rates), max(0.0, float(np.median(bounds)))))
+        found.append(Power(words, _chance(design, rounds, rates), max(0.0, float(np.median(bounds)))))
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=64)
-def detection_limits(design: ManyRunsDesign) -> DetectionLimits:
-    """The leaks that the planned test finds half of the time, by bisection of its simulated power."""
+def detectable_leak(design: ManyRunsDesign, rounds: int) -> Detectable:
+    """The leaks that a test of so many rounds finds half of the time, by bisection of its simulated power."""
 
-    def smallest(rates: Callable[[float], tuple[float, float]], most: float) -> float:
-        if _chance(design, rates(most)) < 0.5:
-            return math.inf
+    def smallest(rates: Callable[[float], tuple[float, float]], most: float) -> float | None:
+        if _chance(design, rounds, rates(most)) < 0.5:
+            return None
         low, high = 0.0, most
         while high - low > most / 500:
             middle = (low + high) / 2
-            low, high = (low, middle) if _chance(design, rates(middle)) >= 0.5 else (middle, high)
+            low, high = (low, middle) if _chance(design, rounds, rates(middle)) >= 0.5 else (middle, high)
         return high
 
-    return DetectionLimits(
-        smallest(lambda epsilon: _best_event(epsilon, design.delta), 10.0), smallest(lambda share: (0.0, share), 1.0)
+    return Detectable(
+        claim=None if design.claim is None else design.limit,
+        epsilon=smallest(lambda epsilon: _randomized_response(epsilon, design.delta), 10.0),
+        share=smallest(lambda share: (0.0, share), 1.0),
+        by_chance=0.0,
+        fixed=False,
     )
 
+
+GIVEN_AWAY: Final = "of the runs on D′ have the event"
+"""What the share of `detectable_leak` is of, for its sentence."""
 
 _MOST_ROUNDS: Final = 2**17
 
@@ -447,17 +441,17 @@ def choose_event(
             tail = _TAIL / len(expected)
             candidates.append((event.feature, np.array([event.threshold]), names.index(event.feature), tail))
     for place in varied:
-        thresholds = _thresholds(np.concatenate([out[:, place], inside[:, place]]))
-        candidates.append((names[place], thresholds, place, _TAIL / len(varied)))
-    for feature, thresholds, place, tail in candidates:
+        between = thresholds(np.concatenate([out[:, place], inside[:, place]]))[1:]  # the first is below all values
+        candidates.append((names[place], between, place, _TAIL / len(varied)))
+    for feature, tried, place, tail in candidates:
         fp, tp = (
-            side.shape[0] - np.searchsorted(np.sort(side[:, place]), thresholds, side="left") for side in (out, inside)
+            side.shape[0] - np.searchsorted(np.sort(side[:, place]), tried, side="left") for side in (out, inside)
         )
         values = _estimates(tp, inside.shape[0], fp, out.shape[0], delta, tail)
         index = int(np.argmax(values))
         gap = abs(tp[index] / inside.shape[0] - fp[index] / out.shape[0])
         if best is None or (values[index], gap) > best[:2]:
-            best = float(values[index]), float(gap), Event(feature, float(thresholds[index]))
+            best = float(values[index]), float(gap), Event(feature, float(tried[index]))
     if best is None:
         return -math.inf, expected[0] if expected else Event(FAILED, 1.0)
     return best[0], best[2]
@@ -466,16 +460,6 @@ def choose_event(
 def _matrix(side: Sequence[Features], names: Sequence[str]) -> Floats:
     """Shape (runs, features); −∞ where a run has no such feature."""
     return np.array([[features.get(name, -math.inf) for name in names] for features in side]).reshape(len(side), -1)
-
-
-def _thresholds(values: Floats) -> Floats:
-    """Midpoints between neighbouring values."""
-    values = np.unique(values)
-    if values.size > _MOST_THRESHOLDS:
-        values = values[np.linspace(0, values.size - 1, _MOST_THRESHOLDS).round().astype(np.int64)]
-    with np.errstate(invalid="ignore"):
-        middles = values[:-1] / 2 + values[1:] / 2
-    return np.where(np.isfinite(middles) & (middles > values[:-1]), middles, values[1:])
 
 
 @functools.lru_cache(maxsize=256)
@@ -506,7 +490,7 @@ class _Test:
         assert chosen.event is not None
         self.design = design
         self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
-        self._seen: tuple[list[Features], list[Features]] = ([], [])
+        self.seen: tuple[list[Features], list[Features]] = ([], [])
         self.pilots = search.used
         self.most = (design.runs - self.pilots) // 2
         self.state = design.state()
@@ -525,15 +509,23 @@ class _Test:
         return self.design.claim is not None and self.state.epsilon > self.design.limit
 
     @property
+    def ended(self) -> bool:
+        """Whether the test is over by its own rule, and not because no more runs were made."""
+        return self.rounds >= self.most or self.refuted or self.hopeless
+
+    @property
     def finished(self) -> bool:
-        return self.rounds >= self.most or (self.design.stop and (self.refuted or self.hopeless))
+        return self.ended if self.design.stop else self.rounds >= self.most
 
     @property
     def hopeless(self) -> bool:
-        """Whether no outcome of the rounds that are left could refute the claim."""
-        if self.design.claim is None or self.rounds % 8:
-            return False
-        return not self.state.could_exceed(self.design.limit, self.most - self.rounds)
+        """Whether no outcome of the rounds that are left could refute the claim. If so, it stays so."""
+        return self.design.claim is not None and not self.state.could_exceed(self.design.limit, self.most - self.rounds)
+
+    @property
+    def size(self) -> int:
+        """The number of rounds for which power and ceiling are stated: those that were planned, unless it was cut."""
+        return self.most if self.ended and not self.refuted else self.rounds
 
     def update(self, results: Mapping[Run, Mapping[str, Features]]) -> None:
         """Counts the rounds whose two runs have results, in order."""
@@ -542,7 +534,7 @@ class _Test:
             if any(run not in results for run in runs):
                 return
             if self.rounds in _CHOOSE_AFTER:
-                _, event = choose_event(*self._seen, _expected(self.design, self.pair), self.design.delta)
+                _, event = choose_event(*self.seen, _expected(self.design, self.pair), self.design.delta)
                 self.events.append((self.rounds, event))
             event = self.events[-1][1]
             found = [_of_pair(results[run], self.pair.name) for run in runs]
@@ -552,7 +544,7 @@ class _Test:
             for side in (0, 1):
                 self.hits[side] += happened[side]
                 self.failures[side] += bool(found[side].get(FAILED))
-                self._seen[side].append(found[side])
+                self.seen[side].append(found[side])
             self.bounds.append(self.state.epsilon)
 
 
@@ -582,6 +574,7 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
     bound = dataclasses.replace(
         bound,
         private=True,
+        ceiling=test.state.ceiling(test.size),
         assumptions=(
             *bound.assumptions,
             f"D and D′ differ in one unit ({design.unit}); the pair was chosen on pilot runs, which are not counted",
@@ -617,7 +610,9 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
             "rounds": test.rounds,
             "most_rounds": test.most,
             "refuted": None if design.claim is None else test.refuted,
-            "stopped": _stopped(design, test),
+            "detectable": None if test.refuted else detectable_leak(design, test.size).to_json(),
+            "notes": _notes(test),
+            "stopped": _stopped(test),
             "failures": {"on_data": test.failures[0], "on_neighbor": test.failures[1]},
             "bounds_by_round": test.bounds,
         },
@@ -649,7 +644,7 @@ def _details(design: ManyRunsDesign, search: _Search, made: int) -> dict[str, An
     }
 
 
-def _stopped(design: ManyRunsDesign, test: _Test) -> str:
+def _stopped(test: _Test) -> str:
     if test.refuted:
         return "the claim is refuted"
     if test.rounds >= test.most:
@@ -659,37 +654,35 @@ def _stopped(design: ManyRunsDesign, test: _Test) -> str:
     return "more runs are planned"
 
 
+def _notes(test: _Test) -> list[str]:
+    """A remark on outputs that are all alike, which look like a fixed seed."""
+    alike = [len(side) > 1 and all(one == side[0] for one in side) for side in test.seen]
+    if not all(alike):
+        return []
+    return [
+        "Every run on D looks the same, and so does every run on D′: the generator adds no noise, or has a fixed seed. "
+        "Then the runs are not independent, and the bound is for a generator whose noise is known."
+    ]
+
+
 def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
-    """One sentence about the tested pair, and what the bound says of the claim."""
+    """What the test of one pair shows, and what it says of the claim."""
     at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
-    counts = (
-        f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "
-        f"and {test.hits[0]} times on D"
-    )
     sure = format_confidence(design.confidence)
-    shown = f"{counts}, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    shown = (
+        f"on the neighbours {test.pair.name!r}, in {test.rounds} rounds the event happened {test.hits[1]} times on D′ "
+        f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
+    )
+    notes = "".join(f" {note}" for note in _notes(test))
+    half = "" if test.refuted else detectable_leak(design, test.size).sentence(GIVEN_AWAY)
     if design.claim is None:
-        return f"{shown}."
+        return f"{shown}. {half}{notes}"
     claimed = describe(design.claim)
     if test.refuted:
-        return f"{shown}; the claim, {claimed}, is refuted."
+        return f"{shown}; the claim, {claimed}, is refuted.{notes}"
     ceiling = format_ceiling(bound.ceiling, bound.value)
     if (bound.ceiling or 0.0) <= design.limit:
-        return f"{shown}; so few rounds show at most ε = {ceiling}, so this says nothing about the claim, {claimed}."
-    return f"{shown}; the claim, {claimed}, is not refuted. {found_half_of_the_time(design)}"
-
-
-def found_half_of_the_time(design: ManyRunsDesign) -> str:
-    """Which leaks the test finds half of the time, in a sentence."""
-    limits = detection_limits(design)
-    if math.isinf(limits.epsilon):
-        return "No leak is found half of the time by so few runs."
-    share = (
-        ""
-        if math.isinf(limits.share)
-        else f", or where {format_percent(limits.share)} of the runs on D′ show what no run on D shows"
-    )
-    return (
-        f"Had the generator been at ε = {format_upper(limits.epsilon, 3)} on this pair{share}, such a test would "
-        "have found it half of the time; a leak that other neighbours show is not covered."
-    )
+        return (
+            f"{shown}; {test.size} rounds show at most ε = {ceiling}, so this says nothing about the claim, {claimed}."
+        )
+    return f"{shown}; the claim, {claimed}, is not refuted. {half}{notes}"

@@ -38,6 +38,19 @@ def check_output(output: Path | None, inputs: Iterable[Path | None]) -> None:
                 )
 
 
+def check_new_folder(folder: Path, inputs: Iterable[Path | None]) -> None:
+    """`check_output` for the folder of a plan, which is never overwritten: it must not exist, or be empty.
+
+    Raises:
+        InputError: if it does.
+    """
+    check_output(folder, inputs)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder}: exists and is not an empty folder; a plan is never overwritten, so name a new folder with -o"
+        )
+
+
 def check_kind(output: Path) -> None:
     """Checks that an output is not a device or a pipe, which writing would replace, such as ``/dev/null`` as root.
 

@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import re
+import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -241,6 +243,24 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> Non
     check_kind(path)
     with naming(path), replacing(path, mode) as file:
         file.write(_encoded(content))
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder with an empty ``private/``, which becomes `folder` if the block ends well, and goes if not.
+
+    Only its owner may read it. Errors inside the block that a user can correct become an `InputError`.
+    """
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    with input_errors():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.mkdir(mode=0o700)
+            (partial / PRIVATE).mkdir(mode=0o700)
+            yield partial
+            os.replace(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def create_once(path: Path, text: str) -> None:

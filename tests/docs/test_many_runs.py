@@ -17,7 +17,7 @@ import pytest
 from cupel.accounting.guarantees import PureDP
 from cupel.accounting.number_format import format_percent, format_upper
 from cupel.attacks.black_box.worst_cases import FINDS, STRATEGIES
-from cupel.audits.games.many_runs import ManyRunsDesign, Pair, detection_limits, runs_needed
+from cupel.audits.games.many_runs import ManyRunsDesign, Pair, detectable_leak, runs_needed
 from cupel.audits.statistics import OneRun, ceiling
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,9 +72,12 @@ def test_the_table_of_neighbours_is_that_of_the_code() -> None:
 @pytest.mark.parametrize("runs", [60, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (300, 1000))])
 def test_the_table_of_power_is_that_of_the_code(runs: int) -> None:
     design = ManyRunsDesign(pairs=(Pair("a", 0, 1),), runs=runs, claim=PureDP(1.0))
-    limits, rounds = detection_limits(design), design.most_rounds
+    rounds = design.most_rounds
+    leak = detectable_leak(design, rounds)
+    assert leak.epsilon is not None
+    assert leak.share is not None
     expected = [str(runs), str(rounds), format_upper(design.state().ceiling(rounds))]
-    expected += [format_upper(limits.epsilon, 3), format_percent(limits.share)]
+    expected += [format_upper(leak.epsilon, 3), format_percent(leak.share, "up")]
     assert expected in rows("power")
     assert len(rows("power")) == 4
 

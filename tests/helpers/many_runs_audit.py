@@ -6,6 +6,7 @@ from typing import Any
 
 from cupel.reports.runs import RunsAudit
 
+HALF = {"claim": 0.5, "epsilon": 1.234, "share": 0.456, "by_chance": 0.0, "fixed": False, "chance": 0.5}
 STEPS = [0.0] * 7 + [0.21, 0.39, 0.53, 0.66, 0.77]
 
 
@@ -36,7 +37,7 @@ def audit_of_runs(words: str, **changes: Any) -> dict[str, Any]:
             {"from_round": 10, "feature": words, "threshold": 4.5},
         ],
         "stopped": "all planned runs were made", "failures": {"on_data": 0, "on_neighbor": 1},
-        "bounds_by_round": STEPS,
+        "bounds_by_round": STEPS, "detectable": HALF, "notes": [],
     }  # fmt: skip
     return {
         "name": "many_runs", "game": words, "attack": words, "statistics": ["sequential"], "conclusion": words,
@@ -54,7 +55,7 @@ def runs_document(words: str = "words", **changes: Any) -> RunsAudit:
     given = {
         "schema": 1, "name": words, "created": "2026-01-02T03:04:05+00:00", "claim": {"epsilon": 0.5, "delta": 0.0},
         "guarantee": words, "plan": plan, "power": [{"leak": words, "chance": 0.12, "median": 0.3}],
-        "found_half_of_the_time": {"epsilon": 1.234, "share_of_runs": 0.456},
+        "detectable": HALF,
         "ceilings": [(6, 0.0), (12, 1.12), (18, 1.5)], "refuted": True, "audit": audit_of_runs(words),
         "generator_seconds": 12.3, "control": words, "unprotected": audit_of_runs(words), "limitations": [words],
         "versions": {"cupel": words},

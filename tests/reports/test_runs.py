@@ -7,14 +7,14 @@ import html
 import re
 
 import pytest
-from many_runs_audit import STEPS, audit_of_runs, runs_document
+from many_runs_audit import HALF, STEPS, audit_of_runs, runs_document
 from printed_numbers import other_forms, two_forms
 from whole_pages import HOSTILE, Nesting, outside
 
 from cupel.reports import figures, svg
 from cupel.reports.runs import RunsAudit, render
 
-LIMITS = {"epsilon": None, "share_of_runs": None}
+NONE = {**HALF, "epsilon": None, "share": None}
 
 
 def unfinished() -> RunsAudit:
@@ -23,7 +23,7 @@ def unfinished() -> RunsAudit:
         "search": [], "failing": [], "untried": [], "runs": 3, "most_runs": 60, "limit": 0.5,
     }  # fmt: skip
     audit = audit_of_runs("w", bounds=[], rates=[], trials=0, details=details)
-    return runs_document(audit=audit, refuted=False, unprotected=None, found_half_of_the_time=LIMITS)
+    return runs_document(audit=audit, refuted=False, unprotected=None, detectable=NONE)
 
 
 def nothing() -> RunsAudit:
@@ -85,7 +85,7 @@ def test_what_the_reader_asks_is_answered() -> None:
         "one record is added or removed",
         "at most 60: 24 for the search, 18 rounds of two for the test",
         "Found half of the time ε = 1.24",
-        "or where 45.6 % of the runs on D′ show what no run on D shows",
+        "or if 45.6 % of the runs on D′ have the event and no other",
         "12 % ε ≥ 0.3",
         "Rounds 1 to 10 “words” is at least 3 Rounds 11 to 12 “words” is at least 4.5",
         "Runs that failed 0 on D and 1 on D′",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cupel.accounting.errors import naming
-from cupel.attacks.canaries.rows import Column, ColumnReader
+from cupel.attacks.canaries.rows import Column, ColumnReader, canonical
 from cupel.attacks.canaries.texts import form, numbers_in
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.records import read_rows
@@ -174,8 +174,9 @@ def _public(column: AnyColumn, read: Column | None, suffix: str) -> Column:
     missing = 0.0 if not column.missing else _MISSING if read is None else min(read.missing, 0.99)
     if isinstance(column, CategoryColumn):
         whole = read is not None and read.kind == "number" and not read.quoted and read.decimals == 0
-        values: tuple[Any, ...] = seen or tuple(int(word) if whole else word for word in column.values)
-        return Column(column.name, "word", values=values, missing=missing)
+        every: tuple[Any, ...] = tuple(int(word) if whole else word for word in column.values)
+        unused = tuple(word for word in every if canonical(word) not in set(map(canonical, seen))) if seen else ()
+        return Column(column.name, "word", values=seen or every, missing=missing, unused=unused)
     if isinstance(column, DateColumn):
         ends = (float(column.low.toordinal()), float(column.high.toordinal()))
         return Column(column.name, "date", *ends, values=seen, missing=missing)

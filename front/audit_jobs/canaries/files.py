@@ -205,7 +205,10 @@ class Manifest(Part):
     @property
     def table(self) -> list[Column]:
         """The columns of rows."""
-        return [Column(**{**column, "values": tuple(column["values"])}) for column in self.columns]
+        return [
+            Column(**{**column, **{name: tuple(column.get(name, ())) for name in ("values", "unused")}})
+            for column in self.columns
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +35,9 @@ from cupel.audit_jobs.canaries.layout import Split, audits_of, each_confidence, 
 from cupel.audit_jobs.canaries.readme import readme
 from cupel.audits.games.canaries_design import Design
 from cupel.claims.tables import read_schema
-from cupel.errors import InputError, input_errors
-from cupel.io.outputs import check_output
+from cupel.errors import input_errors
+from cupel.io.outputs import check_new_folder
+from cupel.io.run_files import new_folder
 from cupel.progress import Progress
 
 MOST_ROWS = 10**6
@@ -102,11 +101,7 @@ def plan(settings: PlanSettings, folder: Path) -> PlannedAudit:
     Raises:
         InputError: one line, if a setting, the data or the folder is invalid.
     """
-    check_output(folder, (settings.like, settings.schema))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder}: exists and is not an empty folder; a plan is never overwritten, so name a new folder with -o"
-        )
+    check_new_folder(folder, (settings.like, settings.schema))
     schema = None if settings.schema is None else read_schema(settings.schema)[0]
     with input_errors():
         design, copies = planned_design(settings)
@@ -329,45 +324,37 @@ def _write(
     folder: Path,
 ) -> PlannedAudit:
     """Writes a temporary folder, which is renamed when it is complete."""
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    with input_errors():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.mkdir(mode=0o700)
-            (partial / "private").mkdir(mode=0o700)
-            path = partial / f"canaries{data.suffix}"
-            write_rows(path, planted, data)
-            if settings.holdout is not None:
-                split = Split(
-                    share=settings.holdout,
-                    text=manifest.text,
-                    id=settings.id,
-                    user=_user(settings) if design.unit.kind == "user" else None,
-                )
-                layout = write_layout(partial, data, planted, split, settings.progress)
-                manifest = manifest.model_copy(update={"layout": layout})
-            write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
-            named = {"text": manifest.text, "id": settings.id, "user": _user(settings)}
-            about = PlannedAudit(
-                kind=settings.kind,
-                score=manifest.score,
-                design=design,
-                copies=manifest.copies,
-                canaries=path.name,
-                canaries_sha256=hashed(path),
-                manifest_sha256=hashed(partial / "private" / MANIFEST),
-                reads_data=data.path,
-                made_up=_made_up(settings, data),
-                input=f"input{data.suffix}" if manifest.layout else "",
-                columns={what: column for what, column in named.items() if column is not None},
-                total=settings.confidence,
-                layout=manifest.layout,
+    with new_folder(folder) as partial:
+        path = partial / f"canaries{data.suffix}"
+        write_rows(path, planted, data)
+        if settings.holdout is not None:
+            split = Split(
+                share=settings.holdout,
+                text=manifest.text,
+                id=settings.id,
+                user=_user(settings) if design.unit.kind == "user" else None,
             )
-            write_whole(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
-            write_whole(partial / "README.md", readme(about))
-            os.replace(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            layout = write_layout(partial, data, planted, split, settings.progress)
+            manifest = manifest.model_copy(update={"layout": layout})
+        write_whole(partial / "private" / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+        named = {"text": manifest.text, "id": settings.id, "user": _user(settings)}
+        about = PlannedAudit(
+            kind=settings.kind,
+            score=manifest.score,
+            design=design,
+            copies=manifest.copies,
+            canaries=path.name,
+            canaries_sha256=hashed(path),
+            manifest_sha256=hashed(partial / "private" / MANIFEST),
+            reads_data=data.path,
+            made_up=_made_up(settings, data),
+            input=f"input{data.suffix}" if manifest.layout else "",
+            columns={what: column for what, column in named.items() if column is not None},
+            total=settings.confidence,
+            layout=manifest.layout,
+        )
+        write_whole(partial / PLAN, json.dumps(about.to_json(), indent=2, ensure_ascii=False) + "\n")
+        write_whole(partial / "README.md", readme(about))
     return about
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from cupel import __version__
 from cupel.accounting.number_format import format_lower
 from cupel.audit_jobs.canaries.files import Claimed, guarantee, sealed, write_whole
 from cupel.audit_jobs.runs.files import BOUND, Planned, Results, read_plan
-from cupel.audits.games.many_runs import ManyRuns, detection_limits, power
+from cupel.audits.games.many_runs import ManyRuns, detectable_leak, power
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
 from cupel.errors import InputError
@@ -63,7 +64,7 @@ class RunsBound:
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON types, sealed with ``sha256``."""
         design = self.planned.plan.design(stop=False)  # that of `computed`, whose power is known
-        limits = detection_limits(design)
+        planned = int(self.audit.details.get("most_rounds", design.most_rounds))
         return sealed(
             {
                 "schema": 1,
@@ -72,11 +73,8 @@ class RunsBound:
                 "claim": self.claim.model_dump() if self.claim else None,
                 "refuted": self.refuted,
                 "control": self.control,
-                "power": [{"leak": one.leak, "chance": one.chance, "median": one.median} for one in power(design)],
-                "found_half_of_the_time": {
-                    "epsilon": limits.epsilon if limits.epsilon < float("inf") else None,
-                    "share_of_runs": limits.share if limits.share <= 1 else None,
-                },
+                "power": [dataclasses.asdict(one) for one in power(design, planned)],
+                "detectable": detectable_leak(design, planned).to_json(),
                 "generator_seconds": self.generator_seconds,
                 "audit": self.audit.to_json(),
                 "unprotected": self.unprotected.to_json() if self.unprotected else None,

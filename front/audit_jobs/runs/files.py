@@ -31,6 +31,9 @@ DATA: Final = "data"
 ARMS: Final = ("claimed", "unprotected")
 """The generator as it is claimed to be, and with its protection off."""
 
+TRIAL: Final = 2**32 - 1
+"""The number of the run that only tries a generator, and is not counted."""
+
 _VERSION = 1
 
 
@@ -243,6 +246,8 @@ class MadeRun(NamedTuple):
     @property
     def name(self) -> str:
         """Of the run's files."""
+        if self.run.number == TRIAL:
+            return f"{self.arm}-trial"
         return f"{self.arm}-{self.run.phase}-{self.run.data:02d}-{self.run.number:05d}"
 
     @property

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
-import os
 import random
 import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,13 @@ from cupel import __version__
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.number_format import format_confidence, format_lower, format_number, format_percent, format_upper
-from cupel.attacks.black_box.worst_cases import Row, Sample, describe_columns, neighboring_data
+from cupel.attacks.black_box.worst_cases import (
+    Row,
+    Sample,
+    data_sets_of,
+    describe_columns,
+    neighboring_data,
+)
 from cupel.attacks.canaries.rows import Column
 from cupel.audit_jobs.canaries.data import Data, write_rows
 from cupel.audit_jobs.canaries.files import Claimed, guarantee, write_whole
@@ -35,16 +40,17 @@ from cupel.audit_jobs.runs.files import (
     read_plan,
 )
 from cupel.audits.games.many_runs import (
+    GIVEN_AWAY,
     LEAST_RUNS,
     MOST_RUNS,
     Power,
-    detection_limits,
-    found_half_of_the_time,
+    detectable_leak,
     power,
     runs_needed,
 )
-from cupel.errors import InputError, input_errors
-from cupel.io.outputs import check_output
+from cupel.errors import input_errors
+from cupel.io.outputs import check_new_folder
+from cupel.io.run_files import new_folder
 from cupel.mechanisms.data.cells import as_category, is_missing
 from cupel.mechanisms.data.records import read_rows
 from cupel.mechanisms.data.table_schema import Schema
@@ -116,16 +122,15 @@ class PlannedRuns:
             f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
             f"At most {plan.runs} runs: {design.pilots} to find the pair that shows most, {2 * design.most_rounds} to "
             f"test it, at confidence {format_confidence(plan.confidence)}.",
-            "If the search finds the pair that shows a leak, the test "
-            + ("refutes the claim" if plan.claim else "shows ε > 0")
-            + " with this chance (by simulation):",
+            f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
+            "search finds an event that tells D′ from D",
         ]
         lines += [
-            f"  {format_percent(one.chance)}: a generator {'where ' * (' ε ' not in one.leak)}{one.leak}; the bound is "
-            f"{format_lower(one.median)} in the median"
+            f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
             for one in self.power
         ]
-        return [*lines, found_half_of_the_time(design), *self.warnings]
+        half = detectable_leak(design, design.most_rounds).sentence(GIVEN_AWAY)
+        return [*lines, f"{half} What other neighbours would show is not counted.", *self.warnings]
 
     @property
     def warnings(self) -> list[str]:
@@ -148,18 +153,15 @@ class PlannedRuns:
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON types, without the data."""
         plan = self.planned.plan
-        limits = detection_limits(plan.design())
+        design = plan.design()
         body = plan.model_dump(exclude={"seed", "pairs", "columns", "like"})
         return {
             **body,
             "sha256": self.planned.sha256,
             "pairs": [pair.name for pair in plan.pairs],
             "runs_needed": self.runs_needed if plan.claim else None,
-            "power": [{"leak": one.leak, "chance": one.chance, "median": one.median} for one in self.power],
-            "found_half_of_the_time": {
-                "epsilon": limits.epsilon if limits.epsilon < float("inf") else None,
-                "share_of_runs": limits.share if limits.share <= 1 else None,
-            },
+            "power": [dataclasses.asdict(one) for one in self.power],
+            "detectable": detectable_leak(design, design.most_rounds).to_json(),
         }
 
 
@@ -173,11 +175,7 @@ def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
     Raises:
         InputError: one line, if a setting, the data or the folder is invalid.
     """
-    check_output(folder, (settings.like,))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(
-            f"{folder}: exists and is not an empty folder; a plan is never overwritten, so name a new folder with -o"
-        )
+    check_new_folder(folder, (settings.like,))
     with input_errors():
         _check(settings)
         unit = Unit.parse(settings.unit)
@@ -191,17 +189,17 @@ def plan(settings: RunsSettings, folder: Path) -> PlannedRuns:
         )
         sample = Sample(rows, columns, Adjacency(settings.adjacency), unit.size, settings.label)
         pairs = neighboring_data(sample, np.random.default_rng(secrets.randbits(64)), settings.neighbors)
-    data_sets: list[tuple[Row, ...]] = []
+    data_sets, places = data_sets_of(pairs)
     planned_pairs = [
         PlannedPair(
             name=pair.name,
-            data=_index(data_sets, pair.data),
-            neighbor=_index(data_sets, pair.neighbor),
+            data=data,
+            neighbor=neighbor,
             target={name: _plain(cell) for name, cell in pair.target.items()},
             novel=list(pair.novel),
             events=[PlannedEvent(feature=event.feature, threshold=event.threshold) for event in pair.events],
         )
-        for pair in pairs
+        for pair, (data, neighbor) in zip(pairs, places, strict=True)
     ]
     return _write(settings, data_sets, planned_pairs, sample, folder)
 
@@ -263,15 +261,6 @@ def _plain(cell: Any) -> Any:
     return None if is_missing(cell) else as_category(cell)
 
 
-def _index(data_sets: list[tuple[Row, ...]], rows: tuple[Row, ...]) -> int:
-    """The index of a data set, which is added if it is new."""
-    for place, known in enumerate(data_sets):
-        if known is rows or known == rows:
-            return place
-    data_sets.append(rows)
-    return len(data_sets) - 1
-
-
 def _write(
     settings: RunsSettings,
     data_sets: Sequence[tuple[Row, ...]],
@@ -282,50 +271,42 @@ def _write(
     """Writes a temporary folder, which is renamed when it is complete."""
     suffix = settings.like.suffix.lower()
     form = Data(settings.like, [Column(column.name, "other") for column in sample.columns])
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    with input_errors():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.mkdir(mode=0o700)
-            (partial / "private").mkdir(mode=0o700)
-            (partial / "private" / DATA).mkdir(mode=0o700)
-            hashes = []
-            for place, rows in enumerate(data_sets):
-                path = data_file(partial, place, suffix)
-                write_rows(path, [dict(row) for row in rows], form)
-                hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
-            content = RunsPlan(
-                cupel=__version__,
-                seed=secrets.randbits(63),
-                like=str(settings.like),
-                suffix=suffix,
-                data_sets=hashes,
-                columns=[
-                    PlannedColumn(
-                        name=column.name,
-                        kind=column.kind,
-                        low=column.low,
-                        high=column.high,
-                        decimals=column.decimals,
-                    )
-                    for column in sample.columns
-                ],
-                pairs=pairs,
-                runs=settings.runs,
-                confidence=settings.confidence,
-                delta=settings.delta,
-                claim=Claimed(epsilon=settings.epsilon, delta=settings.delta) if settings.epsilon is not None else None,
-                adjacency=settings.adjacency,
-                unit=settings.unit,
-                failures=settings.failures,
-            )
-            found = power(content.design())
-            write_whole(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
-            planned = PlannedRuns(read_plan(partial), found)
-            write_whole(partial / "README.md", _readme(planned))
-            os.replace(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+    with new_folder(folder) as partial:
+        (partial / "private" / DATA).mkdir(mode=0o700)
+        hashes = []
+        for place, rows in enumerate(data_sets):
+            path = data_file(partial, place, suffix)
+            write_rows(path, [dict(row) for row in rows], form)
+            hashes.append(hashlib.sha256(path.read_bytes()).hexdigest())
+        content = RunsPlan(
+            cupel=__version__,
+            seed=secrets.randbits(63),
+            like=str(settings.like),
+            suffix=suffix,
+            data_sets=hashes,
+            columns=[
+                PlannedColumn(
+                    name=column.name,
+                    kind=column.kind,
+                    low=column.low,
+                    high=column.high,
+                    decimals=column.decimals,
+                )
+                for column in sample.columns
+            ],
+            pairs=pairs,
+            runs=settings.runs,
+            confidence=settings.confidence,
+            delta=settings.delta,
+            claim=Claimed(epsilon=settings.epsilon, delta=settings.delta) if settings.epsilon is not None else None,
+            adjacency=settings.adjacency,
+            unit=settings.unit,
+            failures=settings.failures,
+        )
+        found = power(content.design(), content.design().most_rounds)
+        write_whole(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
+        planned = PlannedRuns(read_plan(partial), found)
+        write_whole(partial / "README.md", _readme(planned))
     return PlannedRuns(read_plan(folder), found)
 
 

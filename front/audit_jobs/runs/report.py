@@ -71,7 +71,7 @@ def _document(planned: Planned, found: dict[str, Any]) -> RunsAudit:
                 "plan_sha256": planned.sha256,
             },
             "power": found.get("power"),
-            "found_half_of_the_time": found.get("found_half_of_the_time"),
+            "detectable": found.get("detectable"),
             "ceilings": _ceilings(design, found),
             "refuted": found.get("refuted"),
             "audit": found.get("audit"),

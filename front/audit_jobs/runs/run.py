@@ -38,9 +38,9 @@ from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.attacks.black_box.output_features import Features, OutputFeatures, failed
-from cupel.attacks.black_box.worst_cases import Row, Sample, describe_columns, neighboring_data
+from cupel.attacks.black_box.worst_cases import Row, Sample, data_sets_of, describe_columns, neighboring_data
 from cupel.audit_jobs.canaries.files import write_whole
-from cupel.audit_jobs.runs.files import BOUND, MadeRun, Planned, Results, read_plan
+from cupel.audit_jobs.runs.files import BOUND, TRIAL, MadeRun, Planned, Results, read_plan
 from cupel.audits.games.many_runs import ManyRuns, ManyRunsDesign, Pair, Run
 from cupel.audits.result import AuditResult
 from cupel.errors import InputError, input_errors
@@ -125,12 +125,12 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
         with results.writing():
             for arm, generator in generators.items():
                 if not any(made.arm == arm for made in results.found):
-                    maker.try_once(arm, generator)
+                    maker.try_once(arm, generator)  # before any run is made, also of the control
                 results.begin(arm, generator)
-                audit = _audit(planned, results, arm, stop=settings.stop)
+            for arm, generator in generators.items():
                 if arm != "claimed" and _refuted(planned, results):
                     continue  # what it is for is shown: the audit can find a leak of this generator
-                maker.make(audit, arm, generator, results)
+                maker.make(_audit(planned, results, arm, stop=settings.stop), arm, generator, results)
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
         return MadeRuns(len(results.found))
 
@@ -204,17 +204,11 @@ def audit_function(
     columns = describe_columns(rows, categorical=categorical)
     sample = Sample(tuple(rows), columns, relation)
     pairs = neighboring_data(sample, np.random.default_rng(seed), neighbors)
-    data_sets: list[tuple[Row, ...]] = []
-    indices: dict[int, int] = {}
-    for pair in pairs:
-        for data in (pair.data, pair.neighbor):
-            if id(data) not in indices:
-                indices[id(data)] = len(data_sets)
-                data_sets.append(data)
+    data_sets, places = data_sets_of(pairs)
     design = ManyRunsDesign(
         pairs=tuple(
-            Pair(pair.name, indices[id(pair.data)], indices[id(pair.neighbor)], pair.events, pair.finds)
-            for pair in pairs
+            Pair(pair.name, data, neighbor, pair.events, pair.finds)
+            for pair, (data, neighbor) in zip(pairs, places, strict=True)
         ),
         runs=runs,
         confidence=confidence,
@@ -371,7 +365,7 @@ class _Maker:
             InputError: if it fails there, so that no audit begins with a command that has a mistake.
         """
         data = self._planned.plan.pairs[0].data
-        made = MadeRun(arm, Run("pilot", data, 2**32 - 1))
+        made = MadeRun(arm, Run("pilot", data, TRIAL))
         if self._settings.function is not None:
             function, rows = _load(generator), _own(self._rows(data))
             try:
@@ -565,7 +559,8 @@ def _absolute(words: Sequence[str]) -> list[str]:
     """Words that name a file here, as absolute paths, since the command runs in a folder of its own."""
     found = []
     for place, word in enumerate(words):
-        here = os.path.exists(word) and (place > 0 or os.sep in word) and not word.startswith("-")
+        named = os.sep in word or (place > 0 and bool(os.path.splitext(word)[1]))  # not the 1 of `--epsilon 1`
+        here = named and os.path.exists(word) and not word.startswith("-")
         found.append(os.path.abspath(word) if here else word)
     return found
 

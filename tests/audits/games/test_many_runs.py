@@ -25,6 +25,7 @@ from cupel.audits.games.many_runs import (
     Pair,
     Run,
     choose_event,
+    detectable_leak,
     power,
 )
 from cupel.audits.result import AuditResult
@@ -347,7 +348,7 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
     pairs = (Pair("pair", 0, 1, (EXPECTED,)),)
     delta = claim.delta if isinstance(claim, ApproxDP) else 0.0
     plan = design(pairs, 60, claim=claim, delta=delta, stop=False)
-    stated = many_runs._chance(plan, rates)
+    stated = many_runs._chance(plan, plan.most_rounds, rates)
     refuted, repetitions = 0, 200
     for seed in range(repetitions):
         rng, state = np.random.default_rng([7, seed]), plan.state()
@@ -376,7 +377,8 @@ def _chosen(plan: ManyRunsDesign) -> Any:
 
 
 def test_power_is_that_of_the_test_that_is_planned() -> None:
-    found = power(design(shared(2), 300))
+    plan = design(shared(2), 300)
+    found = power(plan, plan.most_rounds)
     chances = [one.chance for one in found]
     assert "a false alarm" in found[0].leak
     assert chances[0] <= stats.binom.isf(1e-4, REPETITIONS, 0.05) / REPETITIONS
@@ -384,6 +386,58 @@ def test_power_is_that_of_the_test_that_is_planned() -> None:
     assert chances[3:] == sorted(chances[3:])
     assert chances[-1] == 1.0
     assert all(0 <= one.median <= 8 for one in found)
+
+
+@pytest.mark.parametrize("cut", [0, 7, None])
+def test_power_and_ceiling_are_stated_for_the_rounds_that_an_audit_has(cut: int | None) -> None:
+    """One that somebody stops early must not claim the power of all the rounds that were planned."""
+    pairs = shared(1)
+    plan, mechanism = design(pairs, stop=False), Mechanism(pairs, {})
+    whole, made = played(plan, mechanism)
+    most = whole.result().details["most_rounds"]
+    audit = ManyRuns(plan)
+    for run in made:
+        if run.phase == "pilot" or cut is None or run.number < cut:
+            audit.add(run, mechanism(run))
+    result, rounds = audit.result(), most if cut is None else cut
+    assert result.details["rounds"] == rounds
+    assert result.details["detectable"] == detectable_leak(plan, rounds).to_json()
+    assert result.bounds[0].ceiling == plan.state().ceiling(rounds)
+    assert ("says nothing about the claim" in result.conclusion) == (plan.state().ceiling(rounds) <= 1.0)
+    assert result.details["stopped"] == ("all planned runs were made" if cut is None else "more runs are planned")
+
+
+def test_an_audit_without_hope_states_what_all_its_rounds_could_have_shown() -> None:
+    """Also if a few rounds were made besides, as several workers do."""
+    pairs = shared(1)
+    plan, mechanism = design(pairs), Mechanism(pairs, {1: 0.0})
+    audit, made = played(plan, mechanism)
+    result = audit.result()
+    assert result.details["rounds"] < result.details["most_rounds"]
+    later = ManyRuns(design(pairs, stop=False))
+    for run in (*made, *(Run("test", data, result.details["rounds"]) for data in (0, 1))):
+        later.add(run, mechanism(run))
+    for one in (result, later.result()):
+        assert one.details["stopped"] == "no outcome of the other runs could refute the claim"
+        assert one.bounds[0].ceiling == plan.state().ceiling(one.details["most_rounds"])
+        assert one.details["detectable"] == detectable_leak(plan, one.details["most_rounds"]).to_json()
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_outputs_that_are_always_alike_are_remarked(constant: bool) -> None:
+    pairs = shared(1)
+    mechanism = Mechanism(pairs, {0: 0.0, 1: 1.0})
+
+    def alike(run: Run) -> dict[str, Features]:
+        return mechanism(Run("test", run.data, 0)) if constant else mechanism(run)
+
+    audit = ManyRuns(design(pairs))
+    while wanted := audit.wanted():
+        for run in wanted:
+            audit.add(run, alike(run))
+    result = audit.result()
+    assert result.details["refuted"]
+    assert ("has a fixed seed" in result.conclusion) == constant == bool(result.details["notes"])
 
 
 @pytest.mark.parametrize(
