@@ -10,7 +10,7 @@
     overwrite copies the input, and puts other records in its place
     slow      sleeps for --seconds, then as noisy
     response  one row, whose city is SECRET-town with a probability that depends on whether a record has it: --rates
-    child     begins a process that sleeps, and waits for it
+    child     begins a process that sleeps, and waits for it: ten minutes after --most runs, until the file --go exists
 
 It appends its process id, those of its children, and the hash of its input to --log.
 """
@@ -28,6 +28,13 @@ import sys
 import time
 
 
+def _runs(log: str) -> int:
+    if not os.path.exists(log):
+        return 0
+    with open(log) as file:
+        return sum(1 for _ in file)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("input")
@@ -38,13 +45,17 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--rates", type=float, nargs=2, default=(0.0, 1.0))
     parser.add_argument("--log")
+    parser.add_argument("--go", default="")
     given = parser.parse_args()
     with open(given.input, "rb") as file:
         content = file.read()
     pids = [os.getpid()]
     child = None
     if given.do == "child":
-        child = subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({given.seconds})"])
+        seconds = given.seconds
+        if given.go and not os.path.exists(given.go) and _runs(given.log) >= given.most:
+            seconds = 600.0
+        child = subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({seconds})"])
         pids.append(child.pid)
     if given.log:
         with open(given.log, "a") as log:

@@ -170,11 +170,15 @@ def alive(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc which processes are alive")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: signal.Signals) -> None:
-    """No run is lost or counted twice, and an interruption ends the commands and what they started."""
+    """No run is lost or counted twice, and an interruption ends the commands and what they started.
+
+    Runs wait once some are made, so that there is always something to interrupt.
+    """
     whole = plan(tmp_path, "--runs", "20", "--neighbors", "ordinary", "--neighbors", "new_category")
-    cut, log = tmp_path / "cut", tmp_path / "log"
+    cut, log, go = tmp_path / "cut", tmp_path / "log", tmp_path / "go"
     shutil.copytree(whole, cut)
-    generator = f"{PYTHON} --do child --seconds 0.1 --seed {{seed}} --log {shlex.quote(str(log))}"
+    files = f"--log {shlex.quote(str(log))} --go {shlex.quote(str(go))}"
+    generator = f"{PYTHON} --do child --seconds 0.05 --seed {{seed}} --most 6 {files}"
     settings = ["--command", generator, "--workers", "2", "--all"]
     process = subprocess.Popen(
         [sys.executable, "-m", "cupel", "audit", "runs", "run", str(cut), *settings, "-q"],
@@ -187,13 +191,16 @@ def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: si
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
     assert len(lines(cut)) >= before
+    pids = [pid for line in log.read_text().splitlines() for pid in json.loads(line)["pids"]]
     if how is signal.SIGINT:
         assert process.returncode == 130
         assert "interrupted; run the same command again to resume" in errors
-        pids = [pid for line in log.read_text().splitlines() for pid in json.loads(line)["pids"]]
         wait_for(lambda: not any(map(alive, pids)), 5)
     else:
         assert process.returncode == -signal.SIGKILL
+        for pid in filter(alive, pids):  # whoever is killed ends nobody
+            os.kill(pid, signal.SIGKILL)
+    go.touch()
     # A child that was being started when its parent was killed holds the parent's lock for a moment.
     wait_for(lambda: cupel("run", cut, *settings).returncode == 0, 30)
     done("run", whole, *settings)
