@@ -12,6 +12,7 @@ import hashlib
 import math
 import random
 import secrets
+import shlex
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -246,6 +247,7 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
         folder: of the plan.
         synthetic: the file that the generator wrote.
     """
+    folder, synthetic = shlex.quote(folder), shlex.quote(synthetic)
     expect, layout, columns = f" --expect {planned.manifest_sha256}", planned.layout, planned.columns
     found = [f"cupel audit score {folder} {synthetic}{expect}", f"cupel audit bound {folder}{expect}"]
     if layout is None:
@@ -257,9 +259,10 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
         claim += f" --epsilon {design.claim.epsilon!r}"
     coins = f"--coins --confidence {design.confidence!r}{claim}"
     if "text" not in columns:
-        ignored = f" --ignore {columns['id']}" if "id" in columns else ""
+        ignored = f" --ignore {shlex.quote(columns['id'])}" if "id" in columns else ""
         return [*found, f"cupel audit table {synthetic} {sides}{ignored} {coins}"]
-    named, user = columns["text"], f" --user {columns['user']}" if layout.unit == "user" else ""
+    named = shlex.quote(columns["text"])
+    user = f" --user {shlex.quote(columns['user'])}" if layout.unit == "user" else ""
     names = "" if named == "text" else f" --text {named} --synthetic-text {named}"
     found.append(f"cupel audit text {synthetic} {sides}{names}{user} {coins}")
     if layout.unit == "record":
@@ -269,7 +272,7 @@ def commands(planned: PlannedAudit, folder: str, synthetic: str = "SYNTHETIC") -
 
 
 def audits_of(text: bool, user: bool) -> int:
-    """The number of audits that a layout serves, among which the confidence is divided."""
+    """The number of audits that a layout serves, among which the confidence is divided; for tables, of records only."""
     return 3 if text and not user else 2
 
 

@@ -266,6 +266,10 @@ def _check_layout(settings: PlanSettings, unit: Unit) -> None:
         raise ValueError("--holdout splits the records of a file; name it with --like")
     if unit.kind == "group":
         raise ValueError("--holdout flips a coin for each record or user; use --unit record or user")
+    if unit.kind == "user" and not KINDS[settings.kind].of_text:
+        raise ValueError(
+            "--holdout at unit user serves no audit of a table, since `cupel audit table` takes rows as units; leave it out"
+        )
 
 
 def _default_guesses(design: Design) -> int:
