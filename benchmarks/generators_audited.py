@@ -6,12 +6,14 @@
 The generators are the scripts of ``examples/generators/``, each in a Python of its own; the head of each says what to
 install. Each is audited twice: by many runs (`cupel audit runs`, default neighbours and scores) and by canaries in one
 run (`cupel audit plan --kind table`). FOLDER keeps the audits; given again, what is finished is not run again.
+`--audit canaries` makes those of one kind only.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -38,6 +40,7 @@ class Generator:
         runs: options of the plan of many runs.
         command: options of its command.
         unprotected: the same with its protection off; None for a control, which has none.
+        score: how canaries are scored.
     """
 
     name: str
@@ -47,7 +50,11 @@ class Generator:
     runs: tuple[str, ...]
     command: str
     unprotected: str | None = None
+    score: str = "pairs"
 
+
+CANARIES = 200
+"""Candidates; half of them are added to the data of a run."""
 
 GENERATORS = (
     Generator(
@@ -77,7 +84,9 @@ GENERATORS = (
         f"--domains {DOMAINS} --epsilon 1",
         f"--domains {DOMAINS} --epsilon 1e6",
     ),
-    Generator("smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
+    Generator(
+        "smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), "", score="nearest"
+    ),
     Generator("copula", "Gaussian copula, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
 )
 
@@ -132,6 +141,47 @@ def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, 
     }
 
 
+def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
+    """The audit by canaries in one run."""
+    if not folder.exists():
+        design = ("--kind", "table", "--canaries", CANARIES, "--like", generator.data, "--score", generator.score)
+        cupel("audit", "plan", *design, *generator.claim, "-o", folder)
+    start = time.monotonic()
+    read, arms = folder / "input.csv", {"claimed": generator.command, "unprotected": generator.unprotected}
+    header, planted = (folder / "canaries.csv").read_text(encoding="utf-8").split("\n", 1)
+    held = generator.data.read_text(encoding="utf-8")
+    if held.split("\n", 1)[0] != header:
+        raise SystemExit(f"{folder}: its canaries have other columns than {generator.data}")
+    read.write_text(held + planted, encoding="utf-8")
+    for arm, options in arms.items():
+        synthetic = folder / f"{arm}.csv"
+        if options is not None and not synthetic.exists():
+            words = [
+                word.format(input=read.resolve(), output=synthetic.resolve())
+                for word in shlex.split(command(generator, python, options.format(seed=1)))
+            ]
+            subprocess.run(words, check=True, cwd=folder)
+            cupel("audit", "score", folder, synthetic, *(["--unprotected"] if arm == "unprotected" else []))
+    cupel("audit", "bound", folder, codes=(0, 1))
+    found = json.loads((folder / "bound.json").read_text(encoding="utf-8"))
+    audit = found["audit"]
+    bounds, rates = audit["bounds"], audit["rates"]
+    control = audit["details"]["unprotected"]
+    return {
+        "audit": "canaries",
+        "score": generator.score,
+        "refuted": found["refuted"],
+        "epsilon": bounds[0]["value"] if bounds else None,
+        "ceiling": bounds[0]["ceiling"] if bounds else None,
+        "half": audit["details"]["detectable"],
+        "failures": audit["details"]["failures"],
+        "right": rates[0]["hits"],
+        "guesses": rates[0]["hits"] + rates[1]["hits"],
+        "unprotected": control,
+        "seconds": time.monotonic() - start,
+    }
+
+
 def main() -> None:
     """Runs the audits, or prints the table of those that were run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -140,6 +190,7 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--all", action="store_true", help="make all planned runs, also after the claim is refuted")
+    parser.add_argument("--audit", choices=("many runs", "canaries"), help="make audits of this kind only")
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table is not None:
@@ -150,17 +201,52 @@ def main() -> None:
     pythons = dict(one.split("=", 1) for one in given.python)
     rows = []
     for generator in GENERATORS:
-        if generator.name in pythons:
-            found = many_runs(
-                generator, pythons[generator.name], given.folder / generator.name, given.workers, every=given.all
-            )
+        if generator.name not in pythons:
+            continue
+        python, folder = pythons[generator.name], given.folder / generator.name
+        for audit in ("many runs", "canaries") if given.audit is None else (given.audit,):
+            if audit == "many runs":
+                found = many_runs(generator, python, folder, given.workers, every=given.all)
+            else:
+                found = canaries(generator, python, folder.with_name(f"{folder.name}-canaries"))
             rows.append({"generator": generator.title, **found})
             given.output.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             print(table(rows), flush=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The results in Markdown."""
+    """The results in Markdown: one table for each kind of audit."""
+    kinds = (("many runs", _many_runs_table), ("canaries", _canaries_table))
+    found = [(make, [row for row in rows if row["audit"] == kind]) for kind, make in kinds]
+    return "\n\n".join(make(some) for make, some in found if some)
+
+
+def _canaries_table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| generator | refuted | ε ≥ | ceiling | found half of the time | score, right guesses | without protection |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        half, control = row["half"], row["unprotected"]
+        shown = "–"
+        if control is not None:
+            shown = f"{control['right']} of {control['guesses']} right"
+            if control["epsilon"] is not None:
+                shown += f", ε ≥ {format_lower(control['epsilon'], 3)}"
+        cells = [
+            row["generator"],
+            "yes" if row["refuted"] else "no" if row["epsilon"] is not None else "no conclusion",
+            "–" if row["epsilon"] is None else format_lower(row["epsilon"], 3),
+            "–" if row["epsilon"] is None else format_ceiling(row["ceiling"], row["epsilon"]),
+            "–" if half["epsilon"] is None else f"ε = {format_upper(half['epsilon'], 3)}",
+            f"{row['score']}, {row['right']} of {row['guesses']}",
+            shown,
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _many_runs_table(rows: list[dict[str, Any]]) -> str:
     lines = [
         "| generator | refuted | ε ≥ | ceiling | found half of the time | neighbours, event | D′, D, rounds | runs | "
         "seconds of the generator |",

@@ -46,7 +46,7 @@ class Planned(Part):
     confidence: float
     adjacency: str
     unit: str
-    failures: bool = Field(description="whether pairs are tested on whose D′ the generator always fails")
+    failures: bool = Field(description="whether pairs are tested on whose D′ every pilot run fails")
     plan_sha256: str
 
 

@@ -166,7 +166,7 @@ def third_party_audit(
             confidence=design.each,
         ),
         p_value=min(1.0, design.files * min(_p_value(included, guess) for guess in found)),
-        multiplicity=_multiplicity(design, kind, len(scorings)),
+        multiplicity=_multiplicity(design, kind, scorings),
         details={
             "failures": failures,
             "planned_files": design.files,
@@ -323,12 +323,16 @@ def _controls(design: Design, included: Bools, scoring: Scoring) -> list[Rate]:
     ]
 
 
-def _multiplicity(design: Design, kind: str, scored: int) -> tuple[str, ...]:
-    guesses = "every one that is printed" if design.guesses is None else f"the {design.guesses} highest scores"
+def _multiplicity(design: Design, kind: str, scored: Sequence[Scoring]) -> tuple[str, ...]:
+    printed = "every one that is printed"
+    if any(one.copied is None for one in scored):
+        printed += ", or that a model finds likelier than every control"
+    guesses = printed if design.guesses is None else f"the {design.guesses} highest scores"
     lines = [
         f"one canary kind ({kind}), one score, one rule of guessing ({guesses}), fixed before the run",
-        f"{design.files} planned synthetic file{'s' if design.files > 1 else ''}, {scored} scored; each bound holds "
-        f"with confidence {format_confidence(design.each)}, all of them with {format_confidence(design.confidence)}",
+        f"{design.files} planned synthetic file{'s' if design.files > 1 else ''}, {len(scored)} scored; each bound "
+        f"holds with confidence {format_confidence(design.each)}, all of them with "
+        f"{format_confidence(design.confidence)}",
         "one p-value (hypergeometric tail, times the number of planned files) and intervals of rates, from which no ε "
         "follows",
     ]

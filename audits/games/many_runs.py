@@ -107,7 +107,7 @@ class ManyRunsDesign:
         unit: in which the data sets of a pair differ.
         claim: the claim; None for none.
         delta: δ at which ε is bounded; that of the claim, if there is one.
-        failures: whether pairs are tested on whose D′ the generator always fails.
+        failures: whether pairs are tested on whose D′ every pilot run fails.
         stop: whether the test stops as soon as the claim is refuted.
     """
 
@@ -551,7 +551,10 @@ class _Test:
 def _unfinished(design: ManyRunsDesign, search: _Search, made: int) -> AuditResult:
     """The result before the first round of the test: no bound."""
     if search.exhausted:
-        reason = "the generator fails on every pair that was tried; correct its command, or ask for other neighbours"
+        reason = (
+            "the generator failed in every pilot run of every pair that was tried; correct its command, or ask for "
+            "other neighbours"
+        )
     else:
         reason = "the search for neighbours is not finished, so nothing was tested"
     return AuditResult(
@@ -640,6 +643,7 @@ def _details(design: ManyRunsDesign, search: _Search, made: int) -> dict[str, An
             for one in search.compared.values()
         ],
         "failing": list(search.failing),
+        "exhausted": search.exhausted,
         "untried": list(search.untried),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,8 +32,12 @@ def plan(
     adjacency: Annotated[str, typer.Option(help="Of the claim: add_remove or replace_one.")] = "add_remove",
     unit: Annotated[str, typer.Option(help="What the claim protects: record or group(k).")] = "record",
     runs: Annotated[
-        int, typer.Option(help="Largest number of runs, on both data sets, those of the search included.")
-    ] = 300,
+        int | None,
+        typer.Option(
+            help="Largest number of runs, on both data sets, those of the search included. Default: 300, or more if "
+            "the claim needs them."
+        ),
+    ] = None,
     confidence: Confidence = 0.95,
     neighbors: Annotated[
         list[str] | None, typer.Option(help="Strategy that makes neighbours; repeatable. Default: all that apply.")
@@ -50,7 +54,7 @@ def plan(
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="Column of prose; repeatable.")] = None,
     failures: Annotated[
-        bool, typer.Option("--failures", help="Also test neighbours on which the generator always fails.")
+        bool, typer.Option("--failures", help="Also test neighbours on whose D′ every pilot run fails.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -168,7 +172,7 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))
         if audit.details["failing"]:
-            say(f"The generator always fails on the neighbours {', '.join(audit.details['failing'])}: not tested.")
+            say(f"Every pilot run failed on the neighbours {_failing(audit.details)}: not tested.")
         if audit.details["untried"]:
             say(f"Too few runs to try the neighbours {', '.join(audit.details['untried'])}.")
         if found.control:
@@ -176,6 +180,12 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
 
     show(found.to_json(), in_words, json_, quiet)
     raise typer.Exit(of_audit(bool(found.refuted)))
+
+
+def _failing(details: dict[str, Any]) -> str:
+    """The pairs on which every pilot run failed, with the number of these runs."""
+    runs = {one["pair"]: one["runs_on_neighbor"] for one in details["search"]}
+    return ", ".join(f"{name} ({runs[name]} on D′)" for name in details["failing"])
 
 
 @app.command(epilog=f"Example: cupel audit runs report runs\n\n{IN_HELP}")

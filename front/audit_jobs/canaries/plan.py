@@ -268,7 +268,8 @@ def _check_layout(settings: PlanSettings, unit: Unit) -> None:
         raise ValueError("--holdout flips a coin for each record or user; use --unit record or user")
     if unit.kind == "user" and not KINDS[settings.kind].of_text:
         raise ValueError(
-            "--holdout at unit user serves no audit of a table, since `cupel audit table` takes rows as units; leave it out"
+            "--holdout at unit user serves no audit of a table, since `cupel audit table` takes rows as units; "
+            "leave it out"
         )
 
 

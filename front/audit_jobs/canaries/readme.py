@@ -167,7 +167,7 @@ def _expected(planned: PlannedAudit) -> list[str]:
     for number, one in enumerate(planned.expected):
         chance = f"{'shows a leak' if claim is None else 'is refuted'} in {_runs(one.chance)}"
         if claim is not None and number == 0:  # a false alarm
-            chance += f", wrongly and never in more than {format_percent(1 - planned.design.each)},"
+            chance += f" (false alarms; never more than {format_percent(1 - planned.design.each)})"
         median, low, high = (_bound(planned, value) for value in (one.median, one.low, one.high))
         shown = f"shows ε ≥ {median} in the median"
         if low != high:

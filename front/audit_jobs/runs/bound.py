@@ -89,7 +89,7 @@ def bound(folder: Path) -> RunsBound:
         folder: of the plan.
 
     Raises:
-        InputError: if a file is missing or invalid, or there is no result yet.
+        InputError: if a file is missing or invalid, or the search is not finished.
     """
     planned = read_plan(folder)
     with one_process(planned.private):
@@ -107,6 +107,11 @@ def computed(planned: Planned) -> RunsBound:
     if "claimed" not in arms:
         raise InputError(f"{planned.folder}: holds no runs of the generator as it is claimed to be")
     audit, claim = arms["claimed"], planned.plan.claim
+    if not audit.trials and not audit.details["exhausted"]:
+        raise InputError(
+            f"{planned.folder}: the search for neighbours is not finished, so nothing was tested; go on with "
+            f"`cupel audit runs run {planned.folder} …` or `score`"
+        )
     refuted = None
     if claim is not None:
         design = planned.plan.design()

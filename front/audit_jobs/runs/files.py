@@ -93,7 +93,7 @@ class RunsPlan(Part):
         delta: δ of the bound.
         claim: or None.
         adjacency, unit: of the claim.
-        failures: whether pairs are tested on whose D′ the generator always fails.
+        failures: whether pairs are tested on whose D′ every pilot run fails.
     """
 
     schema_version: Literal[1] = 1

@@ -43,6 +43,7 @@ from cupel.audits.games.many_runs import (
     GIVEN_AWAY,
     LEAST_RUNS,
     MOST_RUNS,
+    ManyRunsDesign,
     Power,
     detectable_leak,
     power,
@@ -57,7 +58,7 @@ from cupel.mechanisms.data.table_schema import Schema
 from cupel.progress import Progress
 
 RUNS = 300
-"""The default number of runs, pilot runs included."""
+"""The default number of runs, pilot runs included; more if the claim needs them."""
 RECORDS = 200
 """The default size of a data set. In a small one, one record weighs more."""
 
@@ -72,7 +73,7 @@ class RunsSettings:
         delta: claimed δ; 0 for pure differential privacy.
         adjacency: ``add_remove`` or ``replace_one``.
         unit: ``record`` or ``group(k)``.
-        runs: number of runs, pilot runs included.
+        runs: number of runs, pilot runs included; None for `RUNS`, or for twice as many as can refute the claim.
         confidence: of the bound.
         neighbors: names of strategies; None for all that apply.
         schema: the public domains of the columns; None to read types off the data.
@@ -80,7 +81,7 @@ class RunsSettings:
         label: column of classes.
         categorical: columns of numbers that are categories.
         texts: columns of prose.
-        failures: whether a pair is tested on whose D′ the generator always fails.
+        failures: whether a pair is tested on whose D′ every pilot run fails.
         progress: where to show progress.
     """
 
@@ -89,7 +90,7 @@ class RunsSettings:
     delta: float = 0.0
     adjacency: str = "add_remove"
     unit: str = "record"
-    runs: int = RUNS
+    runs: int | None = None
     confidence: float = 0.95
     neighbors: tuple[str, ...] | None = None
     schema: Schema | None = None
@@ -139,8 +140,8 @@ class PlannedRuns:
         if design.claim is None or (needed is not None and needed <= design.runs):
             return []
         claim = f"ε = {format_number(design.limit)}"
-        if needed is None:
-            return [f"Warning: no number of runs refutes a claim of {claim}."]
+        if needed is None or needed > MOST_RUNS:
+            return [f"Warning: no outcome of {MOST_RUNS} runs, the most that are possible, refutes a claim of {claim}."]
         return [
             f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} could (--runs)."
         ]
@@ -218,7 +219,8 @@ def _check(settings: RunsSettings) -> None:
     if settings.adjacency not in ("add_remove", "replace_one"):
         raise ValueError(f"adjacency must be add_remove or replace_one, not {settings.adjacency!r}")
     validate.integer(minimum=unit.size + 4, records=settings.records)
-    validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=settings.runs)
+    if settings.runs is not None:
+        validate.integer(minimum=LEAST_RUNS, maximum=MOST_RUNS, runs=settings.runs)
 
 
 def _sample(settings: RunsSettings) -> tuple[Row, ...]:
@@ -295,7 +297,7 @@ def _write(
                 for column in sample.columns
             ],
             pairs=pairs,
-            runs=settings.runs,
+            runs=settings.runs or RUNS,
             confidence=settings.confidence,
             delta=settings.delta,
             claim=Claimed(epsilon=settings.epsilon, delta=settings.delta) if settings.epsilon is not None else None,
@@ -303,11 +305,19 @@ def _write(
             unit=settings.unit,
             failures=settings.failures,
         )
+        if settings.runs is None:
+            content = content.model_copy(update={"runs": _default_runs(content.design())})
         found = power(content.design(), content.design().most_rounds)
         write_whole(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
         planned = PlannedRuns(read_plan(partial), found)
         write_whole(partial / "README.md", _readme(planned))
     return PlannedRuns(read_plan(folder), found)
+
+
+def _default_runs(design: ManyRunsDesign) -> int:
+    """`RUNS`, or twice as many as the claim needs at least if that is more, so that a leak need not be perfect."""
+    needed = runs_needed(design) if design.claim is not None else None
+    return RUNS if needed is None or needed > MOST_RUNS else min(max(RUNS, 2 * needed), MOST_RUNS)
 
 
 def _readme(found: PlannedRuns) -> str:

@@ -108,7 +108,7 @@ def _limitations(planned: Planned) -> list[str]:
     ]
     if not plan.failures:
         lines.append(
-            "Pairs on whose D′ the generator always fails were not tested. Where somebody can see that it fails, that "
+            "Pairs on whose D′ every pilot run failed were not tested. Where somebody can see that it fails, that "
             "is a leak, too; plan with --failures."
         )
     return lines

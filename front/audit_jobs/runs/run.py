@@ -119,7 +119,7 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
         validate.integer(minimum=1, workers=settings.workers)
         validate.positive(timeout=settings.timeout)
     _refuse_finished(folder)
-    with one_process(planned.private):
+    with one_process(planned.private), _ended_by_sigterm():
         maker = _Maker(planned, settings)
         results = Results(planned)
         with results.writing():
@@ -133,6 +133,23 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
                 maker.make(_audit(planned, results, arm, stop=settings.stop), arm, generator, results)
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
         return MadeRuns(len(results.found))
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Makes a request to end the process an exception, so that commands under way are ended, too."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def score(folder: Path, *, unprotected: bool = False, progress: Progress | None = None) -> MadeRuns:

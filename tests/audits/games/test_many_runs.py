@@ -275,7 +275,7 @@ def test_a_generator_that_fails_everywhere_gives_no_bound(fails: dict[int, float
     audit, made = played(design(pairs), Mechanism(pairs, {}, fails))
     result = audit.result()
     assert not result.bounds
-    assert "fails on every pair" in result.conclusion
+    assert "failed in every pilot run of every pair" in result.conclusion
     assert result.details["failing"] == [pair.name for pair in pairs]
     assert {run.phase for run in made} == {"pilot"}
 

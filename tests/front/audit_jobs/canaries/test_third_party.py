@@ -171,7 +171,7 @@ def test_a_plan_says_how_likely_it_is_to_show_it(tmp_path: Path) -> None:
     said = " ".join((tmp_path / "a" / "README.md").read_text().split())
     alarm = format_percent(at_claim["chance"])
     for words in (
-        f"- A generator that has exactly the claimed ε is refuted in {alarm} of runs, wrongly and never in more than 5",
+        f"- A generator that has exactly the claimed ε is refuted in {alarm} of runs (false alarms; never more than 5",
         f"(the best attack at ε = {format_upper(half['epsilon'], 3)})",
         f"or if {format_percent(half['share'], 'up')} of the planted canaries stand out",
     ):

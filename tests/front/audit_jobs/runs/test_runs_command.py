@@ -168,7 +168,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc which processes are alive")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: signal.Signals) -> None:
     """No run is lost or counted twice, and an interruption ends the commands and what they started.
 
@@ -192,9 +192,9 @@ def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: si
     _, errors = process.communicate(timeout=60)
     assert len(lines(cut)) >= before
     pids = [pid for line in log.read_text().splitlines() for pid in json.loads(line)["pids"]]
-    if how is signal.SIGINT:
-        assert process.returncode == 130
-        assert "interrupted; run the same command again to resume" in errors
+    if how is not signal.SIGKILL:
+        assert process.returncode == 128 + how
+        assert how is signal.SIGTERM or "interrupted; run the same command again to resume" in errors
         wait_for(lambda: not any(map(alive, pids)), 5)
     else:
         assert process.returncode == -signal.SIGKILL
@@ -323,6 +323,28 @@ def test_after_the_bound_no_run_is_made(tmp_path: Path) -> None:
         assert "its bound was computed" in refused(*again)
     assert done("bound", audit, code=1) == found
     assert "exists and is not an empty folder" in refused("plan", "--like", tmp_path / "people.csv", "-o", audit)
+
+
+def test_a_search_that_is_not_finished_is_not_bounded(tmp_path: Path) -> None:
+    """A bound would end the audit with nothing tested; so it is refused, and the audit goes on."""
+    audit = plan(tmp_path)
+    done("run", audit, "--command", COPY)
+    path = audit / "private" / "results.jsonl"
+    whole = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(whole[:4]))
+    assert "the search for neighbours is not finished, so nothing was tested; go on with" in refused("bound", audit)
+    assert not (audit / "bound.json").exists()
+    done("run", audit, "--command", COPY)
+    done("bound", audit, code=1)
+
+
+@pytest.mark.parametrize(("epsilon", "runs"), [("1", 300), ("3", 618)])
+def test_a_claim_gets_the_runs_that_it_needs(epsilon: str, runs: int, tmp_path: Path) -> None:
+    """309 runs can refute ε = 3, if each of them shows which data set was read; twice as many are planned."""
+    like = write(tmp_path / "people.csv", people())
+    found = done("plan", "--like", like, "-o", tmp_path / "audit", "--epsilon", epsilon)
+    assert found["runs"] == runs
+    assert runs == max(300, 2 * found["runs_needed"])
 
 
 def test_the_control_shows_what_can_be_found(tmp_path: Path) -> None:
