@@ -20,6 +20,6 @@ parser.add_argument("--rows", type=int, default=200, help="public number of synt
 given = parser.parse_args()
 
 data = pandas.read_csv(given.data)
-synthesizer = GaussianCopulaSynthesizer(Metadata.detect_from_dataframe(data))
-synthesizer.fit(data)
-synthesizer.sample(given.rows).to_csv(given.out, index=False)
+synthesizer = GaussianCopulaSynthesizer(Metadata.detect_from_dataframes({"people": data}))
+synthesizer.fit({"people": data})
+synthesizer.sample(given.rows)["people"].to_csv(given.out, index=False)

@@ -96,12 +96,11 @@ def plan(
     )
     with input_errors():
         design, _ = job.planned_design(settings)
-    if not json_ and not quiet:
-        for line in claim_in_words(design.claim, design.unit):
-            say(line)
     planned = job.plan(settings, output)
 
     def in_words() -> None:
+        for line in claim_in_words(design.claim, design.unit):
+            say(line)
         size = planned.design.candidates
         if planned.layout is None:
             say(f"{size} canaries of kind {kind}; add the planted ones to the data: {output / planned.canaries}")

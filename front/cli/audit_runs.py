@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -182,7 +183,7 @@ def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     raise typer.Exit(of_audit(bool(found.refuted)))
 
 
-def _failing(details: dict[str, Any]) -> str:
+def _failing(details: Mapping[str, Any]) -> str:
     """The pairs on which every pilot run failed, with the number of these runs."""
     runs = {one["pair"]: one["runs_on_neighbor"] for one in details["search"]}
     return ", ".join(f"{name} ({runs[name]} on D′)" for name in details["failing"])

@@ -32,7 +32,7 @@ def test_a_case_is_made_again_by_its_number() -> None:
 
 @pytest.mark.slow
 def test_old_faults_are_found() -> None:
-    printed = fuzz("--faults", "--cases", "150")
+    printed = fuzz("--faults", "--cases", "250")
     assert "NOT FOUND" not in printed
     assert printed.count(" cases run)") >= 10
 

@@ -107,7 +107,7 @@ def computed(planned: Planned) -> RunsBound:
     if "claimed" not in arms:
         raise InputError(f"{planned.folder}: holds no runs of the generator as it is claimed to be")
     audit, claim = arms["claimed"], planned.plan.claim
-    if not audit.trials and not audit.details["exhausted"]:
+    if not audit.bounds and not audit.details["exhausted"]:
         raise InputError(
             f"{planned.folder}: the search for neighbours is not finished, so nothing was tested; go on with "
             f"`cupel audit runs run {planned.folder} …` or `score`"
