@@ -13,7 +13,11 @@ from cupel.audits.games import many_runs
 
 @pytest.mark.parametrize(
     ("epsilon", "says"),
-    [(1, None), (3, "no outcome of 300 runs refutes a claim of ε = 3; at least 309 could"), (16, "no number of runs")],
+    [
+        (1, None),
+        (3, "no outcome of 300 runs refutes a claim of ε = 3; at least 309 could"),
+        (16, "no outcome of 10000 runs, the most that are possible"),
+    ],
 )
 def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     epsilon: float, says: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -22,7 +26,7 @@ def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     monkeypatch.setattr(many_runs, "REPETITIONS", 50)
     like = tmp_path / "people.csv"
     like.write_text("city,age\n" + "".join(f"{'ABCD'[i % 4]},{20 + i % 37}\n" for i in range(40)))
-    arguments = ("audit", "runs", "plan", "--like", like, "--epsilon", epsilon)
+    arguments = ("audit", "runs", "plan", "--like", like, "--runs", 300, "--epsilon", epsilon)
     result = command.run(*arguments, "-o", tmp_path / "a")
     assert result.returncode == 0, result.stderr
     assert ("Warning:" in result.stdout) is (says is not None)
