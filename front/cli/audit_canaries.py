@@ -72,7 +72,6 @@ def plan(
     from cupel.audit_jobs.canaries.layout import layout_in_words
     from cupel.audit_jobs.canaries.readme import reach
     from cupel.audit_jobs.canaries.units import claim_in_words
-    from cupel.errors import input_errors
 
     settings = job.PlanSettings(
         kind=kind,
@@ -94,12 +93,10 @@ def plan(
         files=scorings,
         progress=progress(json_, quiet),
     )
-    with input_errors():
-        design, _ = job.planned_design(settings)
     planned = job.plan(settings, output)
 
     def in_words() -> None:
-        for line in claim_in_words(design.claim, design.unit):
+        for line in claim_in_words(planned.design.claim, planned.design.unit):
             say(line)
         size = planned.design.candidates
         if planned.layout is None:

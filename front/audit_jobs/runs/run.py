@@ -10,6 +10,7 @@ import importlib
 import io
 import multiprocessing
 import os
+import queue
 import secrets
 import shlex
 import shutil
@@ -19,18 +20,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -119,7 +112,7 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
         validate.integer(minimum=1, workers=settings.workers)
         validate.positive(timeout=settings.timeout)
     _refuse_finished(folder)
-    with one_process(planned.private), _ended_by_sigterm():
+    with one_process(planned.private), _handling(_end, signal.SIGTERM):
         maker = _Maker(planned, settings)
         results = Results(planned)
         with results.writing():
@@ -136,20 +129,24 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Makes a request to end the process an exception, so that commands under way are ended, too."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
+def _handling(handle: Callable[[int, object], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handles signals while the block runs, unless they are ignored, as those of a background job may be."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {one: signal.signal(one, handle) for one in signals if signal.getsignal(one) is not signal.SIG_IGN}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _end(number: int, frame: object = None) -> NoReturn:
+    """Ends the process as an exception does, so that commands under way are ended, too."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
 
 
 def score(folder: Path, *, unprotected: bool = False, progress: Progress | None = None) -> MadeRuns:
@@ -405,24 +402,30 @@ class _Maker:
         """Makes all runs that an audit asks for."""
         workers = self._settings.workers
         title = "Runs" if arm == "claimed" else "Runs without protection"
+        # Signals wait here, too. Raised wherever they arrive, they could leave a future locked for ever.
+        events: queue.SimpleQueue[Future[Any] | int] = queue.SimpleQueue()
         with self._settings.progress.stage(title) as step, self._executor() as executor:
             under_way: dict[Future[Any], MadeRun] = {}
             try:
-                while True:
-                    busy = {one.run for one in under_way.values()}
-                    wanted = [one for one in audit.wanted(workers) if one not in busy]
-                    for one in wanted[: max(0, workers - len(under_way))]:
-                        made = MadeRun(arm, one)
-                        under_way[self._submit(executor, generator, made)] = made
-                    if not under_way:
-                        return
-                    finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        made = under_way.pop(future)
-                        features, seconds = _result(future)
+                with _handling(lambda number, _: events.put(number), signal.SIGINT, signal.SIGTERM):
+                    while True:
+                        busy = {one.run for one in under_way.values()}
+                        wanted = [one for one in audit.wanted(workers) if one not in busy]
+                        for one in wanted[: max(0, workers - len(under_way))]:
+                            made = MadeRun(arm, one)
+                            future = self._submit(executor, generator, made)
+                            under_way[future] = made
+                            future.add_done_callback(events.put)
+                        if not under_way:
+                            return
+                        event = events.get()
+                        if isinstance(event, int):
+                            _end(event)
+                        made = under_way.pop(event)
+                        features, seconds = _result(event)
                         results.add(made, features, seconds)
                         audit.add(made.run, features)
-                    step(*audit.progress)
+                        step(*audit.progress)
             except BaseException:
                 self._commands.stop()
                 raise

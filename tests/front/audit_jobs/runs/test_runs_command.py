@@ -25,6 +25,7 @@ import toy_functions
 import toy_generator
 
 from cupel.accounting.guarantees import PureDP
+from cupel.audit_jobs.runs import run as job
 from cupel.audit_jobs.runs.files import read_plan
 from cupel.audits.games import many_runs
 from cupel.testing import assert_never_exceeds
@@ -209,6 +210,29 @@ def test_an_interrupted_audit_resumes_with_the_same_runs(tmp_path: Path, how: si
     assert features[0] == features[1]
     first, second = (done("bound", audit)["audit"] for audit in (cut, whole))
     assert first == second
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_is_raised_between_runs_only(
+    number: signal.Signals, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where locks are held, an exception would leave them locked, and the audit would never end."""
+    audit, after, add = plan(tmp_path), [], many_runs.ManyRuns.add
+
+    def add_and_signal(self: Any, *arguments: Any) -> None:
+        os.kill(os.getpid(), number)
+        after.append(len(lines(audit)))  # what follows the signal is done
+        add(self, *arguments)
+
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    with monkeypatch.context() as patched:
+        patched.setattr(many_runs.ManyRuns, "add", add_and_signal)
+        with pytest.raises(error):
+            job.run(audit, job.RunSettings(function="toy_functions:copy"))
+    assert after
+    assert {one: signal.getsignal(one) for one in before} == before
+    assert len(lines(audit)) >= len(after)
+    assert done("run", audit, "--function", "toy_functions:copy")["finished"] is True
 
 
 def test_a_line_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
