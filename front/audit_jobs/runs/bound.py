@@ -10,7 +10,7 @@ from typing import Any
 
 from cupel import __version__
 from cupel.accounting.number_format import format_lower
-from cupel.audit_jobs.canaries.files import Claimed, guarantee, sealed, write_whole
+from cupel.audit_jobs.canaries.files import Claimed, guarantee, read_sealed, sealed, write_whole
 from cupel.audit_jobs.runs.files import BOUND, Planned, Results, read_plan
 from cupel.audits.games.many_runs import ManyRuns, detectable_leak, power
 from cupel.audits.result import AuditResult
@@ -95,6 +95,24 @@ def bound(folder: Path) -> RunsBound:
     with one_process(planned.private):
         found = computed(planned)
         write_whole(folder / BOUND, json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return found
+
+
+def read_bound(planned: Planned) -> dict[str, Any]:
+    """The content of ``bound.json``, which is computed again and compared.
+
+    Raises:
+        InputError: if there is none, or it is not what the runs of the folder show.
+    """
+    folder, path = planned.folder, planned.folder / BOUND
+    if not path.is_file():
+        raise InputError(f"{folder}: holds no bound; run `cupel audit runs bound {folder}` first")
+    found = read_sealed(path)
+    if found.get("plan_sha256") != planned.sha256:
+        raise InputError(f"{path}: belongs to another plan; run `cupel audit runs bound {folder}` again")
+    expected = json.loads(json.dumps(computed(planned).to_json()))
+    if any(found.get(key) != value for key, value in expected.items() if key not in ("cupel", "sha256")):
+        raise InputError(f"{path}: is not what the runs in {folder} show; run `cupel audit runs bound {folder}` again")
     return found
 
 

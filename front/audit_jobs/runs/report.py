@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from cupel import __version__
 from cupel.attacks.black_box.worst_cases import FINDS
-from cupel.audit_jobs.canaries.files import guarantee, read_sealed, version_error, write_whole
+from cupel.audit_jobs.canaries.files import guarantee, version_error, write_whole
+from cupel.audit_jobs.runs.bound import read_bound
 from cupel.audit_jobs.runs.files import BOUND, Planned, read_plan
 from cupel.audits.games.many_runs import ManyRunsDesign
 from cupel.audits.implications import describe
-from cupel.errors import InputError
 from cupel.reports import text
 from cupel.reports.runs import RunsAudit, render
 
@@ -31,19 +31,14 @@ def report(folder: Path) -> RunsAudit:
         folder: of the plan, with a bound.
 
     Raises:
-        InputError: if a file is missing, was changed, or does not belong to the plan.
+        InputError: if a file is missing, was changed, or is not what the runs show.
     """
     planned = read_plan(folder)
-    path = folder / BOUND
-    if not path.is_file():
-        raise InputError(f"{folder}: holds no bound; run `cupel audit runs bound {folder}` first")
-    found = read_sealed(path)
-    if found.get("plan_sha256") != planned.sha256:
-        raise InputError(f"{path}: belongs to another plan; run `cupel audit runs bound {folder}` again")
+    found = read_bound(planned)
     try:
         document = _document(planned, found)
     except ValidationError as error:
-        raise version_error(path, error) from None
+        raise version_error(folder / BOUND, error) from None
     write_whole(folder / "report.html", render(document))
     write_whole(folder / "report.json", document.model_dump_json(by_alias=True, indent=2) + "\n")
     return document

@@ -16,6 +16,8 @@ from cupel.accounting.bounds import Bound, Direction, Rigor
 from cupel.accounting.guarantees import ApproxDP, PureDP
 from cupel.accounting.registry import upper_bounds
 from cupel.audit_jobs.canaries import files
+from cupel.audit_jobs.runs.bound import read_bound
+from cupel.audit_jobs.runs.files import read_plan
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict_wording import contradiction
 from cupel.errors import InputError
@@ -31,7 +33,7 @@ _FORM: TypeAdapter[list[AuditResult]] = TypeAdapter(list[AuditForm])
 def read_audits(path: Path, *, adjacency: Adjacency, unit: Unit) -> list[AuditResult]:
     """The results in the folder of a planned audit, or in a JSON file that `cupel audit` wrote.
 
-    A folder is verified: its bound must have been computed from its scores, and these must belong to its plan.
+    A folder is verified: its bound must be that of its scores or its runs, and these must belong to its plan.
 
     Args:
         path: of the folder or the file.
@@ -87,6 +89,8 @@ def _assuming(audit: AuditResult, stated: str) -> AuditResult:
 
 
 def _of_folder(folder: Path) -> list[AuditResult]:
+    if not (folder / "private" / files.MANIFEST).is_file() and (folder / "private" / files.PLAN).is_file():
+        return _audits([read_bound(read_plan(folder)).get("audit")], folder / files.BOUND)
     _, digest = files.read_manifest(folder, None)
     path = folder / files.BOUND
     if not path.is_file():

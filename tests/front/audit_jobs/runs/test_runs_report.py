@@ -12,6 +12,7 @@ import pytest
 from printed_numbers import two_forms
 from whole_pages import Nesting, outside
 
+from cupel.audit_jobs.canaries.files import sealed
 from cupel.audits.games import many_runs
 
 CITIES = ["Antwerp", "Bergen", "Coimbra", "Delft", "Esbjerg"]
@@ -98,4 +99,28 @@ def test_a_report_needs_the_bound_of_its_plan(planned: Path) -> None:
     bound = planned / "bound.json"
     bound.write_text(bound.read_text().replace('"refuted": false', '"refuted": true'))
     assert "bound.json" in refused("report", planned)
+    assert not (planned / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("audit",), 1),
+        (("audit", "details", "most_rounds"), 10**9),
+        (("refuted",), True),
+        (("control",), "It found all."),
+    ],
+)
+def test_a_bound_that_the_runs_do_not_show_is_refused(planned: Path, place: tuple[str, ...], value: object) -> None:
+    """Sealed or not."""
+    audited(planned, "constant")
+    path = planned / "bound.json"
+    document = json.loads(path.read_text())
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    del document["sha256"]
+    path.write_text(json.dumps(sealed(document)))
+    assert "is not what the runs in" in refused("report", planned)
     assert not (planned / "report.html").exists()

@@ -254,6 +254,25 @@ def test_an_audit_whose_files_were_changed_is_refused(tmp_path: Path, name: str)
     assert name in refused(claim(tmp_path, {"event": GAUSSIAN}, audits=["audit"]))
 
 
+def test_an_audit_by_many_runs_refutes_it(tmp_path: Path) -> None:
+    """A generator whose labels are those of its data shows a new label in nearly every run on D′ and in none on D."""
+    like, audit = tmp_path / "like.csv", tmp_path / "runs"
+    like.write_text("city,income\n" + "".join(f"{'ABCDE'[i % 5]},{30011 + 977 * i}\n" for i in range(40)))
+    about = ("--like", like, "--epsilon", 0.5, "--delta", DELTA, "--runs", 60, "--neighbors", "new_category")
+    assert run("audit", "runs", "plan", *about, "-o", audit, "-q").returncode == 0
+    assert run("audit", "runs", "run", audit, "--function", "audited_functions:own_labels", "-q").returncode == 0
+    path = claim(tmp_path, {"event": GAUSSIAN}, epsilon=0.5, audits=["runs"])
+    assert "holds no bound" in refused(path)
+    assert run("audit", "runs", "bound", audit, "-q").returncode == 1
+    bound, content = audit / "bound.json", (audit / "bound.json").read_text()
+    bound.write_text(json.dumps(json.loads(content) | {"refuted": False}))
+    assert "bound.json" in refused(path)
+    bound.write_text(content)
+    done, found = assay(path)
+    assert (found["verdict"], done.returncode) == ("REFUTED", 1)
+    assert found["best_lower"]["value"] > 0.5
+
+
 def test_an_audit_at_another_relation_is_refused(tmp_path: Path) -> None:
     audited(tmp_path)
     path = claim(tmp_path, {"event": GAUSSIAN}, adjacency="replace_one", audits=["audit"])
