@@ -472,13 +472,13 @@ def long_ledger(little: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_long_run_resumes_at_once(little: Any, long_ledger: Path) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with Ledger.open(long_ledger) as ledger:
         run = little.begin(ledger, plan=selections(little, 10_000))
         assert run.last_committed("tokens") == 10_000
         assert run.outcome("tokens/9999").value == [9999]
     # It takes 0.2 s; a scan of the file for each key would take minutes.
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_ledger_is_read_row_by_row(little: Any, path: Path, tmp_path: Path) -> None:
