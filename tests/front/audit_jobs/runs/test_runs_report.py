@@ -112,7 +112,7 @@ def test_a_report_needs_the_bound_of_its_plan(planned: Path) -> None:
     ],
 )
 def test_a_bound_that_the_runs_do_not_show_is_refused(planned: Path, place: tuple[str, ...], value: object) -> None:
-    """Sealed or not."""
+    """Its seal is made anew."""
     audited(planned, "constant")
     path = planned / "bound.json"
     document = json.loads(path.read_text())
