@@ -87,7 +87,7 @@ def power_row(place: int, runs: int, repetitions: int, seed: int, executor: Proc
     """The stated chance of a leak, and that of whole audits."""
     pair = Pair("rare_category", 0, 1, (Event("novel values of the target", 1.0),))
     design = ManyRunsDesign(pairs=(pair,), runs=runs, claim=PureDP(EPSILON))
-    stated = power(design, design.most_rounds)[place]
+    stated = power(design, design.most_rounds, design.usual_pilots)[place]
     found: Row = {"leak": stated.leak, "runs": runs, "stated": stated.chance, "repetitions": repetitions}
     for neighbors in (("rare_category",), None):
         drawn = np.random.SeedSequence([seed, runs, place, neighbors is None]).generate_state(repetitions, np.uint64)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from cupel.accounting.arrays import Bools, Floats
-from cupel.attacks.black_box.worst_cases import ColumnFacts, NeighboringData, Row
+from cupel.attacks.black_box.worst_cases import SHOWN, ColumnFacts, NeighboringData, Row
 from cupel.mechanisms.data.cells import as_category, as_number, is_missing
 
 Features: TypeAlias = dict[str, float]
@@ -66,7 +66,7 @@ class OutputFeatures:
             whole.add(piece, cells, numbers, words)
             for name, into in sums.items():
                 self._targets[name].add(cells, numbers, words, into)
-        return {"": whole.features(), **{name: into.features() for name, into in sums.items()}}
+        return {"": whole.features(), **{name: self._targets[name].features(into) for name, into in sums.items()}}
 
 
 class _Whole:
@@ -166,6 +166,8 @@ class _Sums:
 
 
 _PAIR: Final = "rows with the target's "
+EQUAL: Final = "target's value"
+TOWARD: Final = "values toward the target's"
 
 
 class _Target:
@@ -206,14 +208,14 @@ class _Target:
         count = len(next(iter(cells.values()), []))
         equal = {column.name: self._equal(column, cells, numbers, words) for column in self._columns}
         for name, mask in equal.items():
-            into.add(f"{name}: target's value", float(mask.sum()))
+            into.add(f"{name}: {EQUAL}", float(mask.sum()))
         into.add("novel values of the target", float(sum(equal[name].sum() for name in self._novel if name in equal)))
         toward = 0.0
         for name, (middle, above) in self._middles.items():
             beyond = float((numbers[name] >= middle if above else numbers[name] <= middle).sum())
-            into.add(f"{name}: values toward the target's", beyond)
+            into.add(f"{name}: {TOWARD}", beyond)
             toward += beyond
-        into.add("values toward the target's", toward)
+        into.add(TOWARD, toward)
         if count and equal:
             stacked = np.stack(list(equal.values()))
             into.raise_to("most cells of a row equal to the target's", float(stacked.sum(axis=0).max()))
@@ -224,6 +226,13 @@ class _Target:
                 into.add(f"{_PAIR}{one} and {two}", float(together[place, other]))
         for name, (new, triples) in self._words.items():
             self._add_texts(name, cells[name], new, triples, into)
+
+    def features(self, sums: _Sums) -> Features:
+        """All features of an output, from the sums over its pieces."""
+        if not sums.counts:
+            return {}
+        alone = [f"{name}: {EQUAL}" for name in self._novel] + [f"{name}: {TOWARD}" for name in self._middles]
+        return {**sums.features(), SHOWN: float(sum(sums.counts.get(name, 0.0) > 0 for name in alone))}
 
     def _equal(
         self,

@@ -10,6 +10,7 @@ was promised never to see.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 import sys
@@ -29,8 +30,14 @@ Row: TypeAlias = Mapping[str, Any]
 
 FAR = 10.0
 """How far beyond the range of the data an extreme value lies, in widths of the range."""
+NEAR = 1.0
+"""The same for an outlier, which public limits may well admit."""
 LONG = 10
 """How many times as long as the longest text an extreme text is."""
+
+SHOWN: Final = "columns that show the target"
+"""Name of a feature: in how many columns the output has the target's value, or a number that points to it, where no
+other record has one."""
 
 _MOST_CATEGORIES = 200  # a column with more distinct words holds names or prose
 _WORDS_OF_PROSE = 3  # a column whose texts have more words on average holds prose
@@ -72,11 +79,10 @@ class ColumnFacts:
         """high − low, or 1 if all numbers are equal."""
         return min(self.high - self.low, sys.float_info.max) or max(1.0, abs(self.high))
 
-    @property
-    def extreme(self) -> float:
-        """A number far from all others of the sample, or the end of the public range that is farther from them."""
+    def extreme(self, far: float) -> float:
+        """A number so many widths beyond the others, or the end of the public range that is farther from them."""
         if self.domain is None:
-            return min(self.high + FAR * self.width, self.most)
+            return min(self.high + far * self.width, self.most)
         low, high = self.domain
         return float(high if high - self.high >= self.low - low else low)
 
@@ -135,7 +141,7 @@ class NeighboringData:
         data: D.
         neighbor: D′.
         target: the record that D′ has and D has not.
-        novel: the columns in which no record of D has the target's value.
+        novel: the columns in which no record of D has the target's value, but for copies of the target.
         events: events that the faults make likely on D′ and not on D, best first.
     """
 
@@ -329,36 +335,76 @@ def _ordinary(sample: Sample, rng: np.random.Generator) -> NeighboringData | Non
 
 
 def _extreme_value(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
-    numbers = sample.of_kind("number")
     target = dict(sample.unusual)
-    events = []
-    for column in numbers:
-        target[column.name] = column.written(column.extreme)
-        if not column.low <= column.extreme <= column.high:
-            events.append(Event(f"{column.name}: values toward the target's", 1.0))
-    if not events:
+    outside = _make_extreme(sample, target, FAR)
+    if not outside:
         return None
-    events.insert(0, Event("values toward the target's", 1.0))
+    events = (Event(f"{name}values toward the target's", 1.0) for name in ("", *(f"{name}: " for name in outside)))
     return _pair(sample, "extreme_value", sample.rows, target, tuple(events))
+
+
+def _make_extreme(sample: Sample, target: dict[str, Any], far: float) -> list[str]:
+    """Gives a record extreme numbers; the columns in which they are outside the range of the sample."""
+    outside = []
+    for column in sample.of_kind("number"):
+        extreme = column.extreme(far)
+        target[column.name] = column.written(extreme)
+        if not column.low <= extreme <= column.high:
+            outside.append(column.name)
+    return outside
+
+
+def _outlier(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
+    """D has no record with the rarest category, D′ has one, whose numbers are beyond all others."""
+    rarest = _rarest(sample)
+    if rarest is None:
+        return None
+    rest, target = _split(sample, rarest)
+    columns = 1 + len(_make_extreme(sample, target, NEAR))
+    if columns < 2 or len(rest) <= sample.copies + 2:
+        return None
+    return _pair(sample, "outlier", rest, target, (Event(SHOWN, float(columns)),))
 
 
 def _new_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     target = dict(sample.usual)
+    _make_new(sample, target, rng)
+    return _of_novel(sample, "new_category", sample.rows, target)
+
+
+def _repeated_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
+    """One record of D has categories that no other has, and D′ has that record twice."""
+    target = dict(sample.usual)
+    _make_new(sample, target, rng)
+    once = _of_novel(sample, "repeated_category", sample.rows, target)
+    if once is None:
+        return None
+    twice = _pair(sample, "repeated_category", (*sample.rows, dict(target)), target, once.events)
+    return None if twice is None else dataclasses.replace(twice, novel=once.novel)
+
+
+def _make_new(sample: Sample, target: dict[str, Any], rng: np.random.Generator) -> None:
+    """Gives a record new categories."""
     for column in sample.of_kind("category"):
         fitting = (cell for word in column.new_words(rng) if (cell := column.cell(word)) is not None)
         target[column.name] = next(fitting, target[column.name])
-    return _of_novel(sample, "new_category", sample.rows, target)
 
 
 def _rare_category(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
     """D has no record with the rarest category, D′ has one."""
-    rarest = [
+    rarest = _rarest(sample)
+    return None if rarest is None else _without(sample, "rare_category", rarest)
+
+
+def _rarest(sample: Sample) -> tuple[str, str] | None:
+    """The column and the word of the rarest category."""
+    every = [
         (count, column.name, word)
         for column in sample.of_kind("category")
         if len(column.counts) > 2
         for word, count in column.counts.items()
     ]
-    return _without(sample, "rare_category", min(rarest, key=lambda one: one[0])) if rarest else None
+    return min(every, key=lambda one: one[0])[1:] if every else None
 
 
 def _empty_class(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -366,15 +412,19 @@ def _empty_class(sample: Sample, rng: np.random.Generator) -> NeighboringData | 
     column = sample.classes
     if column is None or len(column.counts) < 2:
         return None
-    word, count = min(column.counts.items(), key=lambda one: one[1])
-    return _without(sample, "empty_class", (count, column.name, word))
+    return _without(sample, "empty_class", (column.name, min(column.counts, key=column.counts.__getitem__)))
 
 
-def _without(sample: Sample, name: str, rarest: tuple[int, str, str]) -> NeighboringData | None:
-    _, column, word = rarest
-    rest = tuple(row for row in sample.rows if as_category(row[column]) != word)
-    target = next(row for row in sample.rows if as_category(row[column]) == word)
+def _without(sample: Sample, name: str, rarest: tuple[str, str]) -> NeighboringData | None:
+    rest, target = _split(sample, rarest)
     return _of_novel(sample, name, rest, target) if len(rest) > sample.copies + 2 else None
+
+
+def _split(sample: Sample, rarest: tuple[str, str]) -> tuple[tuple[Row, ...], dict[str, Any]]:
+    """The records without a category, and the first that has it."""
+    column, word = rarest
+    rest = tuple(row for row in sample.rows if as_category(row[column]) != word)
+    return rest, dict(next(row for row in sample.rows if as_category(row[column]) == word))
 
 
 def _new_combination(sample: Sample, rng: np.random.Generator) -> NeighboringData | None:
@@ -531,6 +581,8 @@ STRATEGIES: Final[dict[str, Strategy]] = {
     "extreme_value": _extreme_value,
     "new_category": _new_category,
     "rare_category": _rare_category,
+    "outlier": _outlier,
+    "repeated_category": _repeated_category,
     "longest_text": _longest_text,
     "new_token": _new_token,
     "empty_class": _empty_class,
@@ -546,7 +598,9 @@ FINDS: Final[dict[str, str]] = {
     "ordinary": "the number of records, or a count, that is released without noise",
     "extreme_value": "the smallest or largest value of a column, read off the data",
     "new_category": "the categories of a column, read off the data",
-    "rare_category": "the categories of a column, read off the data; counts that are published above a threshold only",
+    "rare_category": "the categories of a column, read off the data",
+    "outlier": "noise that is too small for a record that shows in several columns at once",
+    "repeated_category": "counts that are published above a threshold only",
     "empty_class": "a model for each class that the data have",
     "new_combination": "combinations of categories, read off the data",
     "missing_value": "whether a column has empty cells, read off the data",

@@ -2,17 +2,18 @@
 
 *Search.* Each strategy gives one pair of neighbours (`cupel.attacks.black_box.worst_cases`). Pilot runs of the
 generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on. They
-decide which pair is tested and which event is looked for at first. Then they are thrown away.
+decide which pair is tested and which event is looked for at first, and they set the first estimates of its rates. No
+bound counts them.
 
 *Test.* The generator runs once on D and once on D′ in each further round, and the anytime-valid bound of
 `cupel.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed before
-the round. After rounds 32, 64, 128, … it is chosen anew, from the rounds before.
+the round. After rounds 8, 16, 32, … it is chosen anew, from all runs of the pair before.
 
 *Why the bound holds.* Given everything that was seen before a round, its event is fixed and its two runs are new, so
-the payoff of the round has a mean of at most 0 under the claim, as the proof of the sequential bound needs. The search
+a bet on the round gains nothing on average under the claim, as the proof of the sequential bound needs. The search
 therefore costs runs and no confidence, and a run may be stopped or continued at any time. It needs that runs are
 independent of each other: a generator that keeps state between runs, or a fixed seed, breaks that. The proofs are in
-docs/proofs/many-runs.md, Theorems 1 to 4.
+docs/proofs/many-runs.md, theorems 1 to 4.
 
 *Failures.* That a run fails is an outcome like any other, and it is counted. A pair on whose D′ every pilot run fails
 is left out of the search and named, unless failures are asked for: the user knows whether a failure can be seen.
@@ -56,7 +57,7 @@ LEAST_RUNS: Final = 20
 MOST_RUNS: Final = 10_000
 """Above it, the simulation of the power would take minutes."""
 
-_CHOOSE_AFTER = frozenset(2**power for power in range(5, 31))  # rounds after which the event is chosen anew
+_CHOOSE_AFTER = frozenset(2**power for power in range(3, 31))  # rounds after which the event is chosen anew
 _TAIL = 0.1  # probability with which the limit of a rate may be wrong while events are compared, for all events jointly
 _TINY = 1e-9
 
@@ -145,9 +146,20 @@ class ManyRunsDesign:
         """The claimed ε; 0 without a claim."""
         return 0.0 if self.claim is None else float(self.claim.epsilon)
 
-    def state(self) -> Sequential:
-        """The bound before the first round."""
-        return Sequential(delta=self.delta, confidence=self.confidence, adjacency=self.adjacency, unit=self.unit)
+    @property
+    def usual_pilots(self) -> int:
+        """Pilot runs on each data set of the pair that is tested, if the first pairs show most and none fails."""
+        return _usual_pilots(self)
+
+    def state(self, earlier: int | None = None) -> Sequential:
+        """The bound before the first round, after so many pilot runs on each data set; None for the most possible."""
+        return Sequential(
+            delta=self.delta,
+            confidence=self.confidence,
+            earlier=self.pilots // 2 if earlier is None else earlier,
+            adjacency=self.adjacency,
+            unit=self.unit,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +187,7 @@ def _randomized_response(epsilon: float, delta: float) -> tuple[float, float]:
     return usual, 1 - usual
 
 
-def _chance(design: ManyRunsDesign, rounds: int, rates: tuple[float, float]) -> float:
+def _chance(design: ManyRunsDesign, rounds: int, earlier: int, rates: tuple[float, float]) -> float:
     """The chance that so many rounds refute the claim; without a claim, that they show ε > 0."""
     # The largest ε is the last to be rejected; 0 stands for all below it.
     grid = np.array([0.0, design.limit + design.state().step])
@@ -185,14 +197,21 @@ def _chance(design: ManyRunsDesign, rounds: int, rates: tuple[float, float]) -> 
         delta=design.delta,
         confidence=design.confidence,
         grid=grid,
+        earlier=earlier,
         repetitions=REPETITIONS,
     )
     return float((found > design.limit).mean())
 
 
 @functools.lru_cache(maxsize=64)
-def power(design: ManyRunsDesign, rounds: int) -> tuple[Power, ...]:
-    """What a test of so many rounds shows of leaks of known size, by simulation."""
+def power(design: ManyRunsDesign, rounds: int, earlier: int) -> tuple[Power, ...]:
+    """What a test of so many rounds shows of leaks of known size, by simulation.
+
+    Args:
+        design: of the audit.
+        rounds: of the test.
+        earlier: pilot runs on each data set of the pair, in which the event happens as often as in the rounds.
+    """
     claim = design.limit or 1.0
     allowed = f"ε = {format_number(claim)} allows"
     if design.claim is not None:
@@ -214,23 +233,28 @@ def power(design: ManyRunsDesign, rounds: int) -> tuple[Power, ...]:
             delta=design.delta,
             confidence=design.confidence,
             grid=grid,
+            earlier=earlier,
             repetitions=REPETITIONS // 5,
         )
-        found.append(Power(words, _chance(design, rounds, rates), max(0.0, float(np.median(bounds)))))
+        found.append(Power(words, _chance(design, rounds, earlier, rates), max(0.0, float(np.median(bounds)))))
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=64)
-def detectable_leak(design: ManyRunsDesign, rounds: int) -> Detectable:
-    """The leaks that a test of so many rounds finds half of the time, by bisection of its simulated power."""
+def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detectable:
+    """The leaks that a test of so many rounds finds half of the time, by bisection of its simulated power.
+
+    Args:
+        design, rounds, earlier: as of `power`.
+    """
 
     def smallest(rates: Callable[[float], tuple[float, float]], most: float) -> float | None:
-        if _chance(design, rounds, rates(most)) < 0.5:
+        if _chance(design, rounds, earlier, rates(most)) < 0.5:
             return None
         low, high = 0.0, most
         while high - low > most / 500:
             middle = (low + high) / 2
-            low, high = (low, middle) if _chance(design, rounds, rates(middle)) >= 0.5 else (middle, high)
+            low, high = (low, middle) if _chance(design, rounds, earlier, rates(middle)) >= 0.5 else (middle, high)
         return high
 
     return Detectable(
@@ -245,25 +269,22 @@ def detectable_leak(design: ManyRunsDesign, rounds: int) -> Detectable:
 GIVEN_AWAY: Final = "of the runs on D′ have the event"
 """What the share of `detectable_leak` is of, for its sentence."""
 
-_MOST_ROUNDS: Final = 2**17
+_MOST_NEEDED: Final = 2**18
 
 
 def runs_needed(design: ManyRunsDesign) -> int | None:
-    """The fewest runs of which some outcome would refute the claim; None if 131,072 rounds would not do.
+    """The fewest runs of which some outcome would refute the claim; None if 262,144 runs would not do.
 
     Args:
         design: of the audit; its number of runs does not matter.
     """
-    state = design.state()
-    if design.limit >= state.largest:
-        return None
-    rounds = bisect.bisect_left(range(1, _MOST_ROUNDS + 1), True, key=lambda n: state.ceiling(n) > design.limit) + 1
-    if rounds > _MOST_ROUNDS:
-        return None
-    runs = max(LEAST_RUNS, 2 * rounds)
-    while (runs - int(runs * PILOT_SHARE)) // 2 < rounds:
-        runs += 1
-    return runs
+
+    def enough(runs: int) -> bool:
+        pilots = int(runs * PILOT_SHARE)
+        return design.state(pilots // 2).ceiling((runs - pilots) // 2) > design.limit
+
+    runs = bisect.bisect_left(range(LEAST_RUNS, _MOST_NEEDED + 1), True, key=enough) + LEAST_RUNS
+    return runs if runs <= _MOST_NEEDED else None
 
 
 class ManyRuns:
@@ -293,7 +314,7 @@ class ManyRuns:
             missing = [run for run in self._search.wanted(self._results) if run not in self._results]
             if missing or self._search.chosen is None:
                 return missing
-            self._test = _Test(self.design, self._search)
+            self._test = _Test(self.design, self._search, self._results)
         test = self._test
         test.update(self._results)
         if test.finished:
@@ -321,7 +342,7 @@ class Compared:
 
     Attributes:
         name: of the pair.
-        runs: number of pilot runs on D and on D′.
+        runs: number of pilot runs on D and on D′, which are equal.
         value: a cautious estimate of the ε that its best event shows.
         event: the best event; None if all runs on D′ failed.
     """
@@ -387,6 +408,14 @@ class _Search:
         return [Run("pilot", data, number) for data, count in counts.items() for number in range(count)]
 
 
+@functools.lru_cache(maxsize=64)
+def _usual_pilots(design: ManyRunsDesign) -> int:
+    blank = {Run("pilot", data, number): {} for data in _data_sets(design.pairs) for number in range(design.pilots)}
+    search = _Search(design)
+    search.wanted(blank)
+    return max(search.chosen.runs) if search.chosen is not None else 0
+
+
 def _data_sets(pairs: Sequence[Pair]) -> list[int]:
     return list(dict.fromkeys(data for pair in pairs for data in (pair.data, pair.neighbor)))
 
@@ -394,16 +423,21 @@ def _data_sets(pairs: Sequence[Pair]) -> list[int]:
 def _compare(
     design: ManyRunsDesign, pair: Pair, results: Mapping[Run, Mapping[str, Features]], counts: Mapping[int, int]
 ) -> Compared:
-    sides = [
-        [_of_pair(results[Run("pilot", data, number)], pair.name) for number in range(counts[data])]
-        for data in (pair.data, pair.neighbor)
-    ]
+    sides = _pilots_of(pair, results, counts[pair.data], counts[pair.neighbor])
     runs = (len(sides[0]), len(sides[1]))
     fails = [all(one.get(FAILED) for one in side) for side in sides]
     if fails[0] or (fails[1] and not design.failures):
         return Compared(pair.name, runs, -math.inf, None)
     value, event = choose_event(sides[0], sides[1], _expected(design, pair), design.delta)
     return Compared(pair.name, runs, value, event)
+
+
+def _pilots_of(pair: Pair, results: Mapping[Run, Mapping[str, Features]], *runs: int) -> tuple[list[Features], ...]:
+    """The features of so many pilot runs on D and on D′."""
+    return tuple(
+        [_of_pair(results[Run("pilot", data, number)], pair.name) for number in range(most)]
+        for data, most in zip((pair.data, pair.neighbor), runs, strict=True)
+    )
 
 
 def _expected(design: ManyRunsDesign, pair: Pair) -> tuple[Event, ...]:
@@ -481,20 +515,26 @@ def _estimates(tp: Any, inside: int, fp: Any, outside: int, delta: float, tail: 
     return np.asarray(np.max(estimates, axis=0))
 
 
+def _happened(event: Event, features: Features) -> bool:
+    return features.get(event.feature, -math.inf) >= event.threshold
+
+
 class _Test:
     """The rounds of the test so far, in order, up to the first that has no result."""
 
-    def __init__(self, design: ManyRunsDesign, search: _Search) -> None:
+    def __init__(self, design: ManyRunsDesign, search: _Search, results: Mapping[Run, Mapping[str, Features]]) -> None:
         chosen = search.chosen
         assert chosen is not None
         assert chosen.event is not None
         self.design = design
         self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
-        self.seen: tuple[list[Features], list[Features]] = ([], [])
+        self.seen = _pilots_of(self.pair, results, *chosen.runs)
+        self.earlier = max(chosen.runs)
         self.pilots = search.used
         self.most = (design.runs - self.pilots) // 2
-        self.state = design.state()
+        self.state = design.state(self.earlier)
         self.events = [(0, chosen.event)]
+        self._expect(chosen.event)
         self.hits = [0, 0]
         self.failures = [0, 0]
         self.bounds: list[float] = []
@@ -527,6 +567,11 @@ class _Test:
         """The number of rounds for which power and ceiling are stated: those that were planned, unless it was cut."""
         return self.most if self.ended and not self.refuted else self.rounds
 
+    def _expect(self, event: Event) -> None:
+        """Tells the gambler what an event did in all runs of the pair so far."""
+        hits = [sum(_happened(event, features) for features in side) for side in self.seen]
+        self.state.expect(*((some, len(side)) for some, side in zip(hits, self.seen, strict=True)))
+
     def update(self, results: Mapping[Run, Mapping[str, Features]]) -> None:
         """Counts the rounds whose two runs have results, in order."""
         while not self.finished:
@@ -536,11 +581,11 @@ class _Test:
             if self.rounds in _CHOOSE_AFTER:
                 _, event = choose_event(*self.seen, _expected(self.design, self.pair), self.design.delta)
                 self.events.append((self.rounds, event))
+                self._expect(event)
             event = self.events[-1][1]
             found = [_of_pair(results[run], self.pair.name) for run in runs]
-            happened = [features.get(event.feature, -math.inf) >= event.threshold for features in found]
-            # The gamblers of `Sequential` bet in both directions, so it does not matter which data set comes first.
-            self.state.update(happened[1], happened[0])
+            happened = [_happened(event, features) for features in found]
+            self.state.update(happened[0], happened[1])
             for side in (0, 1):
                 self.hits[side] += happened[side]
                 self.failures[side] += bool(found[side].get(FAILED))
@@ -612,8 +657,9 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
             ],
             "rounds": test.rounds,
             "most_rounds": test.most,
+            "pilots_each": test.earlier,
             "refuted": None if design.claim is None else test.refuted,
-            "detectable": None if test.refuted else detectable_leak(design, test.size).to_json(),
+            "detectable": None if test.refuted else detectable_leak(design, test.size, test.earlier).to_json(),
             "notes": _notes(test),
             "stopped": _stopped(test),
             "failures": {"on_data": test.failures[0], "on_neighbor": test.failures[1]},
@@ -678,7 +724,7 @@ def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
         f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     )
     notes = "".join(f" {note}" for note in _notes(test))
-    half = "" if test.refuted else detectable_leak(design, test.size).sentence(GIVEN_AWAY)
+    half = "" if test.refuted else detectable_leak(design, test.size, test.earlier).sentence(GIVEN_AWAY)
     if design.claim is None:
         return f"{shown}. {half}{notes}"
     claimed = describe(design.claim)

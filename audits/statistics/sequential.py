@@ -1,27 +1,23 @@
 """An anytime-valid lower bound on ε, which may be read after every round: testing by betting.
 
-Before round s an event E is fixed; then the mechanism is run once on D and once on D′. Under (ε, δ)-DP the payoff
-g = 1[Y ∈ E] − e^ε·1[Y′ ∈ E] − δ has a mean of at most 0. So if a gambler stakes λ ∈ [0, 1/(e^ε + δ)), chosen before the
-round, the wealth W_s = Π(1 + λ·g) ever exceeds 1/β with probability at most β (Ville). Four gamblers bet on E, on its
-complement, and on both with D and D′ exchanged; the mean of their wealths is a wealth process too.
+Before each round an event is fixed; then the mechanism is run once on D and once on D′. A gambler, who is to show that
+(ε, δ)-DP does not hold, bets on whether the event happens on either, by estimates of both rates from earlier runs
+(`cupel.audits.statistics.two_sample`). If (ε, δ)-DP holds, no bet gains on average, so the wealth, 1 at first, ever
+reaches 1/β with probability at most β (Ville). Once it does, ε is rejected.
 
-There is one such wealth, with its own λ, for every ε of a grid. The bound is the largest ε such that *every* ε of the
-grid up to it has been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* requires that the first
-ε ≥ ε* of the grid was rejected, which happens with probability at most β.
+There is one such wealth for every ε of a grid. The bound is the largest ε such that *every* ε of the grid up to it has
+been rejected at some time. If a mechanism is (ε*, δ)-DP, a bound above ε* requires that the first ε ≥ ε* of the grid
+was rejected, which happens with probability at most β.
 
-*Ceiling.* No sequence of rounds shows more than the one in which every event happened on D and not on D′. Let V(n) be
-the wealth of a gambler on E after n such rounds, of payoff 1 − δ each. A round of any other outcome pays at most 0: it
-multiplies the wealth by at most 1 and lowers every later λ. So k such rounds give the two gamblers whom they favour at
-most V(k) each, and the two others, whom at most n − k rounds favour, at most V(n − k). As λ increases with n, V is
-convex, and V(k) + V(n − k) ≤ V(n) + V(0), the value of the perfect sequence. λ decreases in ε, so the ε that V(n)
-rejects are the first of the grid, and bisection finds how many there are.
+*Ceiling.* No rounds show more than those in which every event happened on D′ and not on D, after earlier runs in which
+it did the same. docs/proofs/sequential.md has the proofs.
 
-Source: Ville 1939; Waudby-Smith and Ramdas, "Estimating Means of Bounded Random Variables by Betting" (2024).
+Source: Ville 1939; Waudby-Smith and Ramdas, "Estimating Means of Bounded Random Variables by Betting" (2024); Turner,
+Ly and Grünwald, "Generic E-variables for Exact Sequential k-Sample Tests that Allow for Optional Stopping" (2024).
 """
 
 from __future__ import annotations
 
-import bisect
 import json
 import math
 from collections.abc import Iterable
@@ -30,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from cupel.accounting import validate
 from cupel.accounting.adjacency import Adjacency, Unit
@@ -37,13 +34,15 @@ from cupel.accounting.arrays import Bools, Floats, Integers
 from cupel.accounting.atomic_file import replacing
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import count
+from cupel.audits.statistics.two_sample import corner, log_bets
 
-_MAX_STAKE = 0.9  # largest stake, as a fraction of the largest admissible λ
-_VERSION = 1
+_VERSION = 2
+_VIRTUAL = 0.2  # runs with the event, and as many without, that estimates of its rates begin with
+_ROUNDING = 1e-9  # taken off the logarithm of every bet, more than rounding errors add to it
 
 
 class Wealth:
-    """The gamblers' wealth for every ε of a grid, for one audit or several in parallel.
+    """The gambler's wealth for every ε of a grid, for one audit or several in parallel.
 
     Args:
         grid: shape (G,), ε.
@@ -54,35 +53,41 @@ class Wealth:
     def __init__(self, grid: Floats, delta: float, audits: tuple[int, ...] = ()) -> None:
         self._grow, self._delta = np.exp(grid), delta
         self.rounds = 0
-        shape = (*audits, 4, grid.size)
-        self.logs, self.sums, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.best = np.zeros((*audits, grid.size))
-        """Running maximum of the logarithm of the mean wealth."""
+        self.hits, self.runs = np.zeros((*audits, 2)), np.zeros((*audits, 2))
+        """What the rates of the event on D and on D′ are estimated from: in how many runs it happened, of how many."""
+        self.logs, self.best = np.zeros((*audits, grid.size)), np.zeros((*audits, grid.size))
+        """Logarithm of the wealth, and its running maximum."""
+
+    def expect(self, hits: ArrayLike, runs: ArrayLike) -> None:
+        """Sets what the next event did in earlier runs, on D and on D′, in every audit; shapes (audits, 2)."""
+        self.hits, self.runs = (
+            np.broadcast_to(np.asarray(counts, dtype=np.float64), self.hits.shape) for counts in (hits, runs)
+        )
 
     def update(self, on_d: ArrayLike, on_d_prime: ArrayLike) -> None:
         """Adds one round to every audit; arguments of shape (audits): whether its event happened on D and on D′."""
-        one, other = (np.asarray(side, dtype=np.float64)[..., None] for side in (on_d, on_d_prime))
-        hits = np.stack([one, other, 1 - one, 1 - other], axis=-2)  # E and its complement, in both directions
-        misses = np.stack([other, one, 1 - other, 1 - one], axis=-2)
-        payoff = hits - self._grow * misses - self._delta
-        self.logs += np.log1p(self._bets() * payoff)
-        self.sums += payoff
-        self.squares += np.square(payoff)
+        happened = np.stack([np.asarray(side, dtype=np.float64) for side in (on_d, on_d_prime)], axis=-1)
+        rates = (self.hits + _VIRTUAL) / (self.runs + 2 * _VIRTUAL)
+        hit, miss = log_bets(rates[..., 0], rates[..., 1], self._grow, self._delta)
+        bets = np.where(happened[..., None] > 0, hit, miss).sum(axis=-2)
+        self.logs = self.logs + np.where(bets == 0, 0.0, bets - _ROUNDING)
+        self.hits, self.runs = self.hits + happened, self.runs + 1
         self.rounds += 1
-        self.best = np.maximum(self.best, np.logaddexp.reduce(self.logs, axis=-2) - np.log(4))
+        self.best = np.maximum(self.best, self.logs)
 
     def keep(self, audits: Bools) -> None:
         """Drops all parallel audits but some, shape (audits)."""
         for name in _STATE:
             setattr(self, name, getattr(self, name)[audits])
 
-    @property
-    def grown(self) -> Floats:
-        """e^ε + δ for every ε of the grid."""
-        return self._grow + self._delta
+    def most(self, earlier: int, rounds: int) -> Floats:
+        """A bound on what so many further rounds can add to the logarithm of the wealth, for every ε.
 
-    def _bets(self) -> Floats:
-        return _bets(self.sums, self.squares, self.grown)
+        Args:
+            earlier: the most runs on each data set before the first round of all.
+            rounds: number of further rounds.
+        """
+        return _most_gained(self._grow, self._delta, earlier + self.rounds, rounds)
 
     def rejected(self, confidence: float) -> Integers:
         """The number of ε of the grid that are rejected before the first that is not, shape (audits)."""
@@ -90,22 +95,18 @@ class Wealth:
         return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
 
 
-def _bets(sums: Floats, squares: Floats, size: Floats) -> Floats:
-    """λ from the past payoffs: mean over mean square, with one virtual round that lost a quarter of `size`."""
-    return np.clip((sums - 0.25 * size) / (squares + 0.25 * np.square(size)), 0.0, _MAX_STAKE / size)
+def _most_gained(grown: Floats, delta: float, runs: int, rounds: int) -> Floats:
+    """Σ log (b/q)² over the rounds, where b is the largest estimate before a round: (n + α)/(n + 2α) after n runs.
 
+    q = 1 − t is the larger rate of the corner; rounds with b ≤ q are not bet on.
+    """
+    t, last = corner(grown, delta), float(runs + rounds)
+    first = np.clip(np.floor(_VIRTUAL / t - 2 * _VIRTUAL) + 1, float(runs), last)
 
-def _rejected_at_best(grid: Floats, delta: float, rounds: int, confidence: float) -> int:
-    """The number of ε of the grid that are rejected if in every round the event happened on D and not on D′."""
-    payoff, before = 1 - delta, np.arange(rounds, dtype=np.float64)
+    def product(n: Floats | float) -> Floats:
+        return np.asarray(special.gammaln(n + _VIRTUAL) - special.gammaln(n + 2 * _VIRTUAL))
 
-    def kept(epsilon: float) -> bool:
-        bets = _bets(before * payoff, before * payoff**2, np.full(rounds, np.exp(epsilon) + delta))
-        log_wealth = np.log1p(bets * payoff).sum()
-        # Two of the four gamblers have this wealth; the other two never bet.
-        return bool(np.logaddexp(log_wealth, 0.0) - np.log(2) < -np.log1p(-confidence))
-
-    return bisect.bisect_left(grid, True, key=kept)
+    return np.maximum(2 * (product(last) - product(first) - (last - first) * np.log1p(-t)), 0.0)
 
 
 class Sequential:
@@ -116,6 +117,7 @@ class Sequential:
         confidence: 1 − β, simultaneous over all times.
         largest: largest ε of the grid, at most 64.
         step: of the grid; the grid lowers the bound by at most this much.
+        earlier: the most runs on each data set that `expect` may tell of before the first round.
         adjacency, unit: of D and D′.
 
     Raises:
@@ -129,6 +131,7 @@ class Sequential:
         confidence: float,
         largest: float = 16.0,
         step: float = 0.01,
+        earlier: int = 0,
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         unit: Unit | None = None,
     ) -> None:
@@ -139,6 +142,7 @@ class Sequential:
                 f"the grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not step {step!r} and largest {largest!r}"
             )
         self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
+        self.earlier = count(earlier=earlier)
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
         grid = np.arange(0, largest + step / 2, step)
         self._grid = np.round(grid, 10 - math.floor(math.log10(step)))  # 1.89, not 1.8900000000000001
@@ -148,6 +152,22 @@ class Sequential:
     def rounds(self) -> int:
         """The number of rounds so far."""
         return self._wealth.rounds
+
+    def expect(self, on_d: tuple[int, int], on_d_prime: tuple[int, int]) -> None:
+        """Says what the event of the next rounds did in earlier runs. It only decides how well the gambler bets.
+
+        Args:
+            on_d, on_d_prime: in how many runs the event happened, and how many there were; earlier rounds may be
+                among them.
+
+        Raises:
+            ValueError: if that is more runs than `earlier` and the rounds so far.
+        """
+        most = self.earlier + self.rounds
+        for hits, runs in (on_d, on_d_prime):
+            if not 0 <= hits <= runs <= most:
+                raise ValueError(f"the event happened in at most all of {most} runs, not in {hits} of {runs}")
+        self._wealth.expect(*zip(on_d, on_d_prime, strict=True))
 
     def update(self, on_d: bool, on_d_prime: bool) -> None:
         """Adds one round: whether its event, fixed before the round, happened on D and on D′."""
@@ -166,15 +186,11 @@ class Sequential:
     def could_exceed(self, epsilon: float, rounds: int) -> bool:
         """Whether the bound could exceed ε after so many further rounds.
 
-        A round multiplies no gambler's wealth by more than 1 + λ(1 − δ) at the largest λ, and the mean of the four
-        wealths is at most the largest. So the answer may be yes where no outcome would do, and is never no where one
-        would.
+        No round gains more than it would after perfect rounds. So the answer may be yes where no outcome would do, and
+        is never no where one would.
         """
-        reached = self._grid <= epsilon
-        size = self._wealth.grown
-        best = self._wealth.logs.max(axis=-2) + rounds * np.log1p(_MAX_STAKE * (1 - self.delta) / size)
-        rejected = np.maximum(self._wealth.best, best) >= -np.log1p(-self.confidence)
-        return bool(rejected[reached].all())
+        best = np.maximum(self._wealth.best, self._wealth.logs + self._wealth.most(self.earlier, rounds))
+        return bool((best[self._grid <= epsilon] >= -np.log1p(-self.confidence)).all())
 
     def bound(self) -> Bound:
         """The current bound, a finite-sample lower bound that is valid at any time."""
@@ -193,15 +209,16 @@ class Sequential:
         )
 
     def ceiling(self, rounds: int) -> float:
-        """The largest ε that this many rounds can show, whatever their outcomes; proven in the module's docstring."""
-        return self._last(_rejected_at_best(self._grid, self.delta, count(rounds=rounds), self.confidence))
+        """The largest ε that this many rounds can show, whatever they and the earlier runs showed."""
+        gained = Wealth(self._grid, self.delta).most(self.earlier, count(rounds=rounds))
+        return self._last(int((gained >= -np.log1p(-self.confidence)).sum()))
 
     def _last(self, rejected: int) -> float:
         return float(self._grid[max(0, rejected - 1)])
 
     def save(self, path: Path | str) -> None:
         """Writes the state as JSON, atomically."""
-        settings = {name: getattr(self, name) for name in ("delta", "confidence", "largest", "step", "rounds")}
+        settings = {name: getattr(self, name) for name in (*_SETTINGS, "rounds")}
         state = {name: getattr(self._wealth, name).tolist() for name in _STATE}
         body = {"version": _VERSION, **settings, "adjacency": str(self.adjacency), "unit": str(self.unit), **state}
         with replacing(Path(path)) as file:
@@ -219,7 +236,7 @@ class Sequential:
             if body["version"] != _VERSION:
                 raise KeyError("version")
             state = cls(
-                **{name: body[name] for name in ("delta", "confidence", "largest", "step", "adjacency")},
+                **{name: body[name] for name in (*_SETTINGS, "adjacency")},
                 unit=Unit.parse(body["unit"]),
             )
             for name in _STATE:
@@ -241,6 +258,7 @@ def simulated_bounds(
     delta: float,
     confidence: float,
     grid: Floats,
+    earlier: int = 0,
     repetitions: int = 2000,
     seed: int = 0,
 ) -> Floats:
@@ -252,6 +270,7 @@ def simulated_bounds(
         rounds: of each audit.
         delta, confidence: of the bound.
         grid: ascending ε from 0, shape (G,). The bound is one of them, or −1 if not even ε = 0 is rejected.
+        earlier: number of runs on each data set from which the rates are estimated at first.
         repetitions: number of simulated audits.
         seed: of the simulation.
 
@@ -261,9 +280,10 @@ def simulated_bounds(
     validate.probability(on_d=on_d)
     validate.probability(on_d_prime=on_d_prime)
     rng, wealth = np.random.default_rng(seed), Wealth(grid, delta, (repetitions,))
+    wealth.expect(rng.binomial(count(earlier=earlier), (on_d, on_d_prime), (repetitions, 2)), earlier)
     rejected, going = np.zeros(repetitions, dtype=np.int64), np.arange(repetitions)
     for number in range(count(rounds=rounds)):
-        happened = rng.random(repetitions) < on_d_prime, rng.random(repetitions) < on_d
+        happened = rng.random(repetitions) < on_d, rng.random(repetitions) < on_d_prime
         wealth.update(happened[0][going], happened[1][going])
         if number % 8 == 7:  # audits that have rejected all ε show no more
             rejected[going] = wealth.rejected(confidence)
@@ -276,4 +296,5 @@ def simulated_bounds(
     return np.asarray(np.where(rejected > 0, grid[np.maximum(rejected - 1, 0)], -1.0))
 
 
-_STATE = ("logs", "sums", "squares", "best")
+_STATE = ("hits", "runs", "logs", "best")
+_SETTINGS = ("delta", "confidence", "largest", "step", "earlier")

@@ -26,6 +26,10 @@ GUIDE = ROOT / "docs" / "many-runs.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
 
 
+TEN = tuple(Pair(f"pair {place}", 0, place + 1) for place in range(10))
+"""Pairs that share their D, as most of those of the default neighbours do."""
+
+
 def blocks(language: str) -> list[list[str]]:
     return [block.splitlines() for block in re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)]
 
@@ -71,24 +75,24 @@ def test_the_table_of_neighbours_is_that_of_the_code() -> None:
 
 @pytest.mark.parametrize("runs", [60, 100, *(pytest.param(n, marks=pytest.mark.slow) for n in (300, 1000))])
 def test_the_table_of_power_is_that_of_the_code(runs: int) -> None:
-    design = ManyRunsDesign(pairs=(Pair("a", 0, 1),), runs=runs, claim=PureDP(1.0))
-    rounds = design.most_rounds
-    leak = detectable_leak(design, rounds)
+    design = ManyRunsDesign(pairs=TEN, runs=runs, claim=PureDP(1.0))
+    rounds, pilots = design.most_rounds, design.usual_pilots
+    leak = detectable_leak(design, rounds, pilots)
     assert leak.epsilon is not None
     assert leak.share is not None
-    expected = [str(runs), str(rounds), format_upper(design.state().ceiling(rounds))]
+    expected = [str(runs), str(rounds), str(pilots), format_upper(design.state(pilots).ceiling(rounds))]
     expected += [format_upper(leak.epsilon, 3), format_percent(leak.share, "up")]
     assert expected in rows("power")
     assert len(rows("power")) == 4
 
 
 def test_the_numbers_of_the_first_table_are_true() -> None:
-    design = ManyRunsDesign(pairs=(Pair("a", 0, 1),), runs=300, claim=PureDP(1.0))
-    assert round(design.state().ceiling(design.most_rounds), 1) == 3.0
+    design = ManyRunsDesign(pairs=TEN, runs=300, claim=PureDP(1.0))
+    assert round(design.state(design.usual_pilots).ceiling(design.most_rounds), 1) == 3.9
     assert round(ceiling(OneRun(100, 100), confidence=0.95), 1) == 3.5
-    assert "up to ε ≈ 3 with 300 runs" in TEXT
+    assert "up to ε ≈ 3.9 with 300 runs" in TEXT
     assert "up to ε ≈ 3.5 with 100 right guesses" in TEXT
-    assert runs_needed(design) == 49
+    assert runs_needed(design) == 20
 
 
 def test_links_lead_somewhere() -> None:

@@ -64,7 +64,10 @@ class RunsBound:
     def to_json(self) -> dict[str, Any]:
         """The result as plain JSON types, sealed with ``sha256``."""
         design = self.planned.plan.design(stop=False)  # that of `computed`, whose power is known
-        planned = int(self.audit.details.get("most_rounds", design.most_rounds))
+        size = (
+            int(self.audit.details.get("most_rounds", design.most_rounds)),
+            int(self.audit.details.get("pilots_each", design.usual_pilots)),
+        )
         return sealed(
             {
                 "schema": 1,
@@ -73,8 +76,8 @@ class RunsBound:
                 "claim": self.claim.model_dump() if self.claim else None,
                 "refuted": self.refuted,
                 "control": self.control,
-                "power": [dataclasses.asdict(one) for one in power(design, planned)],
-                "detectable": detectable_leak(design, planned).to_json(),
+                "power": [dataclasses.asdict(one) for one in power(design, *size)],
+                "detectable": detectable_leak(design, *size).to_json(),
                 "generator_seconds": self.generator_seconds,
                 "audit": self.audit.to_json(),
                 "unprotected": self.unprotected.to_json() if self.unprotected else None,

@@ -130,7 +130,7 @@ class PlannedRuns:
             f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
             for one in self.power
         ]
-        half = detectable_leak(design, design.most_rounds).sentence(GIVEN_AWAY)
+        half = detectable_leak(design, design.most_rounds, design.usual_pilots).sentence(GIVEN_AWAY)
         return [*lines, f"{half} What other neighbours would show is not counted.", *self.warnings]
 
     @property
@@ -162,7 +162,7 @@ class PlannedRuns:
             "pairs": [pair.name for pair in plan.pairs],
             "runs_needed": self.runs_needed if plan.claim else None,
             "power": [dataclasses.asdict(one) for one in self.power],
-            "detectable": detectable_leak(design, design.most_rounds).to_json(),
+            "detectable": detectable_leak(design, design.most_rounds, design.usual_pilots).to_json(),
         }
 
 
@@ -307,7 +307,8 @@ def _write(
         )
         if settings.runs is None:
             content = content.model_copy(update={"runs": _default_runs(content.design())})
-        found = power(content.design(), content.design().most_rounds)
+        design = content.design()
+        found = power(design, design.most_rounds, design.usual_pilots)
         write_whole(partial / "private" / PLAN, content.model_dump_json(indent=1) + "\n")
         planned = PlannedRuns(read_plan(partial), found)
         write_whole(partial / "README.md", _readme(planned))

@@ -86,8 +86,9 @@ def _document(planned: Planned, found: dict[str, Any]) -> RunsAudit:
 
 def _ceilings(design: ManyRunsDesign, found: dict[str, Any]) -> list[tuple[int, float]]:
     """The most that can have been shown after some of the rounds that were planned."""
-    most = int(found["audit"]["details"].get("most_rounds", design.most_rounds))
-    state, points = design.state(), min(most, _POINTS)
+    details = found["audit"]["details"]
+    most = int(details.get("most_rounds", design.most_rounds))
+    state, points = design.state(details.get("pilots_each")), min(most, _POINTS)
     return [(rounds, state.ceiling(rounds)) for rounds in (most * (one + 1) // points for one in range(points))]
 
 

@@ -119,7 +119,7 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
 
     if not rows:
         return {}
-    toward = 0
+    toward, shown = 0, 0
     for column in used:
         cells = [row.get(column.name) for row in rows]
         found[f"{column.name}: target's value"] = sum(equal(column, cell) for cell in cells)
@@ -131,7 +131,9 @@ def slow_pair(rows: Sequence[dict[str, Any]], pair: NeighboringData) -> Features
             beyond = sum(one >= middle if wanted > edge else one <= middle for one in numbers)
             found[f"{column.name}: values toward the target's"] = beyond
             toward += beyond
+            shown += beyond > 0
     found["values toward the target's"] = toward
+    found["columns that show the target"] = shown + sum(found[f"{name}: target's value"] > 0 for name in pair.novel)
     found["novel values of the target"] = sum(found[f"{name}: target's value"] for name in pair.novel)
     same = [[equal(column, row.get(column.name)) for column in used] for row in rows]
     found["most cells of a row equal to the target's"] = max(map(sum, same))

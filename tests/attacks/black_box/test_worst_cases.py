@@ -70,8 +70,9 @@ def check(pairs: dict[str, NeighboringData], adjacency: str, copies: int, schema
         assert difference(pair) == ((0 if adjacency == "add_remove" else copies), copies), name
         assert sum(key(row) == key(pair.target) for row in pair.neighbor) >= copies
         assert all(row.keys() == pair.target.keys() for row in (*pair.data, *pair.neighbor))
+        others = [row for row in pair.data if key(row) != key(pair.target)]
         for column in pair.novel:
-            assert word(pair.target[column]) not in {word(row[column]) for row in pair.data}, (name, column)
+            assert word(pair.target[column]) not in {word(row[column]) for row in others}, (name, column)
         for event in pair.events:
             assert math.isfinite(event.threshold)
         if schema is not None:

@@ -23,6 +23,7 @@ from cupel.audits.games.many_runs import (
     ManyRuns,
     ManyRunsDesign,
     Pair,
+    Phase,
     Run,
     choose_event,
     detectable_leak,
@@ -193,6 +194,10 @@ def test_what_could_not_exceed_a_claim_never_does(epsilon: float, delta: float) 
     assert hopeless > 0  # else this test could not fail
 
 
+def happens(found: Mapping[str, Features], pair: Pair, event: Mapping[str, Any]) -> bool:
+    return bool({**found[""], **found[pair.name]}.get(event["feature"], -math.inf) >= event["threshold"])
+
+
 def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
     """With the module's words: the event of each round, and on which data set it happened."""
     pairs = shared(3)
@@ -204,17 +209,22 @@ def test_the_bound_is_a_replay_of_the_events_that_are_recorded() -> None:
         events = result.details["events"]
         starts = [event["from_round"] for event in events]
         assert starts[0] == 0
-        assert all(start in (32, 64, 128) for start in starts[1:])
-        state, hits = Sequential(delta=0.0, confidence=0.95), [0, 0]
+        assert all(start in (8, 16, 32, 64, 128) for start in starts[1:])
+        earlier = [Run("pilot", 0, number) for number in range(result.details["pilots_each"])]
+        state, hits = Sequential(delta=0.0, confidence=0.95, earlier=len(earlier)), [0, 0]
         bounds = []
+
         for number in range(result.details["rounds"]):
             event = [one for one in events if one["from_round"] <= number][-1]
-            happened = []
-            for data in (pair.data, pair.neighbor):
-                found = mechanism(Run("test", data, number))
-                features = {**found[""], **found[pair.name]}
-                happened.append(features.get(event["feature"], -math.inf) >= event["threshold"])
-            state.update(happened[1], happened[0])
+            sides = (pair.data, pair.neighbor)
+            if event["from_round"] == number:
+                seen = [
+                    sum(happens(mechanism(run._replace(data=data)), pair, event) for run in earlier) for data in sides
+                ]
+                state.expect((seen[0], len(earlier)), (seen[1], len(earlier)))
+            earlier.append(Run("test", 0, number))
+            happened = [happens(mechanism(earlier[-1]._replace(data=data)), pair, event) for data in sides]
+            state.update(*happened)
             hits = [one + new for one, new in zip(hits, happened, strict=True)]
             bounds.append(state.epsilon)
         assert result.details["bounds_by_round"] == bounds
@@ -348,37 +358,38 @@ def test_audits_refute_as_often_as_stated(claim: PureDP | ApproxDP | None, rates
     pairs = (Pair("pair", 0, 1, (EXPECTED,)),)
     delta = claim.delta if isinstance(claim, ApproxDP) else 0.0
     plan = design(pairs, 60, claim=claim, delta=delta, stop=False)
-    stated = many_runs._chance(plan, plan.most_rounds, rates)
+    stated, pilots = many_runs._chance(plan, plan.most_rounds, 5, rates), 5
     refuted, repetitions = 0, 200
     for seed in range(repetitions):
-        rng, state = np.random.default_rng([7, seed]), plan.state()
-        test = many_runs._Test(plan, _chosen(plan))
+        rng = np.random.default_rng([7, seed])
+        phases: tuple[tuple[Phase, int], ...] = (("pilot", pilots), ("test", plan.most_rounds))
         results = {
-            Run("test", data, number): {"": {}, "pair": {"seen": float(rng.random() < rates[data])}}
-            for number in range(plan.most_rounds)
+            Run(phase, data, number): {"": {}, "pair": {"seen": float(rng.random() < rates[data])}}
+            for phase, most in phases
+            for number in range(most)
             for data in (0, 1)
         }
+        test = many_runs._Test(plan, _chosen(plan, pilots), results)
         test.update(results)
         assert test.rounds == plan.most_rounds
-        assert state.rounds == 0
         refuted += test.state.epsilon > plan.limit
     table = [[refuted, repetitions - refuted], [round(stated * REPETITIONS), REPETITIONS - round(stated * REPETITIONS)]]
     assert stats.fisher_exact(np.array(table)).pvalue > 1e-4, table
 
 
-def _chosen(plan: ManyRunsDesign) -> Any:
+def _chosen(plan: ManyRunsDesign, pilots: int) -> Any:
     """A search that has used all its runs and found the expected event."""
     from cupel.audits.games import many_runs
 
     search = many_runs._Search(plan)
-    search.chosen = many_runs.Compared("pair", (1, 1), 0.0, EXPECTED)
+    search.chosen = many_runs.Compared("pair", (pilots, pilots), 0.0, EXPECTED)
     search.used = plan.pilots
     return search
 
 
 def test_power_is_that_of_the_test_that_is_planned() -> None:
     plan = design(shared(2), 300)
-    found = power(plan, plan.most_rounds)
+    found = power(plan, plan.most_rounds, plan.usual_pilots)
     chances = [one.chance for one in found]
     assert "a false alarm" in found[0].leak
     assert chances[0] <= stats.binom.isf(1e-4, REPETITIONS, 0.05) / REPETITIONS
@@ -401,9 +412,10 @@ def test_power_and_ceiling_are_stated_for_the_rounds_that_an_audit_has(cut: int 
             audit.add(run, mechanism(run))
     result, rounds = audit.result(), most if cut is None else cut
     assert result.details["rounds"] == rounds
-    assert result.details["detectable"] == detectable_leak(plan, rounds).to_json()
-    assert result.bounds[0].ceiling == plan.state().ceiling(rounds)
-    assert ("says nothing about the claim" in result.conclusion) == (plan.state().ceiling(rounds) <= 1.0)
+    pilots = result.details["pilots_each"]
+    assert result.details["detectable"] == detectable_leak(plan, rounds, pilots).to_json()
+    assert result.bounds[0].ceiling == plan.state(pilots).ceiling(rounds) <= plan.state().ceiling(rounds)
+    assert ("says nothing about the claim" in result.conclusion) == (plan.state(pilots).ceiling(rounds) <= 1.0)
     assert result.details["stopped"] == ("all planned runs were made" if cut is None else "more runs are planned")
 
 
@@ -419,8 +431,9 @@ def test_an_audit_without_hope_states_what_all_its_rounds_could_have_shown() -> 
         later.add(run, mechanism(run))
     for one in (result, later.result()):
         assert one.details["stopped"] == "no outcome of the other runs could refute the claim"
-        assert one.bounds[0].ceiling == plan.state().ceiling(one.details["most_rounds"])
-        assert one.details["detectable"] == detectable_leak(plan, one.details["most_rounds"]).to_json()
+        rounds, pilots = one.details["most_rounds"], one.details["pilots_each"]
+        assert one.bounds[0].ceiling == plan.state(pilots).ceiling(rounds)
+        assert one.details["detectable"] == detectable_leak(plan, rounds, pilots).to_json()
 
 
 @pytest.mark.parametrize("constant", [True, False])

