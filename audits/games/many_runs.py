@@ -410,8 +410,10 @@ class _Search:
 
 @functools.lru_cache(maxsize=64)
 def _usual_pilots(design: ManyRunsDesign) -> int:
-    blank = {Run("pilot", data, number): {} for data in _data_sets(design.pairs) for number in range(design.pilots)}
-    search = _Search(design)
+    search, every = _Search(design), range(design.pilots)
+    blank: dict[Run, Mapping[str, Features]] = {
+        Run("pilot", data, number): {} for data in _data_sets(design.pairs) for number in every
+    }
     search.wanted(blank)
     return max(search.chosen.runs) if search.chosen is not None else 0
 
@@ -423,8 +425,8 @@ def _data_sets(pairs: Sequence[Pair]) -> list[int]:
 def _compare(
     design: ManyRunsDesign, pair: Pair, results: Mapping[Run, Mapping[str, Features]], counts: Mapping[int, int]
 ) -> Compared:
-    sides = _pilots_of(pair, results, counts[pair.data], counts[pair.neighbor])
-    runs = (len(sides[0]), len(sides[1]))
+    runs = counts[pair.data], counts[pair.neighbor]
+    sides = _pilots_of(pair, results, runs)
     fails = [all(one.get(FAILED) for one in side) for side in sides]
     if fails[0] or (fails[1] and not design.failures):
         return Compared(pair.name, runs, -math.inf, None)
@@ -432,12 +434,15 @@ def _compare(
     return Compared(pair.name, runs, value, event)
 
 
-def _pilots_of(pair: Pair, results: Mapping[Run, Mapping[str, Features]], *runs: int) -> tuple[list[Features], ...]:
+def _pilots_of(
+    pair: Pair, results: Mapping[Run, Mapping[str, Features]], runs: tuple[int, int]
+) -> tuple[list[Features], list[Features]]:
     """The features of so many pilot runs on D and on D′."""
-    return tuple(
-        [_of_pair(results[Run("pilot", data, number)], pair.name) for number in range(most)]
-        for data, most in zip((pair.data, pair.neighbor), runs, strict=True)
-    )
+
+    def side(data: int, most: int) -> list[Features]:
+        return [_of_pair(results[Run("pilot", data, number)], pair.name) for number in range(most)]
+
+    return side(pair.data, runs[0]), side(pair.neighbor, runs[1])
 
 
 def _expected(design: ManyRunsDesign, pair: Pair) -> tuple[Event, ...]:
@@ -528,7 +533,7 @@ class _Test:
         assert chosen.event is not None
         self.design = design
         self.pair = next(pair for pair in design.pairs if pair.name == chosen.name)
-        self.seen = _pilots_of(self.pair, results, *chosen.runs)
+        self.seen = _pilots_of(self.pair, results, chosen.runs)
         self.earlier = max(chosen.runs)
         self.pilots = search.used
         self.most = (design.runs - self.pilots) // 2

@@ -106,7 +106,7 @@ def _most_gained(grown: Floats, delta: float, runs: int, rounds: int) -> Floats:
     def product(n: Floats | float) -> Floats:
         return np.asarray(special.gammaln(n + _VIRTUAL) - special.gammaln(n + 2 * _VIRTUAL))
 
-    return np.maximum(2 * (product(last) - product(first) - (last - first) * np.log1p(-t)), 0.0)
+    return np.asarray(np.maximum(2 * (product(last) - product(first) - (last - first) * np.log1p(-t)), 0.0))
 
 
 class Sequential:

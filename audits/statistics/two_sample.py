@@ -120,4 +120,4 @@ def _excess(low: Floats, high: Floats, p: Floats, q: Floats, grown: Floats, delt
     t = corner(grown, delta)
     down, up = (low - p) / (p * (1 - p)), (high - q) / (q * (1 - q))
     tangents = [down * (one - p) + up * (other - q) for one, other in ((0.0, delta), (t, 1 - t), (1 - delta, 1.0))]
-    return np.maximum(np.max(tangents, axis=0), 0.0)
+    return np.asarray(np.maximum(np.max(tangents, axis=0), 0.0))

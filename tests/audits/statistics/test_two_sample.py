@@ -96,6 +96,7 @@ def test_better_estimates_gain_more(epsilon: float, delta: float) -> None:
 
 def test_the_two_runs_may_be_exchanged() -> None:
     grow = np.exp(np.array([0.1, 1.0]))
-    one, other = log_bets(0.1, 0.7, grow, 0.01), log_bets(0.7, 0.1, grow, 0.01)
+    low, high = np.array(0.1), np.array(0.7)
+    one, other = log_bets(low, high, grow, 0.01), log_bets(high, low, grow, 0.01)
     for first, second in zip(one, other, strict=True):
         np.testing.assert_array_equal(first, second[::-1])
