@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from cupel.accounting import validate
 from cupel.accounting.arrays import Bools, Floats, Integers
@@ -459,6 +459,8 @@ def _chance_of_few_errors(test: ErrorRates, rates: Rates, epsilon: float, confid
 
 def _likely(trials: int, probability: float) -> tuple[Integers, Floats]:
     """The numbers of hits but for two tails of `_LEFT_OUT`, and their probabilities."""
+    from scipy import stats  # takes half a second, and most commands do without
+
     mean, log = trials * probability, -math.log(_LEFT_OUT)
     apart = log / 3 + math.sqrt(log**2 / 9 + 2 * log * mean * (1 - probability))  # Bernstein 1946
     hits = np.arange(max(0, math.floor(mean - apart)), min(trials, math.ceil(mean + apart)) + 1)

@@ -245,8 +245,12 @@ class Sequential:
                     raise KeyError(name)
                 setattr(state._wealth, name, values)
             state._wealth.rounds = validate.integer(rounds=body["rounds"])
+            if state._wealth.runs.max() > state.earlier + state.rounds:
+                raise KeyError("runs")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: not the saved state of a sequential audit ({type(error).__name__})") from None
+            raise ValueError(
+                f"{path}: not the saved state of a sequential audit of this version ({type(error).__name__})"
+            ) from None
         return state
 
 

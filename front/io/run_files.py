@@ -11,13 +11,15 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cupel.accounting.atomic_file import creating, replacing
 from cupel.accounting.errors import naming
-from cupel.accounting.ledger.ledger import Ledger
 from cupel.errors import InputError, input_errors
 from cupel.io.outputs import check_kind
+
+if TYPE_CHECKING:  # it imports dp_accounting and SciPy's statistics, which take a second
+    from cupel.accounting.ledger.ledger import Ledger
 
 LEDGER = "ledger.sqlite"
 PRIVATE = "private"
@@ -210,6 +212,8 @@ def open_ledger(path: Path, anchor: Path | None = None) -> Ledger:
     Raises:
         InputError: if the ledger cannot be verified or opened.
     """
+    from cupel.accounting.ledger.ledger import Ledger
+
     with input_errors():
         return Ledger.open(path, anchor=anchor)
 

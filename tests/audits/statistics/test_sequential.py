@@ -89,9 +89,11 @@ def test_bounds_and_ceilings_are_decimals_of_the_step() -> None:
 
 def test_a_saved_state_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     rounds = (np.random.default_rng(4).random((60, 2)) < [0.8, 0.3]).tolist()
-    whole = Sequential(delta=1e-3, confidence=0.9, adjacency="replace_one")
+    whole = Sequential(delta=1e-3, confidence=0.9, earlier=9, adjacency="replace_one")
+    whole.expect((2, 9), (7, 9))
     whole.update_all(rounds)
-    part = Sequential(delta=1e-3, confidence=0.9, adjacency="replace_one")
+    part = Sequential(delta=1e-3, confidence=0.9, earlier=9, adjacency="replace_one")
+    part.expect((2, 9), (7, 9))
     part.update_all(rounds[:25])
     part.save(tmp_path / "audit.json")
     resumed = Sequential.load(tmp_path / "audit.json")
@@ -100,7 +102,9 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
 
 
-OUT_OF_RANGE = '{"version": 1, "delta": 2, "confidence": 0.9, "largest": 1, "step": 0.5, "adjacency": "add_remove"}'
+OUT_OF_RANGE = (
+    '{"version": 2, "delta": 2, "confidence": 0.9, "largest": 1, "step": 0.5, "earlier": 0, "adjacency": "add_remove"}'
+)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": 2}', "\x00", OUT_OF_RANGE])
@@ -109,6 +113,39 @@ def test_a_file_without_a_state_is_refused_in_one_line(tmp_path: Path, content: 
     with pytest.raises(ValueError, match="not the saved state of a sequential audit") as error:
         Sequential.load(tmp_path / "bad.json")
     assert "\n" not in str(error.value)
+
+
+def test_a_state_that_saw_more_runs_than_there_were_is_refused(tmp_path: Path) -> None:
+    """Its ceiling would be too small."""
+    audit = Sequential(delta=0.0, confidence=0.9, earlier=5)
+    audit.expect((0, 5), (5, 5))
+    audit.update(False, True)
+    path = tmp_path / "audit.json"
+    audit.save(path)
+    assert Sequential.load(path).bound() == audit.bound()
+    path.write_text(path.read_text().replace('"earlier": 5', '"earlier": 4'))
+    with pytest.raises(ValueError, match="not the saved state of a sequential audit"):
+        Sequential.load(path)
+
+
+@pytest.mark.parametrize("told", [((0, 6), (5, 6)), ((3, 2), (1, 2)), ((-1, 2), (1, 2))])
+def test_impossible_earlier_runs_are_refused(told: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="happened in at most all of 5 runs"):
+        Sequential(delta=0.0, confidence=0.9, earlier=5).expect(*told)
+
+
+def test_earlier_runs_set_the_stakes_and_are_not_counted() -> None:
+    """Before the first round nothing is shown; then well-informed rounds show more than others, up to the ceiling."""
+    informed, other = (Sequential(delta=0.0, confidence=0.95, earlier=30) for _ in range(2))
+    informed.expect((0, 30), (30, 30))
+    assert informed.epsilon == 0
+    for audit in (informed, other):
+        audit.update_all([(False, True)] * 12)
+    assert informed.epsilon == informed.ceiling(12) > other.epsilon > 1
+    misled = Sequential(delta=0.0, confidence=0.95, earlier=30)
+    misled.expect((30, 30), (0, 30))
+    misled.update_all([(False, True)] * 12)
+    assert misled.epsilon == 0
 
 
 def test_impossible_settings_are_refused() -> None:
