@@ -8,6 +8,8 @@ Source: Gower, "A General Coefficient of Similarity and Some of Its Properties" 
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from cupel.accounting.arrays import Floats, Integers
 from cupel.attacks.released.holdout import content_key
+from cupel.mechanisms.data.cells import as_day
 
 Step = Callable[[int, int], None]
 
@@ -105,7 +108,8 @@ def encode(
     """Encodes the rows of three tables together.
 
     A column is numeric if all its values in source and holdout are finite numbers or text of finite numbers; other
-    synthetic values are then infinite, at the largest distance from all. Empty strings, null and NaN are missing.
+    synthetic values are then infinite, at the largest distance from all. Empty strings, null and NaN are missing. Dates
+    are categories, the same as their text (2013-05-31); so are times at midnight, as which some formats store dates.
 
     Args:
         synthetic, source, holdout: rows by column; a column that a row lacks is a missing value.
@@ -113,7 +117,7 @@ def encode(
         categorical: columns to treat as categories even if all their values are numbers.
 
     Raises:
-        ValueError: if a side has no rows, a column is not on all sides, or a value is neither text nor a number.
+        ValueError: if a side has no rows, a column is not on all sides, or a value is no text, number or date.
             Messages contain no values.
     """
     sides = {"synthetic": synthetic, "source": source, "holdout": holdout}
@@ -161,7 +165,12 @@ def _value(value: Any, column: str) -> str | float | None:
         return None
     if isinstance(value, str | int | float):
         return value
-    raise ValueError(f"column {column!r} must hold text or numbers; ignore it, or write its values as text")
+    if isinstance(value, datetime.date):
+        day = as_day(value)  # of a time of day it is None
+        return str(value if day is None else datetime.date.fromordinal(int(day)))
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    raise ValueError(f"column {column!r} must hold text, numbers or dates; ignore it, or write its values as text")
 
 
 def _as_numbers(values: list[str | float | None], synthetic: int) -> Floats | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
 from typing import Any
 
@@ -86,6 +88,19 @@ def test_columns_are_numbers_if_all_values_are() -> None:
     assert coded.without("c").categorical == ("b", "d", "e", "f")
 
 
+def test_dates_are_the_same_in_all_formats() -> None:
+    """Parquet has dates, or times at midnight; CSV has text. Decimals are numbers."""
+    day = datetime.date(2013, 5, 31)
+    night, noon = (datetime.datetime(2013, 5, 31, hour) for hour in (0, 12))
+    some = [{"d": "2013-05-31", "n": "1.5"}, {"d": str(noon), "n": "2"}]
+    more = [{"d": day, "n": decimal.Decimal("1.5")}, {"d": noon, "n": decimal.Decimal(2)}]
+    coded = encode(some, more, [{"d": night, "n": 1.5}, {"d": None, "n": decimal.Decimal("NaN")}])
+    assert (coded.numeric, coded.categorical) == (("n",), ("d",))
+    assert coded.synthetic.codes.tolist() == coded.source.codes.tolist() == [[0], [1]]
+    assert coded.holdout.codes.tolist() == [[0], [-1]]
+    assert coded.synthetic.numbers.tolist() == coded.source.numbers.tolist() == [[0.0], [1.0]]
+
+
 @pytest.mark.parametrize("odd", [1e300, -1e12, "n/a", "inf", "nan"])
 def test_no_synthetic_row_hides_what_the_others_are_near_to(leaking: Tables, odd: Any) -> None:
     """One odd number, or word among the numbers, moves no distance and no guess of the others."""
@@ -109,7 +124,7 @@ def test_no_synthetic_row_hides_what_the_others_are_near_to(leaking: Tables, odd
         (([{"a": 1, "b": 1}], [{"a": 1}], [{"a": 1, "b": 2}]), {}, "the source table lacks column 'b'"),
         (([{"a": 1}], [{"a": 1}], [{"a": 1}]), {"ignore": ["a"]}, "no column that is not ignored"),
         (([{"a": 1}], [{"a": 1}], [{"a": 1}]), {"ignore": ["z"]}, "no column 'z'"),
-        (([{"a": 1}], [{"a": [7123]}], [{"a": 1}]), {}, "column 'a' must hold text or numbers"),
+        (([{"a": 1}], [{"a": [7123]}], [{"a": 1}]), {}, "column 'a' must hold text, numbers or dates"),
     ],
 )
 def test_tables_that_do_not_do(tables: Any, options: Any, message: str) -> None:
