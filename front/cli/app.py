@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from cupel import __version__
-from cupel.cli import audit, calibrate, compare, ledger, table
+from cupel.cli import calibrate, compare, ledger, table
 from cupel.cli.account import account
 from cupel.cli.accountants import accountants
 from cupel.cli.assay import assay
+from cupel.cli.audit import commands as audit
 from cupel.cli.centres import centres
 from cupel.cli.claims import claims
 from cupel.cli.exit_codes import IN_HELP, ExitCode, bad_input, fault, interrupted

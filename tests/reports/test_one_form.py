@@ -37,7 +37,8 @@ from cupel.audits.games.secret_reconstruction import secret_reconstruction_audit
 from cupel.audits.implications import describe
 from cupel.audits.result import AuditResult
 from cupel.audits.verdict import decide
-from cupel.cli import audit_membership, audit_released
+from cupel.cli.audit import membership as audit_membership
+from cupel.cli.audit import released as audit_released
 from cupel.reports import audit_page, canaries
 from cupel.reports.assay import Assay
 from cupel.reports.html import render

@@ -17,7 +17,7 @@ from cupel.accounting.bounds import Bound, Direction, Interval, Rigor
 from cupel.attacks.released.holdout import Units
 from cupel.audit_jobs.released import HoldoutAudit, HoldoutSettings
 from cupel.audits.result import AuditResult, Rate
-from cupel.cli.audit_released import print_audits
+from cupel.cli.audit.released import print_audits
 
 SECRET = "4111 1111 1111 1111"
 ANOTHER = "jo.doe@example.org"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import typer
 
-from cupel.cli import audit_canaries as _third_party
-from cupel.cli import audit_membership as _membership
-from cupel.cli import audit_released as _released
-from cupel.cli import audit_runs as _runs
-from cupel.cli import audit_secrets as _secrets
+from cupel.cli.audit import canaries as _third_party
+from cupel.cli.audit import membership as _membership
+from cupel.cli.audit import released as _released
+from cupel.cli.audit import runs as _runs
+from cupel.cli.audit import secrets as _secrets
 from cupel.cli.exit_codes import IN_HELP
 
 app = typer.Typer(

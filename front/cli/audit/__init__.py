@@ -1,0 +1,1 @@
+"""`cupel audit`: a file a group of its commands."""
