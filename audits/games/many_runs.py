@@ -1,9 +1,9 @@
 """The many-runs game for generators of other people: search for neighbours that hurt, then test one pair.
 
 *Search.* Each strategy gives one pair of neighbours (`cupel.attacks.black_box.worst_cases`). Pilot runs of the
-generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on. They
-decide which pair is tested and which event is looked for at first, and they set the first estimates of its rates. No
-bound counts them.
+generator compare them by successive halving: every pair gets a few runs, the better half gets more, and so on, until
+one is left, or one shows more than the claim by a cautious estimate. They decide which pair is tested and which event
+is looked for at first, and they set the first estimates of its rates. No bound counts them.
 
 *Test.* The generator runs once on D and once on D′ in each further round, and the anytime-valid bound of
 `cupel.audits.statistics.sequential` counts on which of the two an event happened. The event of a round is fixed before
@@ -398,6 +398,9 @@ class _Search:
             ranked.sort(key=lambda pair: -self.compared[pair.name].value)
             if len(survivors) == 1 or not ranked:
                 survivors = ranked
+                break
+            if design.claim is not None and self.compared[ranked[0].name].value > design.limit:
+                survivors = ranked[:1]  # good enough: the other runs are better spent on the test
                 break
             survivors = ranked[: math.ceil(len(survivors) / 2)]
         self.failing = tuple(pair.name for pair in design.pairs if pair.name in failing)

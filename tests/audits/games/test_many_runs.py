@@ -266,6 +266,22 @@ def test_the_pair_that_leaks_is_tested_and_the_claim_is_refuted() -> None:
     assert result.bounds[0].private
 
 
+def test_the_search_ends_when_a_pair_shows_more_than_the_claim() -> None:
+    """By then its estimate is above the claim; a larger claim takes more pilot runs, and no claim takes all."""
+    pairs = shared(6)
+    used = []
+    for claim in (PureDP(0.2), PureDP(1.0), PureDP(2.0), None):
+        audit, _ = played(design(pairs, 300, claim=claim, stop=False), Mechanism(pairs, {4: 1.0, 0: 0.0}))
+        details = audit.result().details
+        (chosen,) = [one for one in details["search"] if one["pair"] == "pair 3"]
+        assert details["tested"]["pair"] == "pair 3"
+        assert claim is None or claim.epsilon == 2.0 or chosen["estimate"] > claim.epsilon
+        used.append(details["runs"] - 2 * details["rounds"])
+        assert details["runs"] in (299, 300)
+    assert used == sorted(used)
+    assert used[0] < 60 < used[-1] <= 120
+
+
 @pytest.mark.parametrize("failures", [False, True])
 def test_a_pair_on_which_the_generator_fails_is_named_and_tested_only_if_asked(failures: bool) -> None:
     pairs = shared(3)
