@@ -41,6 +41,7 @@ class Generator:
         command: options of its command.
         unprotected: the same with its protection off; None for a control, which has none.
         score: how canaries are scored.
+        canaries: candidates, half of which are added to the data of a run.
     """
 
     name: str
@@ -51,10 +52,11 @@ class Generator:
     command: str
     unprotected: str | None = None
     score: str = "pairs"
+    canaries: int = 200
 
 
-CANARIES = 200
-"""Candidates; half of them are added to the data of a run."""
+FEW = 40
+"""Canaries of the binned data, whose columns allow few rows that are not in it."""
 
 GENERATORS = (
     Generator(
@@ -74,6 +76,7 @@ GENERATORS = (
         (),
         "--epsilon 1",
         "--epsilon 1e6",
+        canaries=FEW,
     ),
     Generator(
         "dpmm_mst",
@@ -83,6 +86,7 @@ GENERATORS = (
         ("--runs", "50"),
         f"--domains {DOMAINS} --epsilon 1",
         f"--domains {DOMAINS} --epsilon 1e6",
+        canaries=FEW,
     ),
     Generator(
         "smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), "", score="nearest"
@@ -144,7 +148,16 @@ def many_runs(generator: Generator, python: str, folder: Path, workers: int, *, 
 def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
     """The audit by canaries in one run."""
     if not folder.exists():
-        design = ("--kind", "table", "--canaries", CANARIES, "--like", generator.data, "--score", generator.score)
+        design = (
+            "--kind",
+            "table",
+            "--canaries",
+            generator.canaries,
+            "--like",
+            generator.data,
+            "--score",
+            generator.score,
+        )
         cupel("audit", "plan", *design, *generator.claim, "-o", folder)
     start = time.monotonic()
     read, arms = folder / "input.csv", {"claimed": generator.command, "unprotected": generator.unprotected}

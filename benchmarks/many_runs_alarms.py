@@ -1,6 +1,7 @@
 """How often `cupel audit runs` refutes: false alarms on generators that are right, and power where it is known.
 
     python benchmarks/many_runs_alarms.py [-o FILE.json] [--runs 50 200] [--repetitions 1000] [--workers 2] [--seed 0]
+    python benchmarks/many_runs_alarms.py --tables FILE.json
 
 *False alarms.* The generators are those of `seeded_bugs.py` whose smallest true ε is 1 exactly, one for each adjacency.
 Each repetition is a whole audit: neighbours by the default strategies, pilot runs to choose a pair and an event, and a
@@ -171,6 +172,11 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def tables(body: dict[str, list[Row]]) -> str:
+    """Both tables of the results."""
+    return f"{table(body['alarms'])}\n\n{power_table(body['power'])}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where rows are kept, as JSON")
@@ -178,7 +184,11 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=1000, help="of each audit (1000)")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--seed", type=int, default=0, help="of all runs (0)")
+    parser.add_argument("--tables", type=Path, metavar="FILE", help="only print the tables of such a file")
     options = parser.parse_args()
+    if options.tables:
+        print(tables(json.loads(options.tables.read_text(encoding="utf-8"))))
+        return
     alarms, chances = list[Row](), list[Row]()
 
     def keep() -> None:
@@ -194,7 +204,7 @@ def main() -> None:
             for place in LEAKS:
                 chances.append(power_row(place, runs, options.repetitions, options.seed, executor))
                 keep()
-    print(f"{table(alarms)}\n\n{power_table(chances)}")
+    print(tables({"alarms": alarms, "power": chances}))
 
 
 if __name__ == "__main__":

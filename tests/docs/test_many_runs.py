@@ -12,6 +12,7 @@ from pathlib import Path
 
 import command
 import generators_audited
+import many_runs_alarms
 import pytest
 
 from cupel.accounting.guarantees import PureDP
@@ -98,6 +99,18 @@ def test_the_numbers_of_the_first_table_are_true() -> None:
 def test_links_lead_somewhere() -> None:
     for link in re.findall(r"\]\(([^)#]+)", TEXT):
         assert (GUIDE.parent / link).exists(), link
+
+
+def test_false_alarms_and_power_are_those_of_the_benchmark() -> None:
+    found = json.loads((ROOT / "benchmarks" / "many_runs_alarms.json").read_text(encoding="utf-8"))
+    table = TEXT.partition("<!-- alarms -->")[2].partition("<!-- end -->")[0]
+    assert table.strip() == many_runs_alarms.tables(found)
+    for row in found["alarms"]:
+        assert row["repetitions"] >= 1000
+        assert row["interval"][1] < 0.05
+    for row in found["power"]:
+        low, high = row["its pair"]["interval"]
+        assert low - 0.02 <= row["stated"] <= high + 0.02  # the statement is a simulation, too
 
 
 def test_measured_results_are_those_of_the_benchmark() -> None:
