@@ -40,7 +40,6 @@ class Generator:
         runs: options of the plan of many runs.
         command: options of its command.
         unprotected: the same with its protection off; None for a control, which has none.
-        score: how canaries are scored.
         canaries: candidates, half of which are added to the data of a run.
     """
 
@@ -51,7 +50,6 @@ class Generator:
     runs: tuple[str, ...]
     command: str
     unprotected: str | None = None
-    score: str = "pairs"
     canaries: int = 200
 
 
@@ -88,9 +86,7 @@ GENERATORS = (
         f"--domains {DOMAINS} --epsilon 1e6",
         canaries=FEW,
     ),
-    Generator(
-        "smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), "", score="nearest"
-    ),
+    Generator("smote", "SMOTE, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
     Generator("copula", "Gaussian copula, no protection", PEOPLE, ("--epsilon", "1"), ("--label", "limitation"), ""),
 )
 
@@ -155,8 +151,6 @@ def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
             generator.canaries,
             "--like",
             generator.data,
-            "--score",
-            generator.score,
         )
         cupel("audit", "plan", *design, *generator.claim, "-o", folder)
     start = time.monotonic()
@@ -182,7 +176,6 @@ def canaries(generator: Generator, python: str, folder: Path) -> dict[str, Any]:
     control = audit["details"]["unprotected"]
     return {
         "audit": "canaries",
-        "score": generator.score,
         "refuted": found["refuted"],
         "epsilon": bounds[0]["value"] if bounds else None,
         "ceiling": bounds[0]["ceiling"] if bounds else None,
@@ -236,7 +229,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _canaries_table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| generator | refuted | ε ≥ | ceiling | found half of the time | score, right guesses | without protection |",
+        "| generator | refuted | ε ≥ | ceiling | found half of the time | right guesses | without protection |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
@@ -252,7 +245,7 @@ def _canaries_table(rows: list[dict[str, Any]]) -> str:
             "–" if row["epsilon"] is None else format_lower(row["epsilon"], 3),
             "–" if row["epsilon"] is None else format_ceiling(row["ceiling"], row["epsilon"]),
             "–" if half["epsilon"] is None else f"ε = {format_upper(half['epsilon'], 3)}",
-            f"{row['score']}, {row['right']} of {row['guesses']}",
+            f"{row['right']} of {row['guesses']}",
             shown,
         ]
         lines.append("| " + " | ".join(cells) + " |")
