@@ -15,7 +15,6 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from cupel.accounting.bounds import Direction
-from cupel.accounting.ledger.entries import canonical
 from cupel.accounting.number_format import format_number
 from cupel.audits.result import AuditResult
 from cupel.reports import text
@@ -165,6 +164,8 @@ def _audits(assay: Assay) -> list[ReleasedAudit]:
 
 def claim_text(claim: Mapping[str, Any]) -> str:
     """The releasable part of a claim as ``claim.json`` holds it: canonical JSON and a line break."""
+    from cupel.accounting.ledger.entries import canonical  # it imports dp_accounting, which takes a second
+
     return canonical(released_claim(claim)) + "\n"
 
 

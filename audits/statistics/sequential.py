@@ -68,8 +68,11 @@ class Wealth:
         """Adds one round to every audit; arguments of shape (audits): whether its event happened on D and on D′."""
         happened = np.stack([np.asarray(side, dtype=np.float64) for side in (on_d, on_d_prime)], axis=-1)
         rates = (self.hits + _VIRTUAL) / (self.runs + 2 * _VIRTUAL)
-        hit, miss = log_bets(rates[..., 0], rates[..., 1], self._grow, self._delta)
-        bets = np.where(happened[..., None] > 0, hit, miss).sum(axis=-2)
+        # Of many audits in parallel, several have seen the same.
+        seen, place = np.unique(rates[..., 0] + 1j * rates[..., 1], return_inverse=True)
+        hit, miss = log_bets(seen.real, seen.imag, self._grow, self._delta)
+        place = place.reshape(rates.shape[:-1])
+        bets = np.where(happened[..., None] > 0, hit[place], miss[place]).sum(axis=-2)
         self.logs = self.logs + np.where(bets == 0, 0.0, bets - _ROUNDING)
         self.hits, self.runs = self.hits + happened, self.runs + 1
         self.rounds += 1
