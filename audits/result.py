@@ -14,24 +14,26 @@ from cupel.audits.statistics.binomial import clopper_pearson
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A number of hits with its exact Clopper–Pearson interval.
+    """A number of hits, with the exact Clopper–Pearson interval of their rate if there is one rate.
 
     Attributes:
         name: what was counted.
         hits: number of hits, 0 to `trials`.
         trials: number of trials.
-        confidence: coverage of the interval, if the trials are independent.
+        confidence: coverage of the interval, if the trials are independent; None for counts without an interval, such
+            as those of events that change, or of trials that stop when there are enough hits.
     """
 
     name: str
     hits: int
     trials: int
-    confidence: float
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         validate.integer(hits=self.hits)
         validate.integer(minimum=self.hits, trials=self.trials)
-        validate.open_probability(confidence=self.confidence)
+        if self.confidence is not None:
+            validate.open_probability(confidence=self.confidence)
 
     @property
     def rate(self) -> float:
@@ -39,14 +41,15 @@ class Rate:
         return self.hits / self.trials if self.trials else 0.0
 
     @property
-    def interval(self) -> Interval:
-        """The Clopper–Pearson interval of the rate."""
-        return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+    def interval(self) -> Interval | None:
+        """The Clopper–Pearson interval of the rate; None without a confidence."""
+        return None if self.confidence is None else clopper_pearson(self.hits, self.trials, confidence=self.confidence)
 
     def to_json(self) -> dict[str, Any]:
         """The rate as plain JSON types."""
         interval = self.interval
-        return {**dataclasses.asdict(self), "rate": self.rate, "interval": [interval.lower, interval.upper]}
+        ends = None if interval is None else [interval.lower, interval.upper]
+        return {**dataclasses.asdict(self), "rate": self.rate, "interval": ends}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,8 +194,8 @@ def _ceiling_in_words(row: Bound) -> str:
 
 
 def rates(audit: AuditResult, key: str) -> Figure | None:
-    """Hit rates of an audit and of its controls, each with its exact interval; None for fewer than two: one rate is
-    a line of text."""
+    """Hit rates of an audit and of its controls, with their exact intervals, if they have one; None for fewer than two:
+    one rate is a line of text."""
     groups = [(AUDITED, audit.rates, svg.LOWER, "o"), (CONTROL, audit.controls, svg.PUBLISHED, "s")]
     groups = [group for group in groups if group[1]]
     every = [(name, rate) for name, part, _, _ in groups for rate in part]
@@ -212,14 +212,18 @@ def rates(audit: AuditResult, key: str) -> Figure | None:
             y = _hits(axes, part, y + 28, width, colour, marker) + 40
         return figure
 
-    confidence = format_confidence(every[0][1].confidence)
+    confidence = next((rate.confidence for _, rate in every if rate.confidence is not None), None)
+    hits, caption = "hits", "Share of hits."
+    if confidence is not None:
+        sure = format_confidence(confidence)
+        hits = f"hits with exact intervals, confidence {sure}"
+        caption = f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {sure}."
     return svg.both(
         key,
         draw,
-        title=f"{text.method(audit.name)}: hits with exact intervals, confidence {confidence}",
+        title=f"{text.method(audit.name)}: {hits}",
         description="; ".join(f"{name}, {rate.name}: {rate_in_words(rate)}" for name, rate in every),
-        caption=f"Share of hits, each with its exact (Clopper–Pearson) interval at confidence {confidence}. "
-        "Circles: the run that is audited. Squares: controls. Each block has its own scale.",
+        caption=f"{caption} Circles: the run that is audited. Squares: controls. Each block has its own scale.",
         header=("What was counted", "Run", "Hits", "Out of", "Rate", "Exact interval"),
         table=[
             (
@@ -249,7 +253,7 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
     """One block of rates on a scale of its own; returns where it ends."""
     narrow = width == svg.NARROW
     left, right = (14, width - 24) if narrow else (262, width - 130)
-    largest = max(rate.interval.upper for rate in part)
+    largest = max(rate.rate if rate.interval is None else rate.interval.upper for rate in part)
     top = 1.0 if largest > 0.5 else max(largest * 1.1, 1e-6)
 
     def x(value: float) -> float:
@@ -266,10 +270,11 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
         count = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
         at = first if narrow else middle
         axes.text(width, at, count, va="center", ha="right", size=svg.SMALL, color=svg.MUTED, bbox=svg.HALO)
-        low, high = rate.interval.lower, rate.interval.upper
-        axes.plot([x(low), x(high)], [middle] * 2, color=colour, lw=3, solid_capstyle="butt")
-        for end in (low, high):
-            axes.plot([x(end)] * 2, [middle - 6, middle + 6], color=colour, lw=1.6)
+        if rate.interval is not None:
+            low, high = rate.interval.lower, rate.interval.upper
+            axes.plot([x(low), x(high)], [middle] * 2, color=colour, lw=3, solid_capstyle="butt")
+            for end in (low, high):
+                axes.plot([x(end)] * 2, [middle - 6, middle + 6], color=colour, lw=1.6)
         axes.plot([x(rate.rate)], [middle], marker, color=colour, ms=8, mec=svg.PAGE, mew=1.2)
         y += _row_height(rate, narrow)
     return bottom
@@ -277,12 +282,14 @@ def _hits(axes: Axes, part: Sequence[Rate], y: float, width: int, colour: str, m
 
 def rate_in_words(rate: Rate) -> str:
     """``12 of 40, 30 %, interval 16.5 % to 46.6 %``, rounded outward."""
-    counted = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}"
-    return f"{counted}, {format_percent(rate.rate)}, interval {_interval_in_words(rate)}"
+    counted = f"{text.plain(rate.hits)} of {text.plain(rate.trials)}, {format_percent(rate.rate)}"
+    return counted if rate.interval is None else f"{counted}, interval {_interval_in_words(rate)}"
 
 
 def _interval_in_words(rate: Rate) -> str:
     interval = rate.interval
+    if interval is None:
+        return "–"
     return f"{format_percent(interval.lower, 'down')} to {format_percent(interval.upper, 'up')}"
 
 

@@ -273,18 +273,19 @@ _MOST_NEEDED: Final = 2**18
 
 
 def runs_needed(design: ManyRunsDesign) -> int | None:
-    """The fewest runs of which some outcome would refute the claim; None if 262,144 runs would not do.
+    """A number of runs that the claim needs at least: no outcome of fewer refutes it. None if 262,144 would not do.
+
+    After p pilot runs on either side there are at most runs/2 − p rounds. As round i gains at most what the (p + i)-th
+    does without pilot runs, all of them gain at most what runs/2 rounds do without.
 
     Args:
         design: of the audit; its number of runs does not matter.
     """
-
-    def enough(runs: int) -> bool:
-        pilots = int(runs * PILOT_SHARE)
-        return design.state(pilots // 2).ceiling((runs - pilots) // 2) > design.limit
-
-    runs = bisect.bisect_left(range(LEAST_RUNS, _MOST_NEEDED + 1), True, key=enough) + LEAST_RUNS
-    return runs if runs <= _MOST_NEEDED else None
+    state = design.state(0)
+    rounds = bisect.bisect_left(
+        range(1, _MOST_NEEDED // 2 + 1), True, key=lambda number: state.could_exceed(design.limit, number)
+    )
+    return max(LEAST_RUNS, 2 * (rounds + 1)) if rounds < _MOST_NEEDED // 2 else None
 
 
 class ManyRuns:
@@ -648,8 +649,8 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
         trials=2 * test.rounds,
         bounds=(bound,),
         rates=(
-            Rate("runs on D′ with the event", test.hits[1], test.rounds, design.confidence),
-            Rate("runs on D with the event", test.hits[0], test.rounds, design.confidence),
+            Rate("runs on D′ with the event", test.hits[1], test.rounds),
+            Rate("runs on D with the event", test.hits[0], test.rounds),
         ),
         multiplicity=(
             f"{len(search.compared)} pairs of neighbours were compared on {test.pilots} pilot runs, which no bound "

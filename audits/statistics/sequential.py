@@ -22,7 +22,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,6 +35,9 @@ from cupel.accounting.atomic_file import replacing
 from cupel.accounting.bounds import ANY_MECHANISM, Bound, Direction, Rigor
 from cupel.audits.statistics.counts import count
 from cupel.audits.statistics.two_sample import corner, log_bets
+
+MOST_ROUNDS: Final = 1_000_000
+"""For more, rounding errors have no proven bound. The same holds for runs before the first round."""
 
 _VERSION = 2
 _VIRTUAL = 0.2  # runs with the event, and as many without, that estimates of its rates begin with
@@ -94,7 +97,7 @@ class Wealth:
 
     def rejected(self, confidence: float) -> Integers:
         """The number of ε of the grid that are rejected before the first that is not, shape (audits)."""
-        kept = self.best < -np.log1p(-confidence)  # log 1/β
+        kept = ~(self.best >= -np.log1p(-confidence))  # log 1/β
         return np.asarray(np.where(kept.any(axis=-1), kept.argmax(axis=-1), kept.shape[-1]), dtype=np.int64)
 
 
@@ -107,7 +110,7 @@ def _most_gained(grown: Floats, delta: float, runs: int, rounds: int) -> Floats:
     first = np.clip(np.floor(_VIRTUAL / t - 2 * _VIRTUAL) + 1, float(runs), last)
 
     def product(n: Floats | float) -> Floats:
-        return np.asarray(special.gammaln(n + _VIRTUAL) - special.gammaln(n + 2 * _VIRTUAL))
+        return np.asarray(special.betaln(n + _VIRTUAL, _VIRTUAL))  # less a constant
 
     return np.asarray(np.maximum(2 * (product(last) - product(first) - (last - first) * np.log1p(-t)), 0.0))
 
@@ -145,7 +148,7 @@ class Sequential:
                 f"the grid needs step ≤ largest ≤ 64 and at most 10⁶ steps, not step {step!r} and largest {largest!r}"
             )
         self.delta, self.confidence, self.largest, self.step = delta, confidence, largest, step
-        self.earlier = count(earlier=earlier)
+        self.earlier = validate.integer(maximum=MOST_ROUNDS, earlier=earlier)
         self.adjacency, self.unit = Adjacency(adjacency), unit or Unit()
         grid = np.arange(0, largest + step / 2, step)
         self._grid = np.round(grid, 10 - math.floor(math.log10(step)))  # 1.89, not 1.8900000000000001
@@ -173,7 +176,13 @@ class Sequential:
         self._wealth.expect(*zip(on_d, on_d_prime, strict=True))
 
     def update(self, on_d: bool, on_d_prime: bool) -> None:
-        """Adds one round: whether its event, fixed before the round, happened on D and on D′."""
+        """Adds one round: whether its event, fixed before the round, happened on D and on D′.
+
+        Raises:
+            ValueError: if there were `MOST_ROUNDS` rounds.
+        """
+        if self.rounds >= MOST_ROUNDS:
+            raise ValueError(f"an audit has at most {MOST_ROUNDS} rounds")
         self._wealth.update(bool(on_d), bool(on_d_prime))
 
     def update_all(self, rounds: Iterable[tuple[bool, bool]]) -> None:
@@ -192,8 +201,11 @@ class Sequential:
         No round gains more than it would after perfect rounds. So the answer may be yes where no outcome would do, and
         is never no where one would.
         """
+        needed = int(np.searchsorted(self._grid, epsilon, side="right")) + 1  # all up to the first ε above
+        if needed > self._grid.size:
+            return False
         best = np.maximum(self._wealth.best, self._wealth.logs + self._wealth.most(self.earlier, rounds))
-        return bool((best[self._grid <= epsilon] >= -np.log1p(-self.confidence)).all())
+        return bool((best[:needed] >= -np.log1p(-self.confidence)).all())
 
     def bound(self) -> Bound:
         """The current bound, a finite-sample lower bound that is valid at any time."""
@@ -244,12 +256,14 @@ class Sequential:
             )
             for name in _STATE:
                 values = np.array(body[name], dtype=np.float64)
-                if values.shape != getattr(state._wealth, name).shape or np.isnan(values).any():
+                if values.shape != getattr(state._wealth, name).shape or not np.isfinite(values).all():
                     raise KeyError(name)
                 setattr(state._wealth, name, values)
-            state._wealth.rounds = validate.integer(rounds=body["rounds"])
-            if state._wealth.runs.max() > state.earlier + state.rounds:
-                raise KeyError("runs")
+            wealth, rounds = state._wealth, validate.integer(maximum=MOST_ROUNDS, rounds=body["rounds"])
+            wealth.rounds = rounds
+            counted = (wealth.hits >= 0) & (wealth.hits <= wealth.runs) & (wealth.runs <= state.earlier + rounds)
+            if not counted.all() or (wealth.best < np.maximum(wealth.logs, 0.0)).any():
+                raise KeyError("state")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path}: not the saved state of a sequential audit of this version ({type(error).__name__})"

@@ -137,18 +137,26 @@ class PlannedRuns:
     def warnings(self) -> list[str]:
         """That no outcome could refute the claim, if none could."""
         needed, design = self.runs_needed, self.planned.plan.design()
-        if design.claim is None or (needed is not None and needed <= design.runs):
+        if design.claim is None:
             return []
         claim = f"ε = {format_number(design.limit)}"
         if needed is None or needed > MOST_RUNS:
             return [f"Warning: no outcome of {MOST_RUNS} runs, the most that are possible, refutes a claim of {claim}."]
-        return [
-            f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} could (--runs)."
-        ]
+        if needed > design.runs:
+            return [
+                f"Warning: no outcome of {design.runs} runs refutes a claim of {claim}; at least {needed} are needed "
+                "(--runs)."
+            ]
+        if design.state(design.usual_pilots).ceiling(design.most_rounds) <= design.limit:
+            return [
+                f"Warning: if the search uses all its runs, no outcome of the test refutes a claim of {claim}; plan "
+                "more runs (--runs)."
+            ]
+        return []
 
     @property
     def runs_needed(self) -> int | None:
-        """The fewest runs of which some outcome would refute the claim; None if no number would."""
+        """A number of runs that the claim needs at least, without those of a search; None if no number would do."""
         return runs_needed(self.planned.plan.design())
 
     def to_json(self) -> dict[str, Any]:

@@ -176,14 +176,14 @@ def test_a_claim_that_no_outcome_could_refute_is_not_tested() -> None:
 def test_what_could_not_exceed_a_claim_never_does(epsilon: float, delta: float) -> None:
     """All sequences of up to six rounds, at a confidence so low that six rounds show something."""
     outcomes = np.array([(False, False), (False, True), (True, False), (True, True)])
-    grid = np.arange(0, 3.05, 0.1)
+    grid = np.round(np.arange(0, 3.05, 0.1), 10)
     hopeless = 0
     for before, after in ((0, 5), (2, 4), (3, 3), (4, 2), (5, 1)):
         sequences = outcomes[np.array(list(itertools.product(range(4), repeat=before + after)))]
         played = Wealth(grid, delta, (len(sequences),))
         for number in range(before + after):
             played.update(sequences[:, number, 0], sequences[:, number, 1])
-        exceeded = (played.rejected(0.3) - 1) * 0.1 > epsilon
+        exceeded = grid[np.maximum(played.rejected(0.3) - 1, 0)] > epsilon
         for prefix in range(4**before):
             rest = slice(prefix * 4**after, (prefix + 1) * 4**after)
             start = Sequential(delta=delta, confidence=0.3, largest=3.0, step=0.1)

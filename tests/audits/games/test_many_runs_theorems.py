@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -177,17 +176,33 @@ def test_results_may_arrive_in_any_order_and_be_read_at_any_time(law: Callable[[
         assert calm.details["runs"] <= len(made) <= calm.details["runs"] + 2 * ahead
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.25, 1.0, 3.0])
-def test_the_fewest_runs_that_could_refute_a_claim(epsilon: float) -> None:
-    """One run fewer could not, whatever came out."""
-    design = ManyRunsDesign(pairs=PAIRS, runs=20, claim=PureDP(epsilon))
-    needed = runs_needed(design)
+ONE = PAIRS[:1]
+MANY = tuple(Pair(f"pair {place}", 2 * place, 2 * place + 1, (Event("feature", 1.0),)) for place in range(8))
+
+
+@pytest.mark.parametrize("pairs", [ONE, PAIRS, MANY], ids=len)
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 3.0])
+def test_no_outcome_of_fewer_runs_than_are_needed_refutes_a_claim(epsilon: float, pairs: tuple[Pair, ...]) -> None:
+    """Played with a generator that gives D′ away in every run, than which none is refuted sooner; three times as many
+    runs do refute it."""
+    needed = runs_needed(ManyRunsDesign(pairs=pairs, runs=20, claim=PureDP(epsilon)))
     assert needed is not None
-    for runs in (needed - 1, needed):
-        planned = dataclasses.replace(design, runs=max(runs, 20))
-        refuted = planned.state().ceiling(planned.most_rounds) > epsilon
-        assert refuted is (runs == needed) or needed == 20
-    assert runs_needed(dataclasses.replace(design, claim=PureDP(16.0))) is None
+
+    def refuted(runs: int) -> bool:
+        audit = ManyRuns(ManyRunsDesign(pairs=pairs, runs=runs, claim=PureDP(epsilon)))
+        while wanted := audit.wanted(16):
+            for run in wanted:
+                shown = float(any(run.data == pair.neighbor for pair in pairs))
+                audit.add(run, {"": {"feature": shown}, **{pair.name: {} for pair in pairs}})
+        return bool(audit.result().details.get("refuted"))
+
+    assert not any(refuted(runs) for runs in range(max(20, needed - 12), needed))
+    assert refuted(3 * needed)
+
+
+def test_some_claims_need_more_runs_than_there_can_be() -> None:
+    for epsilon, needed in ((16.0, None), (15.0, None), (4.0, 244)):
+        assert runs_needed(ManyRunsDesign(pairs=PAIRS, runs=20, claim=PureDP(epsilon))) == needed
 
 
 def test_a_failure_is_an_outcome() -> None:

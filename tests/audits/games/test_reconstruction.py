@@ -51,7 +51,9 @@ def test_fits_the_assay_document() -> None:
     row: AuditResult = TypeAdapter(AuditOfDocument).validate_json(json.dumps(audit().to_json()))
     assert row == audit()
     assert [(rate.hits, rate.trials) for rate in row.rates] == [(60, 990), (62, 1010)]
-    assert (row.rates[0].interval.lower, row.rates[0].interval.upper) == pytest.approx(
+    interval = row.rates[0].interval
+    assert interval is not None
+    assert (interval.lower, interval.upper) == pytest.approx(
         tuple(stats.binomtest(60, 990).proportion_ci(0.95, "exact"))
     )
     assert [rate.hits for rate in row.controls] == [860, 700, 1, 2, 118]

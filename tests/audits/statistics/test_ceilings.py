@@ -23,6 +23,7 @@ from cupel.audits.statistics import (
 from cupel.audits.statistics.ceilings import ErrorRates, OneRun, Rounds, Scores, Test, ceiling
 from cupel.audits.statistics.one_run import Rule
 from cupel.audits.statistics.score_thresholds import Band, FixedThreshold, Grid, Split, Threshold
+from cupel.audits.statistics.sequential import Wealth
 
 
 @pytest.mark.parametrize("rule", ["published", "tight", "adaptive"])
@@ -77,6 +78,33 @@ def test_no_rounds_show_more(delta: float) -> None:
         audit.update_all(sequence)
         found = max(found, audit.epsilon)
     assert found == most > 0
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-4, 0.1])
+@pytest.mark.parametrize("earlier", [0, 4, 50])
+def test_no_rounds_after_earlier_runs_show_more(earlier: int, delta: float) -> None:
+    """Random rounds and random earlier runs, told anew every few rounds: no wealth is above what is possible at most,
+    for any ε, and what was said to be out of reach is not reached."""
+    rng = np.random.default_rng(earlier)
+    reached = 0
+    for _ in range(40):
+        audit = Sequential(delta=delta, confidence=0.5, largest=4.0, step=0.05, earlier=earlier)
+        rate = rng.random(2) ** 4 if rng.random() < 0.5 else np.array([0.0, 1.0])
+        beyond = 4.0
+        for number in range(30):
+            if rng.random() < 0.3:
+                runs = rng.integers(0, earlier + number + 1, 2)
+                kept = rng.random() < 0.5
+                hits = [0 if kept else rng.integers(runs[0] + 1), runs[1] if kept else rng.integers(runs[1] + 1)]
+                audit.expect((int(hits[0]), int(runs[0])), (int(hits[1]), int(runs[1])))
+            beyond = min(beyond, next((e for e in (0.5, 1.0, 2.0) if not audit.could_exceed(e, 30 - number)), 4.0))
+            audit.update(*(rng.random(2) < rate).tolist())
+            most = Wealth(audit._grid, delta).most(earlier, number + 1)
+            assert (audit._wealth.logs <= most).all()
+            assert audit.epsilon <= audit.ceiling(number + 1)
+            reached += audit.epsilon == audit.ceiling(number + 1) > 0
+        assert audit.epsilon <= beyond
+    assert reached > 0 or earlier
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,20 @@ def test_a_state_that_saw_more_runs_than_there_were_is_refused(tmp_path: Path) -
     path = tmp_path / "audit.json"
     audit.save(path)
     assert Sequential.load(path).bound() == audit.bound()
-    path.write_text(path.read_text().replace('"earlier": 5', '"earlier": 4'))
-    with pytest.raises(ValueError, match="not the saved state of a sequential audit"):
-        Sequential.load(path)
+    whole = path.read_text()
+    for old, new in (
+        ('"earlier": 5', '"earlier": 4'),
+        ('"hits": [0.0, 6.0]', '"hits": [0.0, 7.0]'),
+        ('"hits": [0.0, 6.0]', '"hits": [-1.0, 6.0]'),
+        ('"logs": [', '"logs": [Infinity, '),
+        ('"best": [', '"best": [-1, '),
+    ):
+        assert old in whole
+        forged = json.loads(whole.replace(old, new))
+        forged.update({name: forged[name][:1601] for name in ("logs", "best")})
+        path.write_text(json.dumps(forged))
+        with pytest.raises(ValueError, match="not the saved state of a sequential audit"):
+            Sequential.load(path)
 
 
 @pytest.mark.parametrize("told", [((0, 6), (5, 6)), ((3, 2), (1, 2)), ((-1, 2), (1, 2))])
@@ -146,6 +158,15 @@ def test_earlier_runs_set_the_stakes_and_are_not_counted() -> None:
     misled.expect((30, 30), (0, 30))
     misled.update_all([(False, True)] * 12)
     assert misled.epsilon == 0
+
+
+def test_more_runs_than_the_proof_covers_are_refused() -> None:
+    with pytest.raises(ValueError, match="earlier must be at most 1000000"):
+        Sequential(delta=0.0, confidence=0.9, earlier=10**6 + 1)
+    fine = Sequential(delta=0.0, confidence=0.9, earlier=10**6, largest=4.0, step=5e-6)
+    fine.expect((0, 10**6), (10**6, 10**6))
+    fine.update_all([(False, True)] * 10)
+    assert 2 < fine.epsilon <= fine.ceiling(10)
 
 
 def test_impossible_settings_are_refused() -> None:

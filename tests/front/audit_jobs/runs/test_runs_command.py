@@ -372,9 +372,9 @@ def test_a_search_that_is_not_finished_is_not_bounded(tmp_path: Path) -> None:
     done("bound", audit, code=1)
 
 
-@pytest.mark.parametrize(("epsilon", "runs"), [("1", 300), ("4", 624)])
+@pytest.mark.parametrize(("epsilon", "runs"), [("1", 300), ("4", 488)])
 def test_a_claim_gets_the_runs_that_it_needs(epsilon: str, runs: int, tmp_path: Path) -> None:
-    """312 runs can refute ε = 4, if each of them shows which data set was read; twice as many are planned."""
+    """Fewer than 244 runs never refute ε = 4; twice as many are planned."""
     like = write(tmp_path / "people.csv", people())
     found = done("plan", "--like", like, "-o", tmp_path / "audit", "--epsilon", epsilon)
     assert found["runs"] == runs

@@ -15,14 +15,15 @@ from cupel.audits.games import many_runs
     ("epsilon", "says"),
     [
         (1, None),
-        (4, "no outcome of 300 runs refutes a claim of ε = 4; at least 312 could"),
+        (4, "if the search uses all its runs, no outcome of the test refutes a claim of ε = 4"),
+        (6, "no outcome of 300 runs refutes a claim of ε = 6; at least 1776 are needed"),
         (16, "no outcome of 10000 runs, the most that are possible"),
     ],
 )
 def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     epsilon: float, says: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound of 90 rounds is at most 3.97, after 60 pilot runs on each side."""
+    """The bound of 90 rounds after 30 pilot runs on each side is at most 3.9; that of 150 rounds is at most 4.2."""
     monkeypatch.setattr(many_runs, "REPETITIONS", 50)
     like = tmp_path / "people.csv"
     like.write_text("city,age\n" + "".join(f"{'ABCD'[i % 4]},{20 + i % 37}\n" for i in range(40)))
@@ -33,4 +34,4 @@ def test_a_plan_says_if_no_outcome_could_refute_the_claim(
     assert says is None or says in result.stdout
     assert says is None or says in (tmp_path / "a" / "README.md").read_text()
     found = json.loads(command.run(*arguments, "-o", tmp_path / "b", "--json").stdout)
-    assert found["runs_needed"] == {1: 20, 4: 312, 16: None}[int(epsilon)]
+    assert found["runs_needed"] == {1: 20, 4: 244, 6: 1776, 16: None}[int(epsilon)]
