@@ -63,7 +63,7 @@ def test_commands_come_out_as_the_page_says(
         planned, _ = blocks("text")[:2]
         assert all(line in printed for line in planned)
         assert (tmp_path / "runs" / "report.html").is_file()
-        assert re.search(r"'(new_category|rare_category|empty_class|duplicates)', in \d+ rounds", printed)
+        assert re.search(r"'(new_category|rare_category|outlier|empty_class|duplicates)', in \d+ rounds", printed)
     else:
         assert "Every pilot run failed on the neighbours missing_value" in printed
 
