@@ -222,7 +222,7 @@ def make_inputs(folder: Path) -> None:
     works("audit score ./scored ./copied.jsonl -q")
     shutil.copytree(folder / "scored", folder / "bounded")
     works("audit bound ./bounded -q")
-    works("audit runs plan --like ./seen.csv --epsilon 1 --runs 20 --neighbors ordinary -o ./asked -q")
+    works("audit runs plan --like ./seen.csv --epsilon 5 --runs 20 --neighbors ordinary -o ./asked -q")
     shutil.copytree(folder / "asked", folder / "ran")
     done = run("audit", "runs", "run", folder / "ran", "--command", "cp {input} {output}", "-q")
     if done.returncode:
