@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from cupel.accounting.arrays import Bools, Floats
-from cupel.attacks.black_box.worst_cases import SHOWN, ColumnFacts, NeighboringData, Row
+from cupel.attacks.black_box.worst_cases import SHOWN, TOWARD, ColumnFacts, NeighboringData, Row
 from cupel.mechanisms.data.cells import as_category, as_number, is_missing
 
 Features: TypeAlias = dict[str, float]
@@ -167,7 +167,6 @@ class _Sums:
 
 _PAIR: Final = "rows with the target's "
 EQUAL: Final = "target's value"
-TOWARD: Final = "values toward the target's"
 
 
 class _Target:

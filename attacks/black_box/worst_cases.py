@@ -39,6 +39,10 @@ SHOWN: Final = "columns that show the target"
 """Name of a feature: in how many columns the output has the target's value, or a number that points to it, where no
 other record has one."""
 
+TOWARD: Final = "values toward the target's"
+"""Name of a feature, of all columns or of one: how many numbers lie beyond the middle between those of D and the
+target's."""
+
 _MOST_CATEGORIES = 200  # a column with more distinct words holds names or prose
 _WORDS_OF_PROSE = 3  # a column whose texts have more words on average holds prose
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
@@ -339,7 +343,7 @@ def _extreme_value(sample: Sample, rng: np.random.Generator) -> NeighboringData 
     outside = _make_extreme(sample, target, FAR)
     if not outside:
         return None
-    events = (Event(f"{name}values toward the target's", 1.0) for name in ("", *(f"{name}: " for name in outside)))
+    events = (Event(f"{name}{TOWARD}", 1.0) for name in ("", *(f"{name}: " for name in outside)))
     return _pair(sample, "extreme_value", sample.rows, target, tuple(events))
 
 
