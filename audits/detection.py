@@ -54,25 +54,29 @@ class Detectable:
         """The numbers as plain JSON types."""
         return {**dataclasses.asdict(self), "chance": self.chance}
 
-    def sentence(self, given_away: str = "") -> str:
+    def sentence(
+        self, given_away: str = "", *, right: str = "of its guesses are right", others: str = "and no others"
+    ) -> str:
         """What the test finds half of the time, as one sentence.
 
         Args:
             given_away: what happens to the share, such as ``of the planted keys are printed``; empty to leave it out.
+            right: what a share of right answers means.
+            others: that what is not in the data is not hit.
         """
         does = "shows a leak" if self.claim is None else "refutes the claim"
         ways = []
         if self.epsilon is not None and self.right is not None:
             whose = "the best attack at" if self.fixed else "randomised response of"
             at = f"{whose} ε = {format_upper(self.epsilon, _DIGITS)}"
-            ways.append(f"{_percent(self.right)} of its guesses are right ({at})")
+            ways.append(f"{_percent(self.right)} {right} ({at})")
         if self.share is not None and given_away:
-            others = "" if self.fixed else " and no other" if not self.by_chance else ", and others as often as here"
-            ways.append(f"{_percent(self.share)} {given_away}{others}")
+            also = "" if self.fixed else f" {others}" if not self.by_chance else ", and others as often as here"
+            ways.append(f"{_percent(self.share)} {given_away}{also}")
         if not ways:
             return f"A test of this size {does} less than half of the time, whatever leaks."
         leak = ", or if ".join(ways)
-        return f"A test of this size {does} half of the time if {leak}; smaller leaks it finds less often."
+        return f"A test of this size {does} half of the time if {leak}; it finds smaller leaks less often."
 
 
 @functools.lru_cache(maxsize=256)

@@ -35,6 +35,12 @@ EXIT: Final[dict[Name, str]] = {
 }
 """What the exit code of each verdict says."""
 
+AUDIT_EXIT: Final[dict[Literal["REFUTED", "DONE"], str]] = {
+    "DONE": "done, and nothing was refuted, which is no evidence of privacy",
+    "REFUTED": "the claim is refuted",
+}
+"""The same of audits, which support no claim."""
+
 UNAUDITED: Final = "by proof alone: no audit was made"
 """Beside SUPPORTED where nothing could have refuted the claim."""
 

@@ -160,7 +160,9 @@ def row(case: Case, runs: int, repetitions: int, seed: int, executor: ProcessPoo
 
 def table(rows: list[Row]) -> str:
     """The rows in Markdown."""
-    lines = ["| generator | most runs | alarms | rate, 95% interval | at least as many if 5% | pairs tested |"]
+    lines = [
+        "| generator | most runs | alarms | rate, 95% interval | at least as many if 5% | different pairs tested |"
+    ]
     lines.append("| --- " * 6 + "|")
     for one in rows:
         low, high = (100 * end for end in one["interval"])

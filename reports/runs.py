@@ -16,7 +16,7 @@ from cupel.accounting.number_format import (
     format_percent,
 )
 from cupel.audits import result
-from cupel.audits.games.many_runs import GIVEN_AWAY
+from cupel.audits.games.many_runs import half_of_the_time
 from cupel.reports import audit_page, figures, text
 from cupel.reports.assay import Part
 from cupel.reports.audit_page import ClaimedEpsilon
@@ -94,6 +94,7 @@ class Page:
     plan_rows: list[tuple[str, str]]
     power_rows: list[tuple[str, str, str]]
     half: str
+    size: str
     search_rows: list[tuple[str, ...]]
     how: list[tuple[str, str]]
     event_rows: list[tuple[str, str]]
@@ -126,7 +127,8 @@ def render(document: RunsAudit) -> str:
             (text.capital(one.leak), format_percent(one.chance), f"ε ≥ {format_lower(one.median)}")
             for one in document.power
         ],
-        half=document.detectable.sentence(GIVEN_AWAY),
+        half=half_of_the_time(document.detectable),
+        size=_size(document),
         search_rows=_search_rows(document),
         how=_how(document, claim),
         event_rows=_event_rows(audit),
@@ -158,15 +160,28 @@ def _tested(document: RunsAudit) -> Neighbors | None:
 
 def _plan_rows(document: RunsAudit) -> list[tuple[str, str]]:
     plan = document.plan
+    rounds = f"{plan.most_rounds} rounds of two"
     failing = "tested like others" if plan.failures else "left out of the test, and named below"
     return [
         ("Neighbouring data", text.adjacency(plan.adjacency, plan.unit)),
         ("Pairs of neighbours", f"{len(plan.pairs)}, one of which is tested"),
-        ("Runs", f"at most {plan.runs}: {plan.pilots} for the search, {plan.most_rounds} rounds of two for the test"),
+        ("Runs", f"at most {plan.runs}: up to {plan.pilots} for the search, {rounds} or more for the test"),
         ("Pairs on which the generator fails", failing),
         ("Confidence", format_confidence(plan.confidence)),
         ("SHA-256 of the plan", plan.plan_sha256),
     ]
+
+
+def _size(document: RunsAudit) -> str:
+    """That the numbers are for another number of rounds than was planned, in a sentence; empty if they are not."""
+    planned = document.plan.most_rounds
+    left = int(document.audit.details.get("most_rounds", planned))
+    if left == planned:
+        return ""
+    return (
+        f"The search left {left} rounds for the test. These numbers are for as many; those that were printed with the "
+        f"plan are for {planned}."
+    )
 
 
 def _search_rows(document: RunsAudit) -> list[tuple[str, ...]]:

@@ -367,11 +367,11 @@ def _conclusion(
         return " ".join([f"{shown}.", *_missed(design, bound, limit), _seen_without_protection(design, control)])
     claimed = format_number(design.claim.epsilon)
     if refutes(design, [bound]):
-        return f"{shown}, which refutes the claim of {claimed}."
+        return f"{shown}, which refutes the claim of ε = {claimed}."
     if bound.value > design.claim.epsilon:
         least = format_confidence(1 - ALLOWED_ERROR)
-        return f"{shown}; that is above the claim of {claimed}, but refuting it takes confidence {least} or more."
-    said = [f"{shown}, and the claim of {claimed} is not refuted.", *_missed(design, bound, limit)]
+        return f"{shown}; that is above the claim of ε = {claimed}, but refuting it takes confidence {least} or more."
+    said = [f"{shown}, and the claim of ε = {claimed} is not refuted.", *_missed(design, bound, limit)]
     return " ".join([*said, _seen_without_protection(design, control)])
 
 

@@ -266,8 +266,14 @@ def detectable_leak(design: ManyRunsDesign, rounds: int, earlier: int) -> Detect
     )
 
 
-GIVEN_AWAY: Final = "of the runs on D′ have the event"
-"""What the share of `detectable_leak` is of, for its sentence."""
+def half_of_the_time(found: Detectable) -> str:
+    """What a test finds half of the time, as one sentence about its event."""
+    return found.sentence(
+        "of the runs on D′ have the event",
+        right="of the runs are attributed to the right data set by the event",
+        others="and none on D",
+    )
+
 
 _MOST_NEEDED: Final = 2**18
 
@@ -328,6 +334,13 @@ class ManyRuns:
     def progress(self) -> tuple[int, int]:
         """Runs that were made, and the most that will be."""
         return len(self._results), self.design.runs
+
+    @property
+    def stopped(self) -> str:
+        """Why no more runs are needed, in words; empty if some are."""
+        if self.wanted():
+            return ""
+        return _EXHAUSTED if self._test is None else _stopped(self._test)
 
     def result(self) -> AuditResult:
         """The bound of all rounds so far; it may be read at any time."""
@@ -602,13 +615,13 @@ class _Test:
             self.bounds.append(self.state.epsilon)
 
 
+_EXHAUSTED: Final = "the generator failed in every pilot run of every pair that was tried"
+
+
 def _unfinished(design: ManyRunsDesign, search: _Search, made: int) -> AuditResult:
     """The result before the first round of the test: no bound."""
     if search.exhausted:
-        reason = (
-            "the generator failed in every pilot run of every pair that was tried; correct its command, or ask for "
-            "other neighbours"
-        )
+        reason = f"{_EXHAUSTED}; correct its command, or ask for other neighbours"
     else:
         reason = "the search for neighbours is not finished, so nothing was tested"
     return AuditResult(
@@ -641,9 +654,8 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
     return AuditResult(
         name="many_runs",
         game=_GAME,
-        attack=f"an output points to D′ or away from it by whether “{event.feature}” is at least "
-        f"{format_number(event.threshold)}"
-        + (f" (the last of {len(test.events)} choices)" if len(test.events) > 1 else ""),
+        attack=f"the event is that “{event.feature}” is at least {format_number(event.threshold)}"
+        + (f", the last of {len(test.events)} choices" if len(test.events) > 1 else ""),
         statistics=("sequential",),
         conclusion=_conclusion(design, test, bound),
         trials=2 * test.rounds,
@@ -655,7 +667,7 @@ def _result(design: ManyRunsDesign, search: _Search, test: _Test, made: int) -> 
         multiplicity=(
             f"{len(search.compared)} pairs of neighbours were compared on {test.pilots} pilot runs, which no bound "
             "counts; one pair was tested",
-            "one anytime-valid bound, whose events were fixed before their rounds",
+            "one anytime-valid bound; each event was fixed before the rounds that it is counted in",
         ),
         details={
             **_details(design, search, made),
@@ -733,7 +745,7 @@ def _conclusion(design: ManyRunsDesign, test: _Test, bound: Bound) -> str:
         f"and {test.hits[0]} times on D, which shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
     )
     notes = "".join(f" {note}" for note in _notes(test))
-    half = "" if test.refuted else detectable_leak(design, test.size, test.earlier).sentence(GIVEN_AWAY)
+    half = "" if test.refuted else half_of_the_time(detectable_leak(design, test.size, test.earlier))
     if design.claim is None:
         return f"{shown}. {half}{notes}"
     claimed = describe(design.claim)

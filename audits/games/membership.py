@@ -260,9 +260,9 @@ def _conclusion(
         shown = f"{counts}: a leak that shows ε ≥ {format_lower(bound.value)}{at} with confidence {sure}"
         if claim is not None and bound.value > claim:
             if may_refute(design.confidence):
-                return f"{shown}, which refutes the claim of {format_number(claim)}."
+                return f"{shown}, which refutes the claim of ε = {format_number(claim)}."
             least = format_confidence(1 - ALLOWED_ERROR)
-            above = f"that is above the claim of {format_number(claim)}"
+            above = f"that is above the claim of ε = {format_number(claim)}"
             return f"{shown}; {above}, but refuting it takes confidence {least} or more."
     else:
         shown = f"{counts}: no leak is shown"
@@ -271,7 +271,7 @@ def _conclusion(
     ceiling = format_ceiling(bound.ceiling, bound.value)
     if claim is None and bound.value > 0:
         return f"{shown}; as many guesses, all right, would have shown ε = {ceiling}."
-    refuted = "" if claim is None else f", and the claim of {format_number(claim)} is not refuted"
+    refuted = "" if claim is None else f", and the claim of ε = {format_number(claim)} is not refuted"
     half = "" if limit is None else limit.sentence()
     if claim is not None and (bound.ceiling or 0.0) <= claim:
         return (

@@ -230,5 +230,7 @@ def _conclusion(
     )
     claimed = getattr(guarantee, "epsilon", None)
     if isinstance(guarantee, PureDP | ApproxDP) and claimed is not None and ceiling <= claimed:
-        return f"{text}; that is not above the claim of {format_number(claimed)}, so it says nothing about the claim."
+        return (
+            f"{text}; that is not above the claim of ε = {format_number(claimed)}, so it says nothing about the claim."
+        )
     return f"{text}."

@@ -147,7 +147,7 @@ def _conclusion(
         f"(p-value {format_p_value(p_value)})"
     )
     half = "" if limit is None else " " + limit.sentence(f"of the source units are {hit}")
-    against = "" if claim is None else f" the claim of {format_number(claim.epsilon)}"
+    against = "" if claim is None else f" the claim of ε = {format_number(claim.epsilon)}"
     if bound is not None and bound.value > 0:
         at = f" at δ = {format_number(bound.delta)}" if bound.delta else ""
         shown = f"ε ≥ {format_lower(bound.value)}{at} with confidence {format_confidence(bound.confidence or 0.0)}"

@@ -10,10 +10,10 @@ import os
 import select
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
-from cupel.audits.verdict_wording import EXIT
+from cupel.audits.verdict_wording import AUDIT_EXIT, EXIT
 from cupel.terminal import one_line
 
 
@@ -39,10 +39,23 @@ MEANINGS = {
     ExitCode.OUTPUT_CLOSED: "the reader of the output closed it, such as `head`",
 }
 
-IN_HELP = "Exit codes: " + "; ".join(
-    f"{code:d} {meaning.replace('; ', ', ').replace('`', '')}" for code, meaning in MEANINGS.items()
-)
+MEANINGS_FOR_AUDITS = {
+    code: {ExitCode.DONE: AUDIT_EXIT["DONE"], ExitCode.REFUTED: AUDIT_EXIT["REFUTED"]}.get(code, meaning)
+    for code, meaning in MEANINGS.items()
+    if code != ExitCode.UNPROVEN
+}
+
+
+def _in_help(meanings: Mapping[ExitCode, str]) -> str:
+    return "Exit codes: " + "; ".join(
+        f"{code:d} {meaning.replace('; ', ', ').replace('`', '')}" for code, meaning in meanings.items()
+    )
+
+
+IN_HELP = _in_help(MEANINGS)
 """The table in one line, for `--help`."""
+IN_AUDIT_HELP = _in_help(MEANINGS_FOR_AUDITS)
+"""The same for audits."""
 
 
 def of_verdict(verdict: str) -> ExitCode:

@@ -29,7 +29,7 @@ def test_fifty_three_of_a_hundred_are_no_reassurance() -> None:
     best = f"(the best attack at ε = {format_upper(limit.epsilon, 3)})"
     ways = f"{right} of its guesses are right {best}, or if {share} of the planted canaries stand out"
     assert limit.sentence(STANDS_OUT) == (
-        f"A test of this size shows a leak half of the time if {ways}; smaller leaks it finds less often."
+        f"A test of this size shows a leak half of the time if {ways}; it finds smaller leaks less often."
     )
     assert "stand out" not in limit.sentence()
     json.dumps(limit.to_json(), allow_nan=False)
@@ -39,15 +39,15 @@ def test_what_is_printed_is_compared_with_what_chance_prints() -> None:
     """Five printed keys, all planted, are the fewest that show something at 95 %."""
     alone = detectable(AsPrinted(1000), confidence=0.95)
     assert stats.binom.sf(4, 1000, (alone.share or 0) / 2) == pytest.approx(0.5, rel=1e-9)
-    said = f"if {format_percent(alone.share or 0, 'up')} of the planted keys are printed and no other; smaller"
+    said = f"if {format_percent(alone.share or 0, 'up')} of the planted keys are printed and no others; it"
     assert said in alone.sentence(PRINTED)
     common = detectable(AsPrinted(1000), 1.0, confidence=0.95, by_chance=0.1)
     assert (common.share or 0) > 0.1
     assert "refutes the claim half of the time" in common.sentence(PRINTED)
-    assert "are printed, and others as often as here; smaller" in common.sentence(PRINTED)
+    assert "are printed, and others as often as here; it" in common.sentence(PRINTED)
     split = detectable(SourceAndHoldout(100, 100), confidence=0.95)
     assert split.epsilon is None
-    assert "of the source units are hit and no other" in split.sentence("of the source units are hit")
+    assert "of the source units are hit and no others" in split.sentence("of the source units are hit")
 
 
 def test_many_runs_are_compared_with_randomised_response() -> None:

@@ -83,9 +83,9 @@ def test_what_the_reader_asks_is_answered() -> None:
         "Private.",
         "thresholds of events may reveal values",
         "one record is added or removed",
-        "at most 60: 24 for the search, 18 rounds of two for the test",
+        "at most 60: up to 24 for the search, 18 rounds of two or more for the test",
         "Found half of the time ε = 1.24",
-        "or if 45.6 % of the runs on D′ have the event and no other",
+        "or if 45.6 % of the runs on D′ have the event and none on D",
         "12 % ε ≥ 0.3",
         "Rounds 1 to 10 “words” is at least 3 Rounds 11 to 12 “words” is at least 4.5",
         "Runs that failed 0 on D and 1 on D′",
@@ -94,6 +94,17 @@ def test_what_the_reader_asks_is_answered() -> None:
         "all planned runs were made",
     ):
         assert part in words.replace("\u00a0", " "), part
+
+
+def test_numbers_for_more_rounds_than_were_planned_say_so() -> None:
+    """The search of this document used all its runs; one that ends early leaves more rounds."""
+    said = "The search left 21 rounds for the test."
+    assert said not in words_of(render(runs_document()))
+    audit = audit_of_runs("words")
+    audit["details"]["most_rounds"] = 21
+    assert f"{said} These numbers are for as many; those that were printed with the plan are for 18." in words_of(
+        render(runs_document(audit=audit))
+    )
 
 
 def test_a_refuted_claim_needs_no_control() -> None:

@@ -420,6 +420,8 @@ def read_manifest(folder: Path, expected: str | None = None) -> tuple[Manifest, 
     """
     path = folder / "private" / MANIFEST
     if not path.is_file():
+        if (folder / "private" / PLAN).is_file():
+            raise InputError(f"{folder}: holds an audit by many runs; give the command with `runs`: cupel audit runs …")
         raise InputError(f"{folder}: holds no plan; make one with `cupel audit plan … -o {folder}`")
     with input_errors():
         content = path.read_bytes()

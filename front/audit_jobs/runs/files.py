@@ -19,7 +19,7 @@ from cupel.accounting.adjacency import Adjacency, Unit
 from cupel.accounting.errors import naming
 from cupel.attacks.black_box.output_features import Features, OutputFeatures
 from cupel.attacks.black_box.worst_cases import FINDS, ColumnFacts, Event, NeighboringData
-from cupel.audit_jobs.canaries.files import Claimed, guarantee, version_error
+from cupel.audit_jobs.canaries.files import MANIFEST, Claimed, guarantee, version_error
 from cupel.audits.games.many_runs import ManyRunsDesign, Pair, Run
 from cupel.errors import InputError, input_errors
 from cupel.mechanisms.data.records import read_rows
@@ -219,6 +219,8 @@ def read_plan(folder: Path) -> Planned:
     """
     path = folder / "private" / PLAN
     if not path.is_file():
+        if (folder / "private" / MANIFEST).is_file():
+            raise InputError(f"{folder}: holds an audit by canaries; give the command without `runs`")
         raise InputError(f"{folder}: holds no plan of runs; make one with `cupel audit runs plan … -o {folder}`")
     with input_errors():
         content = path.read_bytes()

@@ -40,12 +40,12 @@ from cupel.audit_jobs.runs.files import (
     read_plan,
 )
 from cupel.audits.games.many_runs import (
-    GIVEN_AWAY,
     LEAST_RUNS,
     MOST_RUNS,
     ManyRunsDesign,
     Power,
     detectable_leak,
+    half_of_the_time,
     power,
     runs_needed,
 )
@@ -121,8 +121,8 @@ class PlannedRuns:
         names = ", ".join(pair.name for pair in plan.pairs)
         lines = [
             f"{len(plan.pairs)} pairs of neighbours ({plan.adjacency}, unit {plan.unit}): {names}.",
-            f"At most {plan.runs} runs: {design.pilots} to find the pair that shows most, {2 * design.most_rounds} to "
-            f"test it, at confidence {format_confidence(plan.confidence)}.",
+            f"At most {plan.runs} runs: up to {design.pilots} to choose the pair, and the rest, "
+            f"{2 * design.most_rounds} or more, to test it, at confidence {format_confidence(plan.confidence)}.",
             f"By simulation, the test {'refutes the claim' if plan.claim else 'shows ε > 0'} with this chance, if the "
             "search finds an event that tells D′ from D",
         ]
@@ -130,8 +130,8 @@ class PlannedRuns:
             f"  {one.leak}: {format_percent(one.chance)}; the bound is {format_lower(one.median)} in the median"
             for one in self.power
         ]
-        half = detectable_leak(design, design.most_rounds, design.usual_pilots).sentence(GIVEN_AWAY)
-        return [*lines, f"{half} What other neighbours would show is not counted.", *self.warnings]
+        half = half_of_the_time(detectable_leak(design, design.most_rounds, design.usual_pilots))
+        return [*lines, f"{half} Leaks that only other neighbours would reveal are not counted.", *self.warnings]
 
     @property
     def warnings(self) -> list[str]:

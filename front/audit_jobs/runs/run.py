@@ -85,15 +85,18 @@ class MadeRuns:
 
     Attributes:
         made: number of runs with a result, those of the unprotected generator included.
+        reason: why the audit of the claimed generator needs no more runs; empty if it does.
         wanted: the runs that are needed next; empty if the audit is finished.
     """
 
     made: int
+    reason: str
     wanted: tuple[MadeRun, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain JSON types."""
-        return {"runs": self.made, "wanted": [run.name for run in self.wanted], "finished": not self.wanted}
+        wanted = [run.name for run in self.wanted]
+        return {"runs": self.made, "wanted": wanted, "finished": not wanted, "reason": self.reason}
 
 
 def run(folder: Path, settings: RunSettings) -> MadeRuns:
@@ -114,7 +117,7 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
     _refuse_finished(folder)
     with one_process(planned.private), _handling(_end, signal.SIGTERM):
         maker = _Maker(planned, settings)
-        results = Results(planned)
+        results, reason = Results(planned), ""
         with results.writing():
             for arm, generator in generators.items():
                 if not any(made.arm == arm for made in results.found):
@@ -123,9 +126,12 @@ def run(folder: Path, settings: RunSettings) -> MadeRuns:
             for arm, generator in generators.items():
                 if arm != "claimed" and _refuted(planned, results):
                     continue  # what it is for is shown: the audit can find a leak of this generator
-                maker.make(_audit(planned, results, arm, stop=settings.stop), arm, generator, results)
+                audit = _audit(planned, results, arm, stop=settings.stop)
+                maker.make(audit, arm, generator, results)
+                if arm == "claimed":
+                    reason = audit.stopped
         shutil.rmtree(planned.private / _WORK, ignore_errors=True)
-        return MadeRuns(len(results.found))
+        return MadeRuns(len(results.found), reason)
 
 
 @contextlib.contextmanager
@@ -167,7 +173,7 @@ def score(folder: Path, *, unprotected: bool = False, progress: Progress | None 
     _refuse_finished(folder)
     wanted: list[MadeRun] = []
     with one_process(planned.private), (progress or Progress()).stage("Reading outputs") as step:
-        features, results = planned.features(), Results(planned)
+        features, results, reason = planned.features(), Results(planned), ""
         with input_errors():
             (planned.private / _OUTPUTS).mkdir(mode=0o700, exist_ok=True)
         with results.writing():
@@ -180,8 +186,10 @@ def score(folder: Path, *, unprotected: bool = False, progress: Progress | None 
                     if not read:
                         wanted += runs
                         break
+                if arm == "claimed":
+                    reason = audit.stopped
         _write_todo(planned, wanted)
-    return MadeRuns(len(results.found), tuple(wanted))
+    return MadeRuns(len(results.found), reason, tuple(wanted))
 
 
 def audit_function(

@@ -25,7 +25,7 @@ def plan(
         ),
     ] = None,
     like: Annotated[
-        Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get its columns.")
+        Path | None, typer.Option(help="File of the data (.jsonl, .csv, .parquet); canaries get the same columns.")
     ] = None,
     schema: Annotated[
         Path | None,
@@ -52,13 +52,19 @@ def plan(
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
     id: Annotated[str | None, typer.Option(help="Column of an id; canaries get new ids.")] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user; each canary is a new user.")] = None,
-    unit: Annotated[str, typer.Option(help="What the claim protects: record, user or group(k).")] = "record",
+    unit: Annotated[str, typer.Option(help='What the claim protects: record, user or "group(k)".')] = "record",
     copies: Annotated[int | None, typer.Option(help="Number of records of each canary, at unit user.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Claimed ε under adding or removing one unit.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Claimed ε under adding or removing one unit. Without it nothing is refuted.")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="Claimed δ. Default: 0, pure ε.")] = None,
     confidence: Confidence = 0.95,
     guesses: Annotated[
-        int | None, typer.Option(help="Number of canaries guessed to be in the data; not for keys.")
+        int | None,
+        typer.Option(
+            help="Number of canaries guessed to be in the data; not for keys. Default: a tenth, or twice as many as "
+            "the claim needs if that is more."
+        ),
     ] = None,
     scorings: Annotated[
         int,
@@ -67,7 +73,7 @@ def plan(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Plans an audit of a generator: draws canaries to add to its data, and fixes in advance what is tested."""
+    """Begins an audit by canaries (then score, bound, report): draws them, and fixes in advance what is tested."""
     from cupel.audit_jobs.canaries import plan as job
     from cupel.audit_jobs.canaries.layout import layout_in_words
     from cupel.audit_jobs.canaries.readme import reach
@@ -181,7 +187,7 @@ def bound(folder: Folder, expect: Expect = None, json_: Json = False, quiet: Qui
         say(audit.conclusion)
         for bound_ in audit.bounds:
             ceiling = format_ceiling(bound_.ceiling, bound_.value)
-            say(f"Ceiling of this test, had every guess been right, which is no sign of privacy: ε = {ceiling}")
+            say(f"Ceiling, had every guess been right (no sign of privacy): ε = {ceiling}")
         for rate in (*audit.rates, *audit.controls):
             say(f"{rate.name}: {rate.hits} of {rate.trials}")
         say("Tried: " + "; ".join(audit.multiplicity))

@@ -11,17 +11,20 @@ from cupel.cli.audit import membership as _membership
 from cupel.cli.audit import released as _released
 from cupel.cli.audit import runs as _runs
 from cupel.cli.audit import secrets as _secrets
-from cupel.cli.exit_codes import IN_HELP
+from cupel.cli.exit_codes import IN_AUDIT_HELP
 
 app = typer.Typer(
     name="audit",
     no_args_is_help=True,
-    help="Attacks generators, data and models, also those of other people, and bounds their privacy loss from below.",
+    help="Attacks generators, data and models, your own or other people's, and computes lower bounds on their privacy "
+    "loss.",
+    epilog="Example: cupel audit runs plan --like people.csv --epsilon 1 -o runs\n\ncupel audit plan --kind key --like "
+    "notes.jsonl --epsilon 3 -o audit\n\ncupel audit text synthetic.jsonl --source seen.jsonl --holdout unseen.jsonl",
 )
 
 
 def _add(name: str, command: Callable[..., None], example: str) -> None:
-    app.command(name, epilog=f"{example}\n\n{IN_HELP}")(command)
+    app.command(name, epilog=f"{example}\n\n{IN_AUDIT_HELP}")(command)
 
 
 _add("text", _released.text, _released.TEXT_EXAMPLE)

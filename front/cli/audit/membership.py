@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from cupel.accounting.number_format import format_interval, format_lower, format_number
-from cupel.cli.exit_codes import IN_HELP, of_audit
+from cupel.cli.exit_codes import IN_AUDIT_HELP, of_audit
 from cupel.cli.options import BoundDelta, Confidence, Device, Json, Quiet, Seed, SyntheticText, progress, show
 from cupel.terminal import say
 
@@ -61,7 +61,7 @@ Output = Annotated[
 ]
 
 
-@app.command(epilog=f"Example: cupel audit membership scores scores.csv --coins --delta 1e-5\n\n{IN_HELP}")
+@app.command(epilog=f"Example: cupel audit membership scores scores.csv --coins --delta 1e-5\n\n{IN_AUDIT_HELP}")
 def scores(
     signals: Annotated[
         Path,
@@ -98,7 +98,7 @@ def scores(
 
 @app.command(
     epilog="Example: cupel audit membership model candidates.jsonl --model my-model --references 16 "
-    f"--attack lira-online --coins\n\n{IN_HELP}"
+    f"--attack lira-online --coins\n\n{IN_AUDIT_HELP}"
 )
 def model(
     records: Records,
@@ -157,7 +157,7 @@ def model(
 
 @app.command(
     epilog="Example: cupel audit membership text candidates.jsonl --synthetic synthetic.jsonl "
-    f"--reference public.jsonl --coins\n\n{IN_HELP}"
+    f"--reference public.jsonl --coins\n\n{IN_AUDIT_HELP}"
 )
 def text(
     records: Records,

@@ -8,30 +8,34 @@ from typing import Annotated, Any
 
 import typer
 
-from cupel.cli.exit_codes import IN_HELP, of_audit
+from cupel.cli.exit_codes import IN_AUDIT_HELP, of_audit
 from cupel.cli.options import Confidence, Json, Quiet, progress, show
 from cupel.terminal import say
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Runs a generator many times on two data sets that differ in one record, and bounds its ε from below by how "
-    "well its outputs tell which of the two it read.",
+    help="Runs a generator many times on data sets that differ in one record, and computes a lower bound on its ε from "
+    "how reliably its outputs reveal which one it read. In this order: plan, run (or score, where runs are made "
+    "elsewhere), bound, report.",
+    epilog="Example: cupel audit runs plan --like people.csv --epsilon 1 -o runs",
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `cupel audit runs plan` made.")]
 _COMMAND = '--command "python gen.py {input} {output}"'
 
 
-@app.command(epilog=f"Example: cupel audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_HELP}")
+@app.command(epilog=f"Example: cupel audit runs plan --like people.csv --epsilon 1 -o runs\n\n{IN_AUDIT_HELP}")
 def plan(
     like: Annotated[
         Path, typer.Option(help="File of the data (.jsonl, .csv, .parquet) that neighbours are made like.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder to make.")],
-    epsilon: Annotated[float | None, typer.Option(help="Claimed ε.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Claimed ε, for this unit and adjacency. Without it nothing is refuted.")
+    ] = None,
     delta: Annotated[float, typer.Option(help="Claimed δ, in [0, 1).")] = 0.0,
     adjacency: Annotated[str, typer.Option(help="Of the claim: add_remove or replace_one.")] = "add_remove",
-    unit: Annotated[str, typer.Option(help="What the claim protects: record or group(k).")] = "record",
+    unit: Annotated[str, typer.Option(help='What the claim protects: record or "group(k)".')] = "record",
     runs: Annotated[
         int | None,
         typer.Option(
@@ -41,21 +45,26 @@ def plan(
     ] = None,
     confidence: Confidence = 0.95,
     neighbors: Annotated[
-        list[str] | None, typer.Option(help="Strategy that makes neighbours; repeatable. Default: all that apply.")
+        list[str] | None,
+        typer.Option(
+            help="Strategy that makes neighbours, such as new_category or extreme_value; repeatable. Default: all that "
+            "apply."
+        ),
     ] = None,
     schema: Annotated[
         Path | None, typer.Option(help="Public domains of the columns (`cupel table schema`); neighbours keep to them.")
     ] = None,
-    records: Annotated[int, typer.Option(help="Records of a data set, drawn from the file.")] = 200,
+    records: Annotated[int, typer.Option(help="Most records of a data set, drawn at random from the file.")] = 200,
     label: Annotated[
-        str | None, typer.Option(help="Column of classes. Default: the one with the fewest values.")
+        str | None, typer.Option(help="Column of the class label. Default: the category with the fewest values.")
     ] = None,
     categorical: Annotated[
         list[str] | None, typer.Option(help="Column of numbers that are categories; repeatable.")
     ] = None,
     text: Annotated[list[str] | None, typer.Option(help="Column of prose; repeatable.")] = None,
     failures: Annotated[
-        bool, typer.Option("--failures", help="Also test neighbours on whose D′ every pilot run fails.")
+        bool,
+        typer.Option("--failures", help="Also test pairs on which every pilot run fails if the record is in the data."),
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -93,7 +102,7 @@ def plan(
     show(found.to_json(), in_words, json_, quiet)
 
 
-@app.command(epilog=f"Example: cupel audit runs run runs {_COMMAND} --workers 2\n\n{IN_HELP}")
+@app.command(epilog=f"Example: cupel audit runs run runs {_COMMAND} --workers 2\n\n{IN_AUDIT_HELP}")
 def run(
     folder: Folder,
     command: Annotated[
@@ -132,10 +141,15 @@ def run(
         progress=progress(json_, quiet),
     )
     made = job.run(folder, settings)
-    show(made.to_json(), lambda: say(f"{made.made} runs are made. Next: cupel audit runs bound {folder}"), json_, quiet)
+
+    def in_words() -> None:
+        say(f"{made.made} runs were made, and no more are needed: {made.reason}.")
+        say(f"Next: cupel audit runs bound {folder}")
+
+    show(made.to_json(), in_words, json_, quiet)
 
 
-@app.command(epilog=f"Example: cupel audit runs score runs\n\n{IN_HELP}")
+@app.command(epilog=f"Example: cupel audit runs score runs\n\n{IN_AUDIT_HELP}")
 def score(
     folder: Folder,
     unprotected: Annotated[
@@ -153,12 +167,13 @@ def score(
         if made.wanted:
             say(f"{made.made} runs are read; the next {len(made.wanted)} are in {folder / 'private' / 'todo.csv'}")
         else:
-            say(f"{made.made} runs are read, and no more are needed. Next: cupel audit runs bound {folder}")
+            say(f"{made.made} runs were read, and no more are needed: {made.reason}.")
+            say(f"Next: cupel audit runs bound {folder}")
 
     show(made.to_json(), in_words, json_, quiet)
 
 
-@app.command(epilog=f"Example: cupel audit runs bound runs\n\n{IN_HELP}")
+@app.command(epilog=f"Example: cupel audit runs bound runs\n\n{IN_AUDIT_HELP}")
 def bound(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     """Computes a lower bound on the generator's ε from the runs. Exits with 1 if it refutes the claim."""
     from cupel.audit_jobs.runs import bound as job
@@ -189,7 +204,7 @@ def _failing(details: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} ({runs[name]} on D′)" for name in details["failing"])
 
 
-@app.command(epilog=f"Example: cupel audit runs report runs\n\n{IN_HELP}")
+@app.command(epilog=f"Example: cupel audit runs report runs\n\n{IN_AUDIT_HELP}")
 def report(folder: Folder, json_: Json = False, quiet: Quiet = False) -> None:
     """Writes the result as one private page, DIR/report.html, and as DIR/report.json."""
     from cupel.audit_jobs.runs import report as job

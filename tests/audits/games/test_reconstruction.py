@@ -138,7 +138,7 @@ def test_without_a_positive_control_silence_means_nothing() -> None:
 
 def test_a_ceiling_below_the_claim_is_named() -> None:
     result = audit(counts(source_hits=6, holdout_hits=6, never_hits=12), guarantee=PureDP(3.0))
-    assert "not above the claim of 3" in result.conclusion
+    assert "not above the claim of ε = 3" in result.conclusion
 
 
 def test_chance_is_named_where_no_epsilon_follows() -> None:

@@ -215,17 +215,17 @@ def test_what_a_conclusion_says_of_the_claim() -> None:
     rng = np.random.default_rng(0)
     silent = scoring(rng.random(M), included, rng.random(M))
     full = scoring(as_floats(included), included, np.zeros(M))
-    assert "which refutes the claim of 1" in audit(design(), included, full).conclusion
+    assert "which refutes the claim of ε = 1" in audit(design(), included, full).conclusion
     nothing = audit(design(), included, silent)
     assert (
-        "no leak is shown, and the claim of 1 is not refuted. A test of this size refutes the claim"
+        "no leak is shown, and the claim of ε = 1 is not refuted. A test of this size refutes the claim"
         in nothing.conclusion
     )
     assert nothing.conclusion.endswith("so it is not known whether this attack sees leaks of this generator.")
     assert "the result says nothing about the claim" in audit(design(claim=PureDP(9)), included, silent).conclusion
     unsure = audit(design(confidence=0.9), included, full)
     assert unsure.bounds[0].value > 1
-    assert "above the claim of 1, but refuting it takes confidence 0.95 or more" in unsure.conclusion
+    assert "above the claim of ε = 1, but refuting it takes confidence 0.95 or more" in unsure.conclusion
     assert (refutes(design(), [unsure.bounds[0]]), refutes(design(), audit(design(), included, full).bounds)) == (
         False,
         True,
@@ -252,7 +252,7 @@ def test_what_finds_nothing_says_which_leak_it_would_have_found() -> None:
     keys = audit(design(guesses=None), included, none)
     share = keys.details["detectable"]["share"]
     assert chance_to_show(AsPrinted(M), StandOut(share), EPSILON, confidence=0.95) == pytest.approx(0.5, abs=1e-9)
-    printed = f"{format_percent(share, 'up')} of the planted canaries are printed and no other"
+    printed = f"{format_percent(share, 'up')} of the planted canaries are printed and no others"
     assert printed in keys.conclusion
     assert "all of them right show at most ε = 0: the result says nothing about the claim" in keys.conclusion
 

@@ -111,7 +111,7 @@ def test_a_refuted_claim_exits_with_one(tmp_path: Path) -> None:
     file = write_csv(tmp_path / "s.csv", rows())
     refuted = audit(file, "--coins", "--epsilon", 1, "--delta", "1e-5")
     assert refuted.returncode == 1
-    assert "which refutes the claim of 1." in " ".join(refuted.stdout.split())
+    assert "which refutes the claim of ε = 1." in " ".join(refuted.stdout.split())
     kept = audit(file, "--coins", "--epsilon", 8, "--delta", "1e-5")
     assert kept.returncode == 0
     assert "the result says nothing about the claim" in " ".join(kept.stdout.split())

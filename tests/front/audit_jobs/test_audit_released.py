@@ -110,7 +110,7 @@ def test_a_claim_is_refuted_by_all_attacks_together(files: dict[str, Path]) -> N
         assert (result["claim"], result["refuted"]) == ({"epsilon": claimed, "delta": 0.0}, refuted)
         assert json.loads((files["run"] / "private" / "text-audit.json").read_text()) == result
         said = by_name(result)["verbatim_extraction"]["conclusion"]
-        assert f"{'above' if refuted else 'not above'} the claim of {claimed}" in said
+        assert f"{'above' if refuted else 'not above'} the claim of ε = {claimed}" in said
         assert ("refutes the claim half of the time if" in said) is not refuted
         assert ("is not refuted by these attacks; that does not support it" in result["conclusion"]) is not refuted
     in_words = text(files, "--coins", "--epsilon", 0.5)

@@ -188,8 +188,11 @@ def test_the_table_of_exit_codes_is_that_of_the_code() -> None:
 )
 def test_help_says_the_exit_codes(command: list[str]) -> None:
     words = " ".join(cupel(*command, "--help").stdout.replace("│", " ").split())
-    for code, meaning in ((1, "REFUTED"), (2, "bad input"), (4, "UNPROVEN"), (130, "interrupted")):
+    audits = command[0] == "audit"
+    refuted = "the claim is refuted" if audits else "REFUTED"
+    for code, meaning in ((1, refuted), (2, "bad input"), (130, "interrupted")):
         assert f"{code} {meaning}" in words
+    assert ("4 UNPROVEN" in words) != audits  # an audit supports no claim, so it leaves none unproven
 
 
 RESUMES = "cupel: interrupted; run the same command again to resume\n"

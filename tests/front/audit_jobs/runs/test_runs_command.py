@@ -709,7 +709,9 @@ def test_each_command_prints_words_too(tmp_path: Path) -> None:
     assert "Next: cupel audit runs run" in " ".join(planned.stdout.split())
     assert "the next" in cupel("score", audit).stdout
     (audit / "private" / "results.jsonl").unlink()
-    assert "runs are made" in cupel("run", audit, "--command", COPY).stdout
+    assert (
+        "runs were made, and no more are needed: the claim is refuted." in cupel("run", audit, "--command", COPY).stdout
+    )
     bound = cupel("bound", audit)
     assert bound.returncode == 1
     assert "is refuted" in " ".join(bound.stdout.split())
